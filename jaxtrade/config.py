@@ -1,0 +1,341 @@
+"""Typed configuration: YAML file, then `--set key=value`, into frozen models.
+
+Every key is declared here once; an unknown key is an error that names the nearest one. The models are hashable, so
+the static ones can be jit arguments. This module imports neither JAX nor pandas: configuration errors answer fast.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from jaxtrade.errors import ConfigError
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]
+Widths = Annotated[tuple[int, ...], Field(strict=False)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class DataConfig(_Model):
+    """Where the bars come from. Nothing is guessed: zone, stamp side and price scale are stated or known."""
+
+    market: str = Field("ES", description="contract symbol, e.g. ES, NQ, EURUSD")
+    source: Literal["bundled", "synthetic", "file"] = "bundled"
+    file: str | None = Field(None, description="CSV, CSV.gz or Parquet of bars (source: file)")
+    columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
+                                    "close, volume, expiry, symbol")
+    time_zone: str | None = Field(None, description="IANA zone of stamps that carry no offset")
+    stamp: Literal["open", "close"] | None = Field(None, description="does a stamp name the bar's open or its close")
+    price_scale: float = Field(1.0, gt=0, description="points per unit of the file's prices (0.0001 for x10000)")
+    expiry: str | None = Field(None, description="the one contract to use, where the file holds an expiry column")
+    start: str | None = Field(None, description="first trade date, YYYY-MM-DD")
+    end: str | None = Field(None, description="last trade date, YYYY-MM-DD")
+    calendar: str = Field("table", description="'table', 'infer', or a calendar file")
+    synthetic_sessions: int = Field(40, ge=2, le=5000)
+    synthetic_seed: int = Field(0, ge=0)
+
+
+class SessionConfig(_Model):
+    """The daily window of decisions, in exchange time (New York)."""
+
+    overnight: bool = Field(False, description="futures: decide 18:00-16:59 instead of 09:30-16:59")
+
+
+class SplitConfig(_Model):
+    """Sessions held out, counted from the end of the data, in time order: train, then validation, then test."""
+
+    validation_sessions: int = Field(0, ge=0)
+    test_sessions: int = Field(1, ge=0)
+    embargo_sessions: int = Field(0, ge=0, description="sessions dropped before each held-out block")
+
+
+class AccountConfig(_Model):
+    """An account preset and what a user changes of it. Money in dollars; `off` switches a rule off."""
+
+    preset: str = "apex_like_50k_2025"
+    drawdown: float | Literal["off"] | None = None
+    daily_loss: float | Literal["off"] | None = None
+    profit_target: float | Literal["off"] | None = None
+    freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
+    on_target: Literal["terminate", "continue"] | None = None
+    on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
+    min_days: int | None = Field(None, ge=0)
+    max_contracts: int | None = Field(None, ge=1)
+
+
+class CostConfig(_Model):
+    """Costs of the market; None takes the contract's own figure."""
+
+    commission: float | None = Field(None, ge=0, description="money per side per contract, all-in")
+    slippage: int | None = Field(None, ge=0, description="ticks against us per fill of a market or stop order")
+
+
+class BracketConfig(_Model):
+    """Stops and targets. Multiples are integer thousandths of the 14-bar average true range."""
+
+    stop_atr: int = Field(1500, ge=1, description="thousandths of ATR")
+    target_multiple: int = Field(3, ge=1, description="target distance over stop distance")
+    trail_atr: int = Field(1000, ge=1, description="thousandths of ATR")
+    min_stop_ticks: int | None = Field(None, ge=1, description="None: the contract's")
+    be_ticks: int | None = Field(None, ge=0, description="break-even stop beyond the entry fill; None: 1 "
+                                 "(0.25 points in parity scaling)")
+
+
+class EnvConfig(_Model):
+    """The static half of the environment: what changes the compiled program."""
+
+    task: Literal["entry", "manage"] = "manage"
+    actions: Literal["full", "seed6"] = Field("full", description="manage: 'full' has CLOSE, 'seed6' has not")
+    scaling: Literal["relative", "seed"] = Field("relative", description="'seed' is parity mode: raw values")
+    fill: Literal["next_open", "close"] = "next_open"
+    mark: Literal["extreme", "close"] = "extreme"
+    intrabar: Literal["stop_first"] = "stop_first"
+    window: int = Field(20, ge=1, le=512, description="bars of history in the observation")
+    features: Names = Field(("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
+                            description="feature columns of each window bar")
+    quantity: int = Field(1, ge=1, description="contracts per entry")
+    random_start: bool = Field(True, description="training episodes start at a random decision bar of a session")
+
+    @model_validator(mode="after")
+    def _optimistic_pairs(self) -> EnvConfig:
+        if self.fill == "close" and self.mark != "close":
+            raise ValueError("fill=close exists only together with mark=close (set env.mark=close); "
+                             "reports label the pair 'optimistic'")
+        return self
+
+    @property
+    def optimistic(self) -> bool:
+        """True where fills or marks are kinder than a market would be; every report says so."""
+        return self.fill == "close" or self.mark == "close"
+
+
+class EpisodeConfig(_Model):
+    """How long an episode runs."""
+
+    sessions: int = Field(1, ge=1)
+    max_steps: int = Field(0, ge=0, description="0: no step limit")
+
+
+class RewardConfig(_Model):
+    """Weights of the reward terms; the default is the change of equity in account risk units alone."""
+
+    equity_change: float = 1.0
+
+
+class PPOConfig(_Model):
+    """Masked PPO. Counts are static; the floats become leaves of the train state, so sweeps are one vmap."""
+
+    num_envs: int = Field(256, ge=1)
+    num_steps: int = Field(128, ge=1)
+    num_minibatches: int = Field(8, ge=1)
+    num_epochs: int = Field(4, ge=1)
+    num_shards: int = Field(8, ge=1, description="fixed env groups inside which minibatches permute")
+    hidden: Widths = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
+    normalise_observations: bool = True
+    normalise_advantages: bool = True
+    learning_rate: float = Field(3.0e-4, gt=0)
+    learning_rate_end: float = Field(3.0e-5, gt=0, description="reached at the last update")
+    gamma: float = Field(0.99, ge=0, le=1)
+    gae_lambda: float = Field(0.95, ge=0, le=1)
+    clip_eps: float = Field(0.2, gt=0)
+    vf_clip_eps: float = Field(0.0, ge=0, description="0: no value clipping")
+    ent_coef: float = Field(0.01, ge=0)
+    ent_coef_end: float | None = Field(None, ge=0, description="None: constant")
+    vf_coef: float = Field(0.5, ge=0)
+    max_grad_norm: float = Field(0.5, gt=0)
+    target_kl: float = Field(0.0, ge=0, description="0: off; else epochs stop once KL passes it")
+
+    @model_validator(mode="after")
+    def _divisible(self) -> PPOConfig:
+        if self.shards > 1 and self.num_envs % self.shards:
+            raise ValueError(f"num_envs ({self.num_envs}) must be a multiple of num_shards ({self.shards})")
+        group = self.num_envs // self.shards * self.num_steps
+        if group % self.num_minibatches:
+            raise ValueError(f"num_envs/num_shards*num_steps ({group}) must be a multiple of num_minibatches "
+                             f"({self.num_minibatches})")
+        return self
+
+    @property
+    def shards(self) -> int:
+        """Env groups in use: `num_shards`, or 1 where there are fewer envs."""
+        return self.num_shards if self.num_envs >= self.num_shards else 1
+
+
+class TrainConfig(_Model):
+    total_timesteps: int = Field(1_000_000, ge=1)
+    chunk_updates: int = Field(5, ge=1, description="updates per compiled call; part of the run's identity")
+    checkpoint_every: int = Field(10, ge=1, description="chunks between checkpoints; the last chunk always has one")
+    keep_checkpoints: int = Field(3, ge=1)
+    tensorboard: bool = True
+
+
+class EvaluationConfig(_Model):
+    policy_samples: int = Field(1, ge=1, description="sampled-policy passes beside the greedy one")
+    sma_fast: int = Field(10, ge=1)
+    sma_slow: int = Field(50, ge=2)
+
+
+class RunConfig(_Model):
+    """Everything a run is made of."""
+
+    seed: int = Field(0, ge=0, lt=2**31)
+    data: DataConfig = DataConfig()
+    session: SessionConfig = SessionConfig()
+    split: SplitConfig = SplitConfig()
+    env: EnvConfig = EnvConfig()
+    account: AccountConfig = AccountConfig()
+    costs: CostConfig = CostConfig()
+    brackets: BracketConfig = BracketConfig()
+    episode: EpisodeConfig = EpisodeConfig()
+    reward: RewardConfig = RewardConfig()
+    ppo: PPOConfig = PPOConfig()
+    train: TrainConfig = TrainConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    def digest(self) -> str:
+        """sha256 of the resolved configuration (hex)."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses duplicate keys and reads 1e-3 as a number (YAML 1.1 calls it a string)."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)$"),
+    list("-+0123456789."),
+)
+
+
+def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    mapping: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in mapping:
+            raise ConfigError(f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}: key '{key}' appears "
+                              "twice; keep one")
+        mapping[key] = loader.construct_object(value_node, deep=True)
+    return mapping
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+
+
+def _parse_yaml(text: str, name: str) -> Any:
+    try:
+        loader = _Loader(text)
+        loader.name = name
+        return loader.get_single_data()
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not valid YAML: {error}") from None
+
+
+def config_path(name: str) -> Path:
+    """The file of a named or given configuration: a path, else a shipped one such as `quickstart`.
+
+    Raises ConfigError naming what was searched.
+    """
+    given = Path(name)
+    if given.is_file():
+        return given
+    shipped = resources.files("jaxtrade.configs") / f"{given.stem}.yaml"
+    if given.parent == Path(".") and given.suffix in ("", ".yaml") and shipped.is_file():
+        return Path(str(shipped))
+    known = sorted(p.name.removesuffix(".yaml") for p in resources.files("jaxtrade.configs").iterdir()
+                   if p.name.endswith(".yaml"))
+    raise ConfigError(f"configuration '{name}': no such file, and no shipped configuration of that name "
+                      f"(shipped: {', '.join(known)}){_suggest(name, known)}")
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    keys = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            keys += _keys(inner, f"{prefix}{name}.")
+        else:
+            keys.append(prefix + name)
+    return keys
+
+
+def _message(error: ValidationError, name: str) -> str:
+    lines = []
+    known = _keys(RunConfig)
+    for item in error.errors():
+        key = ".".join(str(part) for part in item["loc"])
+        if item["type"] == "extra_forbidden":
+            lines.append(f"{name}: unknown key '{key}'{_suggest(key, known)}")
+        else:
+            found = "" if isinstance(item["input"], Mapping) else f" = {item['input']!r}"
+            lines.append(f"{name}: '{key}'{found}: {item['msg'].removeprefix('Value error, ')}")
+    return "\n".join(lines)
+
+
+def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
+    parts = key.split(".")
+    node = base
+    for part in parts[:-1]:
+        child = node.setdefault(part, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"{origin}: '{key}': '{part}' is a value, not a section")
+        node = child
+    node[parts[-1]] = value
+
+
+def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunConfig:
+    """Validate nested `values` (section -> key -> value). Raises ConfigError listing every fault."""
+    try:
+        return RunConfig.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(_message(error, name)) from None
+
+
+def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML configuration and apply `section.key=value` overrides, last one wins.
+
+    Args:
+        name: a file, the name of a shipped configuration, or None for the defaults.
+        overrides: strings `a.b=value`; the value is read as YAML.
+    Raises:
+        ConfigError: unknown key (with a suggestion), wrong type or range, duplicate key, no such file.
+    """
+    origin = name or "defaults"
+    values: dict[str, Any] = {}
+    if name is not None:
+        path = config_path(name)
+        loaded = _parse_yaml(path.read_text(encoding="utf-8"), str(path))
+        if loaded is not None and not isinstance(loaded, dict):
+            raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
+        values = loaded or {}
+        origin = str(path)
+    for override in overrides:
+        key, sign, text = override.partition("=")
+        if not sign or not key.strip():
+            raise ConfigError(f"--set {override}: expected --set section.key=value")
+        _merge(values, key.strip(), _parse_yaml(text, f"--set {override}"), f"--set {override}")
+        origin = origin if origin.endswith("and --set") else f"{origin} and --set"
+    return make_config(values, origin)
+
+
+def dump_config(config: RunConfig) -> str:
+    """The resolved configuration as YAML, every key written out."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)

@@ -1,0 +1,240 @@
+"""What an environment remembers, and what it is told: state, parameters, orders, events.
+
+Units: prices int32 ticks; money int32 mills relative to the start balance; quantities signed contracts.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import jax.numpy as jnp
+from flax import struct
+
+from jaxtrade.types import Array, MarketData, SessionSet
+
+NO_LEVEL = 1 << 29  # further than any price: `-side * NO_LEVEL` is a stop that is never touched
+OFF = 1 << 30  # a money limit that is switched off
+KEEP_STOP = -(1 << 31)  # Order.move_stop: leave the stop where it is
+
+
+class ExitReason(enum.IntEnum):
+    """Why a position left. 0 in an event means that nothing left."""
+
+    NONE = 0
+    ORDER = 1  # CLOSE, or the old side of a flip: at the open
+    STOP = 2
+    BREAKEVEN = 3  # stop that had been moved to break-even
+    TRAIL = 4  # stop that the trail had ratcheted
+    TARGET = 5
+    LIQUIDATION = 6  # drawdown or daily-loss floor
+    FLAT = 7  # the session's flat bar
+    END_OF_DATA = 8
+
+
+class EndReason(enum.IntEnum):
+    """Why an episode (or an account, in evaluation) ended."""
+
+    NONE = 0
+    BUST = 1
+    DAILY_LOSS = 2  # only where on_daily_loss=fail
+    TARGET = 3
+    SESSION_END = 4  # end of the episode's last session
+    STEP_LIMIT = 5  # truncated
+    END_OF_DATA = 6  # truncated
+
+
+class StopKind(enum.IntEnum):
+    INITIAL = 0
+    BREAKEVEN = 1
+    TRAIL = 2
+
+
+class Position(struct.PyTreeNode):
+    """One symbol's open position; all int32[]. `quantity` 0 means flat, and then the rest is 0.
+
+    entry: fill price (slippage included). stop, target: levels, or -/+ side * NO_LEVEL for none.
+    stop_kind: StopKind. trailing: 0 or 1. opened: row of the entry bar.
+    """
+
+    quantity: Array
+    entry: Array
+    stop: Array
+    target: Array
+    stop_kind: Array
+    trailing: Array
+    opened: Array
+
+    @classmethod
+    def flat(cls) -> Position:
+        zero = jnp.int32(0)
+        return cls(zero, zero, zero, zero, zero, zero, zero)
+
+
+class Account(struct.PyTreeNode):
+    """Money in mills relative to the start balance, int32[]; flags bool[].
+
+    balance: realised, all commissions paid so far included. equity: balance plus the open position marked at the last
+    close (no exit costs). high_water: highest equity marked so far (>= 0). session_equity: equity when this session
+    opened. locked: no new entries until the next session. days: trade dates with a fill. traded: this session had one.
+    """
+
+    balance: Array
+    equity: Array
+    high_water: Array
+    session_equity: Array
+    locked: Array
+    days: Array
+    traded: Array
+
+    @classmethod
+    def new(cls) -> Account:
+        zero, no = jnp.int32(0), jnp.bool_(False)
+        return cls(zero, zero, zero, zero, no, zero, no)
+
+
+class EpisodeStats(struct.PyTreeNode):
+    """Running figures of one episode, reset with it. Money in mills.
+
+    reward: float32[] undiscounted sum. Others int32[]: length (steps), trades (round turns closed), wins (closed with
+    net profit), sides (contract sides filled), commission, breaches, illegal (illegal actions received),
+    max_drawdown (largest fall of close-marked equity from its highest close). peak: that highest close (mills).
+    terms: float32[K] sum of each weighted reward term.
+    """
+
+    reward: Array
+    length: Array
+    trades: Array
+    wins: Array
+    sides: Array
+    commission: Array
+    breaches: Array
+    illegal: Array
+    max_drawdown: Array
+    peak: Array
+    terms: Array
+
+
+class EnvState(struct.PyTreeNode):
+    """Everything one environment carries from bar to bar.
+
+    row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session set.
+    sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps taken in the episode.
+    seed: uint32[] and episode: int32[]: episode starts are `draw(seed, episode)`, so a reset is a table look-up.
+    """
+
+    row: Array
+    slot: Array
+    sessions_left: Array
+    time: Array
+    position: Position
+    account: Account
+    stats: EpisodeStats
+    seed: Array
+    episode: Array
+
+
+class Order(struct.PyTreeNode):
+    """What a task, baseline or user wants from the open of the next bar on; all int32[].
+
+    quantity: signed position wanted; the present one to keep it. A change of side closes, then opens.
+    stop_ticks, target_ticks: distances of the bracket of a *new* position from the unslipped open; 0 for none.
+    move_stop: new stop level of the present position, or KEEP_STOP. trail: 1 on, 0 off, -1 as it is.
+    """
+
+    quantity: Array
+    stop_ticks: Array
+    target_ticks: Array
+    move_stop: Array
+    trail: Array
+
+
+class Event(struct.PyTreeNode):
+    """What happened in one bar; int32[], prices in ticks, quantities signed as the position was.
+
+    order_exit_*: position closed by order at the open. entry_*: position opened. exit_*: position left by a stop,
+    target, liquidation or forced exit. pnl: realised by the exits of this bar, net of their exit commission (mills);
+    entry commission is in `commission`, all sides of this bar. favourable, adverse: the extreme prices at which the
+    position held in this bar was marked (equal to the entry price's bar open where nothing was held).
+    floor: drawdown floor after this bar (mills). breach: bool[], equity reached a floor (drawdown or daily).
+    """
+
+    order_exit_quantity: Array
+    order_exit_price: Array
+    entry_quantity: Array
+    entry_price: Array
+    exit_quantity: Array
+    exit_price: Array
+    exit_reason: Array
+    commission: Array
+    favourable: Array
+    adverse: Array
+    floor: Array
+    breach: Array
+
+
+class StepInfo(struct.PyTreeNode):
+    """What a step tells besides reward and ends (unused parts cost nothing: XLA removes them)."""
+
+    event: Event
+    stats: EpisodeStats  # of the episode this step belonged to, this step included
+    equity: Array  # int32[] mills at this bar's close, before any reset
+    end: Array  # int32[] EndReason
+    terms: Array  # float32[K] weighted reward terms of this step
+
+
+class ContractParams(struct.PyTreeNode):
+    """Traced figures of one contract; int32[] but the last.
+
+    tick_mills: money of one tick of one contract. commission: mills per side per contract. slippage: ticks.
+    min_stop: ticks. be_ticks: break-even stop beyond the entry fill, ticks. tick_size: float32[] points.
+    """
+
+    tick_mills: Array
+    commission: Array
+    slippage: Array
+    min_stop: Array
+    be_ticks: Array
+    tick_size: Array
+
+
+class AccountParams(struct.PyTreeNode):
+    """Traced rules of an account, mills; int32[] and bool[].
+
+    drawdown, daily_loss, target: distances from the high-water mark, the session's opening equity, the start balance;
+    OFF where there is none. floor_cap: the drawdown floor never rises above it (OFF: no cap).
+    risk_unit: float32[] mills per unit of reward.
+    """
+
+    drawdown: Array
+    daily_loss: Array
+    target: Array
+    floor_cap: Array
+    min_days: Array
+    stop_at_target: Array
+    fail_on_daily_loss: Array
+    max_contracts: Array
+    risk_unit: Array
+
+
+class BracketParams(struct.PyTreeNode):
+    """int32[]: stop and trail in thousandths of ATR, target as a multiple of the stop."""
+
+    stop_atr: Array
+    target_multiple: Array
+    trail_atr: Array
+
+
+class EnvParams(struct.PyTreeNode):
+    """The traced half of the environment: market, split, contract, account, brackets, weights.
+
+    reward_weights: float32[K]. episode_sessions, max_steps: int32[] (0: no step limit).
+    """
+
+    market: MarketData
+    sessions: SessionSet
+    contract: ContractParams
+    account: AccountParams
+    brackets: BracketParams
+    reward_weights: Array
+    episode_sessions: Array
+    max_steps: Array

@@ -1,0 +1,37 @@
+"""What can go wrong for a user, each with its exit code.
+
+A message says what was found, where (file, row, column, key or flag), what was expected and how to fix it.
+The command line prints the message alone; a traceback is for bugs.
+"""
+
+from __future__ import annotations
+
+
+class JaxtradeError(Exception):
+    """Base of every error that is the user's to fix. `exit_code` is what the command line returns."""
+
+    exit_code = 2
+
+
+class ConfigError(JaxtradeError):
+    """A configuration key or value that cannot be used. Names the key and, for an unknown key, the nearest one."""
+
+
+class DataError(JaxtradeError):
+    """Market data that cannot be used. Names file, row and column, and the fix."""
+
+
+class CheckpointError(JaxtradeError):
+    """A checkpoint or policy bundle that cannot be read. Names the file."""
+
+
+class RunLockedError(JaxtradeError):
+    """Another process writes to this run directory."""
+
+    exit_code = 73
+
+
+class DivergedError(JaxtradeError):
+    """Training produced a number that is not finite."""
+
+    exit_code = 76

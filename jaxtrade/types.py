@@ -1,0 +1,151 @@
+"""Shared pytrees and Protocols (layer 0).
+
+Shapes: T bars on the flat time axis, N sessions, C feature columns, S symbols held (1 for `entry` and `manage`),
+A actions, D observation slots, K reward terms. Prices are int32 ticks; money is int32 mills ($0.001) relative to the
+account's start balance.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import jax
+from flax import struct
+
+Array = jax.Array
+PyTree = Any
+
+
+class SessionTable(struct.PyTreeNode):
+    """Sessions as row ranges of the flat time axis, each `int32[N]`.
+
+    Decisions are taken at the closes of bars `first..last`; bar `last + 1` is the flat bar, at whose close a position
+    leaves. Feature bars (the overnight bars too) are `start..end - 1`.
+    """
+
+    start: Array
+    end: Array
+    first: Array
+    last: Array
+    symbol: Array
+    date: Array  # trade date, days since 1970-01-01
+    complete: Array  # bool[N]: False where the data end before the flat bar (the session then truncates)
+
+
+class MarketView(struct.PyTreeNode):
+    """The float half of the market, the only floats an observation reads.
+
+    table: float32[T, C] columns of `jaxtrade.data.features.columns(...)`, price-like ones in ticks.
+    """
+
+    table: Array
+
+
+class MarketData(struct.PyTreeNode):
+    """A market on device: a traced argument inside `EnvParams`, never captured in a closure.
+
+    open, high, low, close: int32[T] ticks.
+    tr_sum: int32[T] sum of the last 14 true ranges in ticks up to and with this bar; -1 until 14 exist.
+    bars_to_flat: int32[T] whole bar lengths from this bar's scheduled close to the session's flat time, from the
+        calendar alone; 0 at the flat bar.
+    fingerprint: uint32[8], the sha256 of everything above, as read on the host.
+    """
+
+    open: Array
+    high: Array
+    low: Array
+    close: Array
+    tr_sum: Array
+    bars_to_flat: Array
+    sessions: SessionTable
+    view: MarketView
+    fingerprint: Array
+
+
+class SessionSet(struct.PyTreeNode):
+    """A split as traced data: rows of the session table, in time order.
+
+    ids: int32[N] padded to the market's session count (padding repeats the first id, 0 where the set is empty).
+    count: int32[] how many of them are real.
+    """
+
+    ids: Array
+    count: Array
+
+
+RefT = TypeVar("RefT")
+
+
+class Outcome(struct.PyTreeNode, Generic[RefT]):
+    """What one environment step produced besides the next state and reference.
+
+    final_ref: the reference before any auto-reset; equals the next reference where the episode goes on.
+    reward: float32[]; terminated, truncated: bool[], never both merged (only `terminated` zeroes the bootstrap).
+    info: environment-specific pytree (the trading environment: `StepInfo`).
+    """
+
+    final_ref: RefT
+    reward: Array
+    terminated: Array
+    truncated: Array
+    info: PyTree
+
+
+class Env(Protocol):
+    """What a learner needs of an environment. Functions are pure; `params` is traced."""
+
+    @property
+    def num_actions(self) -> int: ...
+
+    @property
+    def observation_size(self) -> int: ...
+
+    def reset(self, key: Array, params: PyTree) -> tuple[PyTree, PyTree]:
+        """-> (state, ref)."""
+        ...
+
+    def step(self, key: Array, state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, PyTree, Outcome]:
+        """One step with auto-reset -> (state, ref, outcome)."""
+        ...
+
+    def observe(self, ref: PyTree, params: PyTree) -> Array:
+        """float32[D], the same bits wherever it is called."""
+        ...
+
+    def action_mask(self, ref: PyTree) -> Array:
+        """bool[A], at least one True."""
+        ...
+
+
+class Transition(NamedTuple):
+    """One step of a rollout, stacked to [num_steps, num_envs, ...].
+
+    `first` marks an observation that starts an episode. `value` and `log_prob` belong to `ref` and `action`.
+    `behaviour_version` is the update count of the weights that acted.
+    """
+
+    ref: PyTree
+    final_ref: PyTree
+    first: Array
+    action: Array
+    log_prob: Array
+    value: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+    behaviour_version: Array
+    info: PyTree
+
+
+class Algorithm(NamedTuple):
+    """Three pure functions (contract C6).
+
+    init(key, params) -> TrainState; update(state, params, inputs) -> (state, metrics), `inputs` an empty tuple unless
+    a hook passes something; act(policy, carry, ref, params, key, explore) -> (carry, action, extras).
+    """
+
+    init: Any
+    update: Any
+    act: Any
+    env: Env
+    config: Any
