@@ -59,5 +59,8 @@ def resolve_account(config: AccountConfig) -> AccountPreset:
             raise ConfigError(f"account.{key} = {value}: expected a positive amount of dollars, or 'off'")
     preset = replace(PRESETS[config.preset], **changes)
     if preset.freeze == "at_target" and (preset.profit_target is None or preset.drawdown is None):
-        preset = replace(preset, freeze="never")
+        if "freeze" in changes:
+            raise ConfigError("account.freeze = 'at_target': needs both a profit target and a drawdown; "
+                              "set them, or account.freeze=never")
+        preset = replace(preset, freeze="never")  # the preset's freeze point went with its target
     return preset
