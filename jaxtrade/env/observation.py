@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import feature_unit, table_columns, warm_up
+from jaxtrade.data.schema import feature_column, feature_spec, table_columns
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.types import Array
@@ -73,7 +73,8 @@ def make_spec(config: EnvConfig) -> ObservationSpec:
     """Slots of a task: `window` bars times (features, three time values), position slots, and `manage` flags."""
     slots = []
     for back in range(config.window, 0, -1):
-        slots += [Slot(f"{name}[t-{back}]", feature_unit(name), warm_up(name)) for name in config.features]
+        slots += [Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
+                  for name in config.features]
         slots += [Slot(f"{name}[t-{back}]", "fraction", 0) for name in ("hour", "minutes_from_open", "minutes_to_close")]
     slots += [Slot(name, "account", 0) for name in POSITION_SLOTS]
     if config.task == "manage":
@@ -123,8 +124,8 @@ def _window_slots(config: EnvConfig, window: Array, now: dict[str, Array], tick:
     columns = table_columns(config.features)
     close = window[:, columns.index("close")]
     values = [
-        _scale(feature_unit(name), config.scaling, window[:, len(columns) - len(config.features) + i], close, now, tick)
-        for i, name in enumerate(config.features)
+        _scale(feature_spec(name).unit, config.scaling, window[:, columns.index(feature_column(name))], close, now, tick)
+        for name in config.features
     ]
     values += [window[:, columns.index(name)] for name in TIME_SLOTS[config.scaling]]
     return jnp.stack(values, axis=1).reshape(-1)
