@@ -62,7 +62,7 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the run's writer lock (released by the system even after a kill). Raises RunLockedError naming the holder."""
+    """Hold the run's writer lock, which the system releases even after a kill. RunLockedError names the holder."""
     handle = (path / "run.lock").open("a+", encoding="utf-8")
     try:
         if not _try_lock(handle):

@@ -87,7 +87,7 @@ def is_truncation(reason: Array) -> Array:
 
 
 def mix(value: Array) -> Array:
-    """uint32 -> uint32, a bijective avalanche hash (`lowbias32`, C. Wellons, "Prospecting for hash functions", 2018)."""
+    """uint32 -> uint32 bijective avalanche hash: `lowbias32` of C. Wellons, "Prospecting for hash functions" (2018)."""
     value = value ^ (value >> 16)
     value = value * jnp.uint32(0x7FEB352D)
     value = value ^ (value >> 15)

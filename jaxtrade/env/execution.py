@@ -156,7 +156,7 @@ def _nearest_stop(book: Book, liquidates: bool, params: EnvParams) -> tuple[Arra
 
 
 def opening_print(book: Book, price: Array, liquidates: bool, params: EnvParams) -> Book:
-    """A bar that opens through the stop fills at the open (slipped); at or beyond the target, at the open as a target."""
+    """A bar that opens through the stop fills at the open, slipped; at or beyond the target, at the open unslipped."""
     side = jnp.sign(book.position.quantity)
     level, reason = _nearest_stop(book, liquidates, params)
     stopped = side * (price - level) <= 0

@@ -20,7 +20,8 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.types import Array
 
-TIME_SLOTS = {
+TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
+TIME_SLOTS = {  # the table columns behind them
     "seed": ("hour", "from_open_seed", "to_close_seed"),
     "relative": ("hour", "from_open", "to_flat"),
 }
@@ -75,7 +76,7 @@ def make_spec(config: EnvConfig) -> ObservationSpec:
     for back in range(config.window, 0, -1):
         slots += [Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
                   for name in config.features]
-        slots += [Slot(f"{name}[t-{back}]", "fraction", 0) for name in ("hour", "minutes_from_open", "minutes_to_close")]
+        slots += [Slot(f"{name}[t-{back}]", "fraction", 0) for name in TIME_NAMES]
     slots += [Slot(name, "account", 0) for name in POSITION_SLOTS]
     if config.task == "manage":
         slots += [Slot(name, "flag", 0) for name in MANAGE_SLOTS]
@@ -122,17 +123,21 @@ def _scale(unit: str, scaling: str, x: Array, close: Array, now: dict[str, Array
 def _window_slots(config: EnvConfig, window: Array, now: dict[str, Array], tick: Array) -> Array:
     """float32[W * (F + 3)], bar-major, oldest bar first."""
     columns = table_columns(config.features)
-    close = window[:, columns.index("close")]
+
+    def column(name: str) -> Array:
+        return window[:, columns.index(name)]
+
+    close = column("close")
     values = [
-        _scale(feature_spec(name).unit, config.scaling, window[:, columns.index(feature_column(name))], close, now, tick)
+        _scale(feature_spec(name).unit, config.scaling, column(feature_column(name)), close, now, tick)
         for name in config.features
     ]
-    values += [window[:, columns.index(name)] for name in TIME_SLOTS[config.scaling]]
+    values += [column(name) for name in TIME_SLOTS[config.scaling]]
     return jnp.stack(values, axis=1).reshape(-1)
 
 
 def _position_slots(config: EnvConfig, leg: Array, now: dict[str, Array]) -> Array:
-    """float32[5]: side, entry against the close, stop and target distance in ATRs (0 where there is none), time held."""
+    """float32[5]: side, entry against the close, stop and target distance in ATRs (0: none), time held."""
     quantity, entry, stop, target, bars = leg
     side = jnp.sign(quantity).astype(jnp.float32)
     held = quantity != 0

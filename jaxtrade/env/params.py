@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def whole_mills(dollars: float, key: str) -> int:
-    """Dollars to integer mills; ConfigError where the amount is not a whole number of mills or passes the int32 limit."""
+    """Dollars to integer mills. ConfigError where that is not a whole number, or passes the int32 limit."""
     mills = Decimal(str(dollars)) * 1000
     if mills != mills.to_integral_value():
         raise ConfigError(f"{key} = {dollars}: not a whole number of mills ($0.001); round it")
