@@ -288,7 +288,10 @@ def _message(error: ValidationError, name: str) -> str:
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         if item["type"] == "extra_forbidden":
-            lines.append(f"{name}: unknown key '{key}'{_suggest(key, known)}")
+            section = key.rpartition(".")[0]
+            siblings = [k for k in known if k.rpartition(".")[0] == section] or sorted(RunConfig.model_fields)
+            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
+            lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
             found = "" if isinstance(item["input"], Mapping) else f" = {item['input']!r}"
             lines.append(f"{name}: '{key}'{found}: {item['msg'].removeprefix('Value error, ')}")
