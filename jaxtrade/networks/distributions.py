@@ -61,7 +61,7 @@ def sample(key: Array, logits: Array, mask: Array) -> Array:
     """
     p = probs(logits, mask)
     cumulative = jnp.cumsum(p, axis=-1)
-    threshold = jax.random.uniform(key, p.shape[:-1] + (1,)) * cumulative[..., -1:]
+    threshold = jax.random.uniform(key, (*p.shape[:-1], 1)) * cumulative[..., -1:]
     # A parallel prefix sum need not be monotone, and the product above may round up to the total: choose among legal
     # actions of non-zero probability only, the last of them where rounding leaves none above the threshold.
     support = mask & (p != 0.0)

@@ -107,9 +107,9 @@ def count_episodes(totals: EpisodeTotals, transitions: Transition) -> tuple[Epis
     done = transitions.terminated | transitions.truncated
     totals, ended = jax.lax.scan(step, totals, (transitions.reward, done))
     count = done.sum(dtype=jnp.int32)
-    share = jnp.where(count > 0, 1.0 / jnp.maximum(count, 1).astype(jnp.float32), jnp.nan)
+    divisor = jnp.where(count > 0, count.astype(jnp.float32), jnp.nan)
     return totals, {
         "episodes": count,
-        "episode_reward": jnp.where(done, ended.reward, 0.0).sum() * share,
-        "episode_length": jnp.where(done, ended.length, 0).sum().astype(jnp.float32) * share,
+        "episode_reward": jnp.where(done, ended.reward, 0.0).sum() / divisor,
+        "episode_length": jnp.where(done, ended.length, 0).sum().astype(jnp.float32) / divisor,
     }
