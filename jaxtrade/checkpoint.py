@@ -47,7 +47,7 @@ class _DamagedError(CheckpointError):
 
 
 def _is_key(leaf: Any) -> bool:
-    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _leaves(tree: PyTree) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def restore(path: Path | str, like: PyTree) -> Restored:
     path = Path(path)
     manifest, files = _read(path)
     if manifest["kind"] != "checkpoint" or path.name != f"update-{manifest['update']:08d}":
-        raise _DamagedError(f"{path}: holds {manifest['kind']} of update {manifest.get('update')}, not what its name says")
+        raise _DamagedError(f"{path}: its manifest says {manifest['kind']} {manifest.get('update')}, its name another")
     state = _unpack(files["state.npz"], manifest["leaves"], like, path / "state.npz")
     return Restored(state, manifest["update"], manifest["metadata"], [])
 

@@ -126,7 +126,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask)
 
     def init(key: Array, params: PyTree) -> TrainState:
-        if not jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             raise TypeError("init needs a typed key: jax.random.key(seed), not jax.random.PRNGKey(seed)")
         key_network, key_reset, key_run = jax.random.split(key, 3)
         env_state, ref = reset_all(env, key_reset, params, num_envs)

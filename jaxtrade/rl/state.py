@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.networks.normalize import RunningStats
@@ -72,7 +73,7 @@ def strong_types(tree: PyTree) -> PyTree:
     """The same arrays without weak types, which would make the second call of a jitted function trace again."""
 
     def strengthen(leaf: Array) -> Array:
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
             return leaf
         return jax.lax.convert_element_type(leaf, leaf.dtype)
 
