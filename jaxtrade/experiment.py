@@ -13,8 +13,7 @@ import jax
 
 from jaxtrade import checkpoint, rundir
 from jaxtrade.config import EnvConfig, RunConfig
-from jaxtrade.data.load import load_market
-from jaxtrade.data.market import Market
+from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
