@@ -69,7 +69,7 @@ def mirror(bars: Bars, around: int = 20_000) -> Bars:
 
 def replace_after(bars: Bars, row: int, other: Bars) -> Bars:
     """`bars` up to and with `row`, then `other`."""
-    return Bars(*(np.concatenate([mine[: row + 1], theirs[row + 1:]]) for mine, theirs in zip(bars, other, strict=True)))
+    return Bars(*(np.concatenate([a[: row + 1], b[row + 1:]]) for a, b in zip(bars, other, strict=True)))
 
 
 def true_range_sums(bars: Bars) -> np.ndarray:
@@ -176,9 +176,9 @@ def make_params(market: MarketData, *, account: AccountParams | None = None, cos
 
 
 def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:
-    """int32[] a legal action, every one equally likely. mask bool[A], uniform float32[] in [0, 1)."""
+    """int32[] HOLD in 7 of 10 cases, else a legal action, every one equally likely. uniform float32[] in [0, 1)."""
     total = jnp.sum(mask)
-    wanted = jnp.minimum((uniform * total).astype(jnp.int32), total - 1)
+    wanted = jnp.clip(((uniform - 0.7) / 0.3 * total).astype(jnp.int32), 0, total - 1)
     return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
 
 
