@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -244,6 +243,13 @@ def _parse_yaml(text: str, name: str) -> Any:
         raise ConfigError(f"{name}: not valid YAML: {error}") from None
 
 
+def _shipped_configs() -> Path:
+    """`configs/`: inside the installed package, or at the top of a source checkout."""
+    package = Path(__file__).resolve().parent
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
 def config_path(name: str) -> Path:
     """The file of a named or given configuration: a path, else a shipped one such as `quickstart`.
 
@@ -252,11 +258,10 @@ def config_path(name: str) -> Path:
     given = Path(name)
     if given.is_file():
         return given
-    shipped = resources.files("jaxtrade.configs") / f"{given.stem}.yaml"
+    shipped = _shipped_configs() / f"{given.stem}.yaml"
     if given.parent == Path(".") and given.suffix in ("", ".yaml") and shipped.is_file():
-        return Path(str(shipped))
-    known = sorted(p.name.removesuffix(".yaml") for p in resources.files("jaxtrade.configs").iterdir()
-                   if p.name.endswith(".yaml"))
+        return shipped
+    known = sorted(path.stem for path in _shipped_configs().glob("*.yaml"))
     raise ConfigError(f"configuration '{name}': no such file, and no shipped configuration of that name "
                       f"(shipped: {', '.join(known)}){_suggest(name, known)}")
 
@@ -283,7 +288,10 @@ def _message(error: ValidationError, name: str) -> str:
     for item in error.errors():
         key = ".".join(str(part) for part in item["loc"])
         if item["type"] == "extra_forbidden":
-            lines.append(f"{name}: unknown key '{key}'{_suggest(key, known)}")
+            section = key.rpartition(".")[0]
+            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(RunConfig.model_fields)
+            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
+            lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
             found = "" if isinstance(item["input"], Mapping) else f" = {item['input']!r}"
             lines.append(f"{name}: '{key}'{found}: {item['msg'].removeprefix('Value error, ')}")
