@@ -10,14 +10,20 @@ import difflib
 import hashlib
 import json
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from jaxtrade.errors import ConfigError
+
+MAX_BYTES = 1_000_000  # of a configuration file
+_SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make endless
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlevel = 2
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 Widths = Annotated[tuple[int, ...], Field(strict=False)]
@@ -210,28 +216,46 @@ class RunConfig(_Model):
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys and reads 1e-3 as a number (YAML 1.1 calls it a string)."""
+    """SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
+
+    In YAML 1.1 `off` is False, 2013-10-07 a date object, 12:30 the number 750 and 1e-3 a string.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)$"),
-    list("-+0123456789."),
-)
+_EXPONENT = r"[eE][-+]?[0-9]+"
+_DECIMAL = rf"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:{_EXPONENT})?|{_EXPONENT})|\.[0-9]+(?:{_EXPONENT})?)"
+for _kind, _pattern, _starts in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*)", list("-+0123456789")),
+    ("float", rf"{_DECIMAL}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", list("-+0123456789.")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts)
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
+    """A float, or an int where it is whole, so that a count may be written 1e6."""
+    value = loader.construct_yaml_float(node)
+    return int(value) if value.is_integer() else value
 
 
 def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     mapping: dict[Any, Any] = {}
     for key_node, value_node in node.value:
+        where = f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}"
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise ConfigError(f"{where}: a list or mapping stands where a key is expected; write 'key: value'")
         key = loader.construct_object(key_node, deep=True)
         if key in mapping:
-            raise ConfigError(f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}: key '{key}' appears "
-                              "twice; keep one")
+            raise ConfigError(f"{where}: key '{key}' appears twice; keep one")
         mapping[key] = loader.construct_object(value_node, deep=True)
     return mapping
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def _parse_yaml(text: str, name: str) -> Any:
@@ -241,6 +265,20 @@ def _parse_yaml(text: str, name: str) -> Any:
         return loader.get_single_data()
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply; a configuration has sections of 'key: value'") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,} "
+                              "(is this a data file? give it with data.file)")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _shipped_configs() -> Path:
@@ -282,20 +320,28 @@ def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
+def _key(location: tuple[int | str, ...]) -> str:
+    """Dotted key of a fault. For a union pydantic appends the member it tried, such as `float` or `literal['off']`."""
+    parts = [str(part) for part in location]
+    member = len(parts) > 2 and re.fullmatch(r"float|literal\[.*\]", parts[-1])
+    return ".".join(parts[:-1] if member else parts)
+
+
 def _message(error: ValidationError, name: str) -> str:
-    lines = []
+    lines: list[str] = []
+    faults: dict[str, list[str]] = {}
     known = _keys(RunConfig)
     for item in error.errors():
-        key = ".".join(str(part) for part in item["loc"])
+        key = _key(item["loc"])
         if item["type"] == "extra_forbidden":
             section = key.rpartition(".")[0]
             siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(RunConfig.model_fields)
             hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
             lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
-            found = "" if isinstance(item["input"], Mapping) else f" = {item['input']!r}"
-            lines.append(f"{name}: '{key}'{found}: {item['msg'].removeprefix('Value error, ')}")
-    return "\n".join(lines)
+            found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
+            faults.setdefault(f"{name}: '{key}'{found}: ", []).append(item["msg"].removeprefix("Value error, "))
+    return "\n".join([*lines, *(where + "; or: ".join(what) for where, what in faults.items())])
 
 
 def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
@@ -330,7 +376,7 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
     values: dict[str, Any] = {}
     if name is not None:
         path = config_path(name)
-        loaded = _parse_yaml(path.read_text(encoding="utf-8"), str(path))
+        loaded = _parse_yaml(_read(path), str(path))
         if loaded is not None and not isinstance(loaded, dict):
             raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
         values = loaded or {}
