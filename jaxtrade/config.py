@@ -26,7 +26,7 @@ _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 2
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
-Widths = Annotated[tuple[int, ...], Field(strict=False)]
+Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)]
 
 
 class _Model(BaseModel, frozen=True):
@@ -76,25 +76,25 @@ class AccountConfig(_Model, frozen=True):
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
     on_target: Literal["terminate", "continue"] | None = None
     on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
-    min_days: int | None = Field(default=None, ge=0)
-    max_contracts: int | None = Field(default=None, ge=1)
+    min_days: int | None = Field(default=None, ge=0, le=100_000)
+    max_contracts: int | None = Field(default=None, ge=1, le=100_000)
 
 
 class CostConfig(_Model, frozen=True):
     """Costs of the market; None takes the contract's own figure."""
 
     commission: float | None = Field(default=None, ge=0, description="money per side per contract, all-in")
-    slippage: int | None = Field(default=None, ge=0, description="ticks against us per fill of a market or stop order")
+    slippage: int | None = Field(default=None, ge=0, le=10_000, description="ticks against us per market or stop fill")
 
 
 class BracketConfig(_Model, frozen=True):
     """Stops and targets. Multiples are integer thousandths of the 14-bar average true range."""
 
-    stop_atr: int = Field(default=1500, ge=1, description="thousandths of ATR")
-    target_multiple: int = Field(default=3, ge=1, description="target distance over stop distance")
-    trail_atr: int = Field(default=1000, ge=1, description="thousandths of ATR")
-    min_stop_ticks: int | None = Field(default=None, ge=1, description="None: the contract's")
-    be_ticks: int | None = Field(default=None, ge=0, description="break-even stop beyond the entry fill; None: 1 "
+    stop_atr: int = Field(default=1500, ge=1, le=1_000_000, description="thousandths of ATR")
+    target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
+    trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
+    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
+    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: 1 "
                                  "(0.25 points in parity scaling)")
 
 
@@ -110,7 +110,7 @@ class EnvConfig(_Model, frozen=True):
     window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
     features: Names = Field(default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
                             description="feature columns of each window bar")
-    quantity: int = Field(default=1, ge=1, description="contracts per entry")
+    quantity: int = Field(default=1, ge=1, le=100_000, description="contracts per entry")
     random_start: bool = Field(default=True, description="start training episodes anywhere in a session")
 
     @model_validator(mode="after")
@@ -129,8 +129,8 @@ class EnvConfig(_Model, frozen=True):
 class EpisodeConfig(_Model, frozen=True):
     """How long an episode runs."""
 
-    sessions: int = Field(default=1, ge=1)
-    max_steps: int = Field(default=0, ge=0, description="0: no step limit")
+    sessions: int = Field(default=1, ge=1, lt=2**31)
+    max_steps: int = Field(default=0, ge=0, lt=2**31, description="0: no step limit")
 
 
 class RewardConfig(_Model, frozen=True):
@@ -180,7 +180,7 @@ class PPOConfig(_Model, frozen=True):
 
 
 class TrainConfig(_Model, frozen=True):
-    total_timesteps: int = Field(default=1_000_000, ge=1)
+    total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
     chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
     keep_checkpoints: int = Field(default=3, ge=1)
@@ -191,6 +191,12 @@ class EvaluationConfig(_Model, frozen=True):
     policy_samples: int = Field(default=1, ge=1, description="sampled-policy passes beside the greedy one")
     sma_fast: int = Field(default=10, ge=1)
     sma_slow: int = Field(default=50, ge=2)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> EvaluationConfig:
+        if self.sma_fast >= self.sma_slow:
+            raise ValueError(f"sma_fast ({self.sma_fast}) must be below sma_slow ({self.sma_slow})")
+        return self
 
 
 class RunConfig(_Model, frozen=True):
@@ -224,6 +230,10 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes text which only `_Loader` would read as a number, such as '1e3'."""
+
+
 _EXPONENT = r"[eE][-+]?[0-9]+"
 _DECIMAL = rf"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:{_EXPONENT})?|{_EXPONENT})|\.[0-9]+(?:{_EXPONENT})?)"
 for _kind, _pattern, _starts in (
@@ -232,7 +242,8 @@ for _kind, _pattern, _starts in (
     ("int", r"[-+]?(?:0|[1-9][0-9_]*)", list("-+0123456789")),
     ("float", rf"{_DECIMAL}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", list("-+0123456789.")),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts)
+    for _side in (_Loader, _Dumper):
+        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts)
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
@@ -392,4 +403,4 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
 
 def dump_config(config: RunConfig) -> str:
     """The resolved configuration as YAML, every key written out."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False)
