@@ -187,7 +187,7 @@ class OracleEnv:
     def __init__(self, bars: Bars, settings: Settings) -> None:
         self.bars, self.settings = bars, settings
         self.slots = list(settings.session_slots) or list(range(len(bars.sessions)))
-        self.features = _Features(bars, settings)
+        self.features = Features(bars, settings)
         self.tr_sum = self.features.tr_sum
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.row = self.slot = self.time = self.sessions_left = 0
@@ -497,7 +497,7 @@ class OracleEnv:
         return np.concatenate([self.features.window(row, scaling), np.array(slots, np.float64)])
 
 
-class _Features:
+class Features:
     """Feature columns of every bar, float64, and the window block of an observation."""
 
     def __init__(self, bars: Bars, settings: Settings) -> None:
