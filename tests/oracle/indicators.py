@@ -37,13 +37,41 @@ def mean_of_last(values: Sequence[float], ages: Sequence[int], length: int) -> l
             for i in range(len(values))]
 
 
-def exponential_mean(values: Sequence[float], ages: Sequence[int], span: int) -> list[float]:
-    """Recursive mean of weight 2/(span+1) that starts at the window's first value (pandas `adjust=False`)."""
+def running_mean(values: Sequence[float], ages: Sequence[int], span: int) -> list[float]:
+    """Exponential mean of weight 2/(span+1) that starts at the window's first value (pandas `adjust=False`)."""
     weight, out, mean = 2.0 / (span + 1.0), [], 0.0
     for value, age in zip(values, ages, strict=True):
         mean = float(value) if age == 1 else mean + weight * (value - mean)
         out.append(mean)
     return out
+
+
+def seeded_mean(values: Sequence[float | None], ages: Sequence[int], length: int, weight: float) -> list[float]:
+    """Exponential mean that starts as the simple mean of the window's first `length` values; None values come first.
+
+    weight 2/(N+1) is the textbook's EMA, 1/N is Wilder's smoothing.
+    """
+    out: list[float] = []
+    first: list[float] = []
+    mean = NAN
+    for value, age in zip(values, ages, strict=True):
+        if age == 1:
+            first, mean = [], NAN
+        if value is not None and len(first) < length:
+            first.append(value)
+            mean = math.fsum(first) / length if len(first) == length else NAN
+        elif value is not None:
+            mean += weight * (value - mean)
+        out.append(mean)
+    return out
+
+
+def wilder_strength(close: Sequence[int], ages: Sequence[int], length: int) -> list[float]:
+    """The textbook's RSI: 100 G/(G+L) with Wilder's means of rises and falls; 0 where nothing moved (as TA-Lib)."""
+    changes = [None if ages[i] == 1 else close[i] - close[i - 1] for i in range(len(close))]
+    gains = seeded_mean([None if c is None else max(c, 0) for c in changes], ages, length, 1 / length)
+    losses = seeded_mean([None if c is None else max(-c, 0) for c in changes], ages, length, 1 / length)
+    return [0.0 if g + x == 0 else 100.0 * g / (g + x) for g, x in zip(gains, losses, strict=True)]
 
 
 def relative_strength(close: Sequence[int], ages: Sequence[int], length: int, tick: float) -> list[float]:
@@ -62,13 +90,13 @@ def relative_strength(close: Sequence[int], ages: Sequence[int], length: int, ti
 
 def day_vwap(high: Sequence[int], low: Sequence[int], close: Sequence[int], volume: Sequence[float],
              dates: Sequence[int], has_volume: bool) -> list[float]:
-    """Volume-weighted mean of the typical price (H+L+C)/3 since the trade date began; its plain mean without volume."""
+    """sum(close * volume)/sum(volume) since the trade date began; without volume the mean of (high+low+close)/3."""
     out, weighted, weights = [], 0.0, 0.0
     for i in range(len(close)):
         if i == 0 or dates[i] != dates[i - 1]:
             weighted, weights = 0.0, 0.0
         weight = float(volume[i]) if has_volume else 1.0
-        typical = (high[i] + low[i] + close[i]) / 3.0
-        weighted, weights = weighted + weight * typical, weights + weight
-        out.append(weighted / weights if weights > 0 else typical)
+        price = float(close[i]) if has_volume else (high[i] + low[i] + close[i]) / 3.0
+        weighted, weights = weighted + weight * price, weights + weight
+        out.append(weighted / weights if weights > 0 else price)
     return out

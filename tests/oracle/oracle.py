@@ -523,28 +523,30 @@ class Features:
     def _column(self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]) -> np.ndarray:
         """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100, momentum as a change."""
         kind, _, number = name.partition("_")
-        length = int(number) if number else 14
-        close = bars.close
+        length, close = int(number or 14), bars.close
         if name == "close":
             values = close
         elif name == "volume":
             values = self.volume
-        elif kind == "sma":
-            values = indicators.mean_of_last(close, ages, length)
-        elif kind == "ema":
-            values = indicators.exponential_mean(close, ages, length)
-        elif kind == "rsi":
+        elif name == "rsi":  # the seed's own; rsi_N, ema_N and atr_N are the textbook's
             values = indicators.relative_strength(close, ages, length, self.settings.tick_size)
         elif name == "macd":
-            fast, slow = (indicators.exponential_mean(close, ages, n) for n in (12, 26))
+            fast, slow = (indicators.running_mean(close, ages, n) for n in (12, 26))
             values = np.subtract(fast, slow)
         elif name == "momentum":
             values = [close[i] - close[i - 10] if ages[i] > 10 else math.nan for i in range(len(close))]
-        elif kind == "atr":
-            sums = indicators.range_sums(ranges, ages, length)
-            values = [s / length if s >= 0 else math.nan for s in sums]
+        elif name == "atr":
+            values = [s / length if s >= 0 else math.nan for s in self.tr_sum]
         elif name == "vwap":
             values = indicators.day_vwap(bars.high, bars.low, close, bars.volume, bars.trade_date, bars.has_volume)
+        elif kind == "sma":
+            values = indicators.mean_of_last(close, ages, length)
+        elif kind == "ema":
+            values = indicators.seeded_mean(close, ages, length, 2 / (length + 1))
+        elif kind == "rsi":
+            values = indicators.wilder_strength(close, ages, length)
+        elif kind == "atr":
+            values = indicators.seeded_mean(ranges, ages, length, 1 / length)
         else:
             raise ValueError(f"the oracle does not know feature '{name}'")
         return np.array(values, np.float64)

@@ -343,9 +343,9 @@ def test_close_fills_at_the_next_open(engine):
 
 @both_engines
 def test_the_floor_freezes_at_its_cap(engine):
-    # high water 435,420 less 100,000 would be 335,420; the cap holds the floor at 100,000
+    # high water 435,420 less 200,000 would be 235,420; the cap holds the floor at 100,000
     bars = market([QUIET, SHORT_BAR, (998, 999, 960, 970)])
-    settings = Settings(drawdown=100_000, floor_cap=100_000, target=None, risk_unit=100_000.0)
+    settings = Settings(drawdown=200_000, floor_cap=100_000, target=None, risk_unit=200_000.0)
     check(engine, bars, settings, [SELL, HOLD], [SHORTED, {
         "balance": 433_340, "high_water": 435_420, "floor": 100_000, "end": EndReason.NONE}])
 
