@@ -28,7 +28,8 @@ def session_table(bars: Bars) -> SessionTable:
 def market_data(bars: Bars, settings: Settings) -> MarketData:
     """MarketData with the table columns in the package's order: base columns, then one per feature (gaps to close)."""
     features = Features(bars, settings)
-    columns = [features.close, np.array([features.atr_at(row) for row in range(len(bars.close))]), features.volume_mean, features.hour,
+    atr = np.array([features.atr_at(row) for row in range(len(bars.close))])
+    columns = [features.close, atr, features.volume_mean, features.hour,
                *features.clock["seed"], *features.clock["relative"]]
     for j, name in enumerate(settings.features):
         gap = name.partition("_")[0] in ("close", "sma", "ema", "vwap")
