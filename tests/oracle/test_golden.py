@@ -343,11 +343,24 @@ def test_close_fills_at_the_next_open(engine):
 
 @both_engines
 def test_the_floor_freezes_at_its_cap(engine):
-    # high water 435,420 less 200,000 would be 235,420; the cap holds the floor at 100,000
+    # opens at 960, beyond the target 964: 39 * 12,500 - 4,160 = 483,340; the open was marked: 485,420.
+    # 485,420 less 200,000 would be 285,420; the cap holds the floor at 100,000
+    bars = market([QUIET, SHORT_BAR, (960, 999, 960, 970)])
+    settings = Settings(drawdown=200_000, floor_cap=100_000, target=None, risk_unit=200_000.0)
+    check(engine, bars, settings, [SELL, HOLD], [{**SHORTED, "floor": -164_580}, {
+        "exit_price": 960, "exit_reason": ExitReason.TARGET, "balance": 483_340, "high_water": 485_420,
+        "floor": 100_000, "end": EndReason.NONE}])
+
+
+@both_engines
+def test_a_frozen_floor_is_a_stop_in_profit(engine):
+    # best price 964: high water 435,420, floor 100,000, k = floor((100,000 + 4,160)/12,500) = 8: level 991, already
+    # behind the open of 998: max(998, 991) + 1 = 999 = entry: -4,160 <= 100,000: bust (high, then low, by convention)
     bars = market([QUIET, SHORT_BAR, (998, 999, 960, 970)])
     settings = Settings(drawdown=200_000, floor_cap=100_000, target=None, risk_unit=200_000.0)
     check(engine, bars, settings, [SELL, HOLD], [SHORTED, {
-        "balance": 433_340, "high_water": 435_420, "floor": 100_000, "end": EndReason.NONE}])
+        "exit_price": 999, "exit_reason": ExitReason.LIQUIDATION, "balance": -4_160, "high_water": 435_420,
+        "floor": 100_000, "end": EndReason.BUST}])
 
 
 @both_engines
