@@ -145,6 +145,7 @@ class Stats:
     sides: int = 0
     commission: int = 0
     illegal: int = 0
+    breaches: int = 0
     peak: int = 0
     max_drawdown: int = 0
 
@@ -449,22 +450,21 @@ class OracleEnv:
         net = account.equity - settings.commission * abs(self.position.quantity)
         bust = floor is not None and net <= floor
         over = daily is not None and account.equity <= daily
-        event.floor, event.breach = floor, bust or over
+        event.floor, event.breach = floor, bust or (over and not account.locked)  # a locked day is breached once
+        self.stats.breaches += event.breach
+        assert not (bust and self.position.quantity), "a position outlived the drawdown floor"
+        if over and not account.locked and not settings.fail_on_daily_loss:
+            event.kinds.add("daily_lock")
+        account.locked = account.locked or over  # where the loss fails the account this shows in its last mask only
+        reached = (settings.target is not None and account.balance >= settings.target
+                   and self.position.quantity == 0 and account.days >= settings.min_days)
         if bust:
-            assert self.position.quantity == 0, "a position outlived the drawdown floor"
             return EndReason.BUST
-        if over:
-            if settings.fail_on_daily_loss:
-                return EndReason.DAILY_LOSS
-            if not account.locked:
-                event.kinds.add("daily_lock")
-            account.locked = True
-        reached = settings.target is not None and account.balance >= settings.target
-        if reached and self.position.quantity == 0 and account.days >= settings.min_days:
+        if over and settings.fail_on_daily_loss:
+            return EndReason.DAILY_LOSS
+        if reached:
             event.kinds.add("target_reached")
-            if settings.stop_at_target:
-                return EndReason.TARGET
-        return EndReason.NONE
+        return EndReason.TARGET if reached and settings.stop_at_target else EndReason.NONE
 
     def _ratchet(self, bar: int, close: int) -> None:
         position = self.position
