@@ -61,22 +61,26 @@ def stack(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def make_rollout(settings: Settings, env_class: Any) -> Any:
-    """jit of (params[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of T steps)."""
+def make_rollout(settings: Settings, env_class: Any, look: bool = True) -> Any:
+    """jit of (params[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of T steps).
+
+    look: rebuild observations as well (half of the compile time).
+    """
     env, seed_env = env_class(env_config(settings)), env_class(env_config(settings, "seed"))
 
     def one(state: Tree, params: EnvParams, key: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
             ) -> tuple[Tree, Tree]:
         ref, mask = env.ref(state, params), env.mask(state, params)
         action = jnp.where(wild >= 0, wild, jnp.argmax(jnp.where(mask, logits + noise, -jnp.inf)))
-        following, next_ref, outcome = env.step(key, state, action, params)
+        following, _, outcome = env.step(key, state, action, params)
         trace = {"state": state, "mask": mask, "ref_mask": env.action_mask(ref), "action": action,
-                 "relative": env.observe(ref, params), "seed": seed_env.observe(ref, params),
-                 "final_relative": env.observe(outcome.final_ref, params),
-                 "final_seed": seed_env.observe(outcome.final_ref, params),
-                 "next_relative": env.observe(next_ref, params),
                  "reward": outcome.reward, "terminated": outcome.terminated, "truncated": outcome.truncated,
-                 "info": outcome.info}
+                 "info": outcome.info, "seen": {}}
+        if look:
+            trace["seen"] = {
+                "relative": env.observe(ref, params), "seed": seed_env.observe(ref, params),
+                "final_relative": env.observe(outcome.final_ref, params),
+                "final_seed": seed_env.observe(outcome.final_ref, params)}
         return following, trace
 
     def rollout(params: EnvParams, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
@@ -100,12 +104,10 @@ def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.n
     return habit_logits([lane.habit for lane in lanes], actions), noise, wild
 
 
-def compare(lanes: Sequence[Lane], steps: int, seed: int, env_class: Any, rollout: Any = None,
-            params: EnvParams | None = None) -> Comparison:
+def compare(lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: EnvParams | None = None) -> Comparison:
     """Roll the JAX environment, replay in the oracle, compare everything. All lanes share the static settings."""
     if params is None:
         params = stack([env_params(lane.bars, lane.settings) for lane in lanes])
-    rollout = rollout or make_rollout(lanes[0].settings, env_class)
     keys = jax.random.split(jax.random.key(seed), len(lanes))
     last, trace = jax.device_get(rollout(params, keys, *draw(lanes, steps, seed)))
     kinds: Counter[str] = Counter()
@@ -146,12 +148,12 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
     """-> (first fault or None, steps played)."""
     env, info = OracleEnv(lane.bars, lane.settings), trace["info"]
     states, end_state = jax_ints(trace["state"]), jax_ints(last)
-    ends, done = np.asarray(info.end), trace["terminated"] | trace["truncated"]
+    ends = np.asarray(info.end)
     events = np.stack([np.asarray(getattr(info.event, name), np.int64) for name in EVENTS], -1)
     stats = np.stack([np.asarray(getattr(info.stats, name), np.int64) for name in STATS], -1)
     env.reset(int(states[0, 1]), int(states[0, 0]))
-    size = len(trace["relative"][0])
-    observations = {name: np.zeros((steps, size)) for name in ("relative", "seed", "final_relative", "final_seed")}
+    seen = {name: np.asarray(values, np.float64) for name, values in trace["seen"].items()}
+    mine = {name: values.copy() for name, values in seen.items()}
     rewards = np.zeros(steps)
     for i in range(steps):
         fault = differing(f"step {i} state", INTS, states[i], oracle_ints(env))
@@ -160,7 +162,7 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
             fault = f"step {i} mask: jax {trace['mask'][i]}, in the ref {trace['ref_mask'][i]}, oracle {mask}"
         if fault:
             return fault, i
-        observations["relative"][i], observations["seed"][i] = env.observation("relative"), env.observation("seed")
+        look_at(env, i, mine, "")
         half_day = is_half_day(env)
         result = env.step(int(trace["action"][i]))
         kinds.update(result.event.kinds)
@@ -179,8 +181,7 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
             fault = f"step {i} stats: reward: jax {info.stats.reward[i]}, oracle {env.stats.reward}"
         if fault:
             return fault, i
-        observations["final_relative"][i] = env.observation("relative") if done[i] else trace["next_relative"][i]
-        observations["final_seed"][i] = env.observation("seed") if done[i] else trace["final_seed"][i]
+        look_at(env, i, mine, "final_")  # before the reset; after a jump between sessions
         if env.done:
             following = states[i + 1] if i + 1 < steps else end_state
             slot, row = int(following[1]), int(following[0])
@@ -190,9 +191,16 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
             if not env.session.first <= row <= env.session.last:
                 return f"step {i}: reset to row {row}, no decision bar of session {env.session}", i
     fault = differing("after the last step: state", INTS, end_state, oracle_ints(env))
-    for name, mine in observations.items():
-        fault = fault or far(name, np.asarray(trace[name], np.float64), mine)
+    for name, values in mine.items():
+        fault = fault or far(name, seen[name], values)
     return fault or far("reward", np.asarray(trace["reward"], np.float64)[:, None], rewards[:, None]), steps
+
+
+def look_at(env: OracleEnv, step: int, into: dict[str, np.ndarray], prefix: str) -> None:
+    """Write both observations into the arrays, where there are any."""
+    for scaling in ("relative", "seed"):
+        if prefix + scaling in into:
+            into[prefix + scaling][step] = env.observation(scaling)
 
 
 def is_half_day(env: OracleEnv) -> bool:

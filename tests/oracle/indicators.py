@@ -90,13 +90,14 @@ def relative_strength(close: Sequence[int], ages: Sequence[int], length: int, ti
 
 def day_vwap(high: Sequence[int], low: Sequence[int], close: Sequence[int], volume: Sequence[float],
              dates: Sequence[int], has_volume: bool) -> list[float]:
-    """sum(close * volume)/sum(volume) since the trade date began; without volume the mean of (high+low+close)/3."""
-    out, weighted, weights = [], 0.0, 0.0
+    """sum(close * volume)/sum(volume) since the trade date began; the mean of (high+low+close)/3 before any volume."""
+    out: list[float] = []
+    money = traded = typical = bars = 0.0
     for i in range(len(close)):
         if i == 0 or dates[i] != dates[i - 1]:
-            weighted, weights = 0.0, 0.0
-        weight = float(volume[i]) if has_volume else 1.0
-        price = float(close[i]) if has_volume else (high[i] + low[i] + close[i]) / 3.0
-        weighted, weights = weighted + weight * price, weights + weight
-        out.append(weighted / weights if weights > 0 else price)
+            money = traded = typical = bars = 0.0
+        if has_volume:
+            money, traded = money + close[i] * volume[i], traded + volume[i]
+        typical, bars = typical + (high[i] + low[i] + close[i]) / 3.0, bars + 1.0
+        out.append(money / traded if traded > 0 else typical / bars)
     return out

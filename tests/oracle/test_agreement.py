@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
-from tests.oracle.agreement import Comparison, Lane, compare, habits_of, pad_bars
+from tests.oracle.agreement import Comparison, Lane, compare, habits_of, make_rollout, pad_bars
 from tests.oracle.events import random_market
 from tests.oracle.oracle import Bars, Settings
 
@@ -83,7 +83,7 @@ def played(unit: str) -> Comparison:
         for index, (bars, habit) in enumerate(zip(markets(), habits_of(LANES), strict=True)):
             settings = scaled(preset, **UNITS[unit])
             lanes.append(Lane(bars, dataclasses.replace(settings, session_slots=split_of(index)), habit))
-    return compare(lanes, STEPS, sum(map(ord, unit)), TradingEnv)
+    return compare(lanes, STEPS, sum(map(ord, unit)), make_rollout(lanes[0].settings, TradingEnv))
 
 
 @pytest.mark.parametrize("unit", list(UNITS))
