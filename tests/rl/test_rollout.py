@@ -9,9 +9,10 @@ import numpy as np
 from jaxtrade.rl.rollout import count_episodes, env_keys, final_values, reset_all, unroll
 from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Transition
-from tests.rl.probes import Probe
+from tests.rl.probes import Probe, probe_params
 
-ENV = Probe(lambda ref, action: 1.0 + ref.time, length=3, truncates=True)
+ENV = Probe((lambda ref, action: 1.0 + ref.time,))
+PARAMS = probe_params(length=3, truncates=True)
 
 
 def random_act(ref, key):
@@ -19,8 +20,8 @@ def random_act(ref, key):
 
 
 def roll(num_envs, num_steps=7):
-    state, ref = reset_all(ENV, jax.random.key(0), (), num_envs)
-    return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), (), jax.random.key(1), num_steps,
+    state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
+    return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), PARAMS, jax.random.key(1), num_steps,
                   jnp.int32(4))
 
 
