@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from jaxtrade.config import EnvConfig
 from jaxtrade.env.state import EnvParams, ExitReason
 from tests.differential import ours, reference
 from tests.differential.reference import Fill, Log, Terms
@@ -52,26 +53,31 @@ def at_the_open(fill: Fill, log: Log) -> Fill:
                    open_beyond_target=False)
 
 
-def expected(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[Fill]]:
-    """-> (round turns as we must have them, equity mills at each row int64[T], the reference's own round turns)."""
-    theirs, cents = reference.run(log, terms)
+def expected(log: Log, terms: Terms, theirs: list[Fill], cents: np.ndarray) -> tuple[list[Fill], np.ndarray]:
+    """Round turns and equity (mills at each row, int64[T]) as we must have them, from the reference's."""
     wanted = [slipped(at_the_open(fill, log), terms.slippage) for fill in theirs]
     moved = np.zeros(len(cents), np.int64)  # cents by which our equity must differ, from each row on
     for fill, want in zip(theirs, wanted, strict=True):
         tick = fill.side * fill.contracts * terms.tick_cents
         moved[fill.entry_row] -= tick * (want.entry_price - fill.entry_price)
         moved[fill.exit_row] += tick * (want.exit_price - fill.exit_price)
-    return wanted, 10 * (cents + np.cumsum(moved)), theirs
+    return wanted, 10 * (cents + np.cumsum(moved))
 
 
-def compare(params: EnvParams, contracts: int, seed: int, reversals: bool = False) -> Tally:
-    """Play random masked actions and replay them in the reference engine; every trade and all equity must be equal."""
-    log, turns, equity = ours.play(params, contracts, seed, reversals)
-    wanted, wanted_equity, theirs = expected(log, ours.rules_off_terms(params, contracts))
+def compare(config: EnvConfig, params: EnvParams, logits: np.ndarray, terms: Terms | None = None) -> Tally:
+    """Play both engines on the same decisions; every trade and the equity at every bar must be equal.
+
+    `terms` replaces the reference's figures (a planted fault). Raises AssertionError at the first difference.
+    """
+    log, turns, equity = ours.play(config, params, logits)
+    terms = ours.reference_terms(params, config.quantity) if terms is None else terms
+    theirs, cents, out_of_step = reference.run(log, terms)
+    wanted, wanted_equity = expected(log, terms, theirs, cents)
     for number, (turn, want) in enumerate(zip(turns, wanted, strict=False)):
         bars = log.bars[want.entry_row:want.exit_row + 1].tolist()
         assert turn == want, f"trade {number}: ours {turn}, expected {want}, bars from its entry on {bars}"
     assert len(turns) == len(wanted)
+    assert not out_of_step, f"decisions of rows {out_of_step[:5]} did not fit the reference's position"
     different = np.flatnonzero(equity != wanted_equity)
     assert different.size == 0, (
         f"equity differs first at row {different[0]}: ours {equity[different[0]]}, expected "
@@ -90,3 +96,9 @@ def tally(log: Log, theirs: list[Fill], wanted: list[Fill], bars: int) -> Tally:
         reasons=Counter(ExitReason(f.reason).name for f in wanted),
         gaps=sum(f.reason in by_level and f.exit_price == log.bars[f.exit_row, 0] for f in theirs),
     )
+
+
+def compare_random(config: EnvConfig, params: EnvParams, seed: int, reversals: bool = False) -> Tally:
+    """`compare` on random masked actions, mostly HOLD."""
+    choices = ours.choices_of(config, reversals)
+    return compare(config, params, ours.random_logits(params, seed, choices))

@@ -13,11 +13,13 @@ from tests.differential.reference import true_ranges
 START_PRICE = 40_000  # ticks, far above any walk below
 
 
-def bars(rng: np.random.Generator, count: int, volatility: float) -> np.ndarray:
-    """int64[count, 4] open, high, low, close in ticks. One bar in eight opens away from the last close, and half of
-    those turn round inside the bar; small volatilities make touches to the tick common."""
+def bars(rng: np.random.Generator, count: int, volatility: float, close: int) -> np.ndarray:
+    """int64[count, 4] open, high, low, close in ticks, following a bar that closed at `close`.
+
+    One bar in eight opens away from the last close, and half of those turn round inside the bar; small volatilities
+    make touches to the tick common.
+    """
     out = np.zeros((count, 4), np.int64)
-    close = START_PRICE
     for i in range(count):
         gap = rng.random() < 0.125
         jump = round(rng.normal(0, 5 * volatility)) if gap else int(rng.integers(-1, 2))
@@ -30,37 +32,36 @@ def bars(rng: np.random.Generator, count: int, volatility: float) -> np.ndarray:
     return out
 
 
-def _session(rng: np.random.Generator, start: int, clock: int) -> tuple[list[int], int, dict[str, int]]:
-    """One session: -> (bars to flat of each row, its last clock, its row of the table). Minutes may be missing."""
+def _session(rng: np.random.Generator, start: int) -> tuple[list[int], dict[str, int]]:
+    """One session -> (bars to flat of each of its rows, its row of the session table). Minutes may be missing, so the
+    flat bar may come early: a position can then open in it."""
     before, window, after = rng.integers(0, 20), rng.integers(20, 70), rng.integers(0, 4)
+    flat_minute = before + window - 1  # the minute whose bar should close at flat time
     minutes = np.arange(before + window + after)
-    flat_minute = before + window - 1  # the bar that should close at flat time
     present = rng.random(len(minutes)) > (0.1 if rng.random() < 0.3 else 0)
     present[[0, before, before + 1]] = True
     minutes = minutes[present]
     inside = np.flatnonzero((minutes >= before) & (minutes <= flat_minute))
-    row = dict(start=start, end=start + len(minutes), first=start + int(inside[0]), last=start + int(inside[-2]))
-    return np.maximum(flat_minute - minutes, 0).tolist(), clock + len(minutes), row
+    row = {"start": start, "end": start + len(minutes), "first": start + int(inside[0]),
+           "last": start + int(inside[-2])}
+    return np.maximum(flat_minute - minutes, 0).tolist(), row
 
 
 def market(seed: int, sessions: int) -> MarketData:
-    """A market of many short sessions; the true-range window starts anew at every tenth, and the data end inside the
-    last one where `seed` is odd."""
+    """A market of many short sessions, each with its own volatility. The true-range window starts anew at every tenth,
+    and the data end inside the last one where `seed` is odd."""
     rng = np.random.default_rng(seed)
     to_flat: list[int] = []
     table: list[dict[str, int]] = []
     for _ in range(sessions):
-        part, _, row = _session(rng, len(to_flat), 0)
+        part, row = _session(rng, len(to_flat))
         to_flat += part
         table.append(row)
     table[0]["first"] = max(table[0]["first"], 1)  # the reference engine takes no decision on bar 0
-    sizes = [row["end"] - row["start"] for row in table]
-    volatility = rng.choice([1.2, 3.0, 9.0], sessions)
-    pieces, level = [], 0
-    for size, sigma in zip(sizes, volatility, strict=True):
-        piece = bars(rng, size, sigma) + level
-        level += int(piece[-1, 3]) - START_PRICE - level
-        pieces.append(piece)
+    pieces = []
+    for row, volatility in zip(table, rng.choice([1.2, 3.0, 9.0], sessions), strict=True):
+        close = int(pieces[-1][-1, 3]) if pieces else START_PRICE
+        pieces.append(bars(rng, row["end"] - row["start"], volatility, close))
     ohlc = np.concatenate(pieces)
     tr_sum = np.convolve(true_ranges(ohlc), np.ones(14, np.int64))[: len(ohlc)]
     for row in table[::10]:
@@ -80,8 +81,9 @@ def market(seed: int, sessions: int) -> MarketData:
     )
 
 
-def rules_off(data: MarketData, *, tick_mills: int = 5_000, commission: int = 2_040, slippage: int = 0, min_stop: int = 1,
-              be_ticks: int = 1, stop_atr: int = 1500, target_multiple: int = 3, trail_atr: int = 1000) -> EnvParams:
+def rules_off(data: MarketData, *, tick_mills: int = 5_000, commission: int = 2_040, slippage: int = 0,
+              min_stop: int = 1, be_ticks: int = 1, stop_atr: int = 1500, target_multiple: int = 3,
+              trail_atr: int = 1000) -> EnvParams:
     """Parameters without account rules. Money in mills, multiples in thousandths of ATR."""
     sessions = data.sessions.first.shape[0]
     return EnvParams(

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import tasks
-from jaxtrade.env.actions import Action
+from jaxtrade.env.actions import Action, task_actions
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.execution import select
 from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
@@ -23,8 +23,8 @@ ODDS: Mapping[int, float] = {
     Action.HOLD: 1.0,
     Action.BUY: 0.25,
     Action.SELL: 0.25,
-    Action.MOVE_STOP_TO_BREAKEVEN: 0.3,
-    Action.ENABLE_TRAIL: 0.5,
+    Action.MOVE_STOP_TO_BREAKEVEN: 0.5,
+    Action.ENABLE_TRAIL: 2.0,
     Action.DISABLE_TRAIL: 0.1,
     Action.CLOSE: 0.04,
     REVERSE: 0.04,
@@ -39,8 +39,24 @@ def decision_rows(params: EnvParams) -> np.ndarray:
     return np.concatenate([np.arange(first[i], last[i] + 1) for i in ids])
 
 
-def _logits(actions: tuple[int, ...]) -> np.ndarray:
-    return np.log(np.array([ODDS[a] for a in actions], np.float32))
+def choices_of(config: EnvConfig, reversals: bool) -> tuple[int, ...]:
+    """The columns of logits: the task's actions, and REVERSE."""
+    return (*task_actions(config), REVERSE) if reversals else task_actions(config)
+
+
+def random_logits(params: EnvParams, seed: int, choices: tuple[int, ...]) -> np.ndarray:
+    """float32[steps, A]: log odds plus Gumbel noise, so the best legal column is a draw from the legal odds."""
+    odds = np.log(np.array([ODDS[choice] for choice in choices]))
+    noise = np.random.default_rng(seed).gumbel(size=(len(decision_rows(params)), len(choices)))
+    return (odds + noise).astype(np.float32)
+
+
+def chosen_logits(actions: list[int], choices: tuple[int, ...]) -> np.ndarray:
+    """float32[steps, A] by which each action is taken where it is legal, HOLD where not."""
+    logits = np.full((len(actions), len(choices)), -10.0, np.float32)
+    logits[:, 0] = 0
+    logits[np.arange(len(actions)), [choices.index(action) for action in actions]] = 10
+    return logits
 
 
 @partial(jax.jit, static_argnums=0)
@@ -65,7 +81,7 @@ def _rollout_of_orders(env: TradingEnv, params: EnvParams, logits: Array) -> tup
         can_reverse = (state.position.quantity != 0) & (params.market.bars_to_flat[state.row] >= 2)
         legal = jnp.append(env.mask(state, params), can_reverse)
         action = jnp.argmax(jnp.where(legal, row_logits, -jnp.inf))
-        reverse = action == len(Action)
+        reverse = action == env.num_actions
         flip: Order = tasks.bracket(state, -state.position.quantity, params)
         order = select(reverse, flip, env.decode(action, state, params))
         after, event = env.transition(state, order, params)
@@ -76,19 +92,23 @@ def _rollout_of_orders(env: TradingEnv, params: EnvParams, logits: Array) -> tup
     return jax.lax.scan(body, start, logits)[1]
 
 
-def play(params: EnvParams, contracts: int, seed: int, reversals: bool = False) -> tuple[Log, list[Fill], np.ndarray]:
-    """-> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]).
+def forget_compiled() -> None:
+    """Trace the environment anew at the next call (a planted fault would otherwise not be seen)."""
+    _rollout.clear_cache()
+    _rollout_of_orders.clear_cache()
 
-    Equity outside the stepped bars is the last one known (the account is flat there).
+
+def play(config: EnvConfig, params: EnvParams, logits: np.ndarray) -> tuple[Log, list[Fill], np.ndarray]:
+    """Steps the whole split once; with one column more than the task has actions, through Orders (REVERSE).
+
+    -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
+    stepped bars is the last one known (the account is flat there).
     """
-    env = TradingEnv(EnvConfig(task="manage", actions="full", quantity=contracts, random_start=False))
+    env = TradingEnv(config)
     rows = decision_rows(params)
-    choices = (*Action, REVERSE) if reversals else tuple(Action)
-    noise = np.random.default_rng(seed).gumbel(size=(len(rows), len(choices))).astype(np.float32)
-    count = params.sessions.count
-    params = params.replace(episode_sessions=count)
-    rollout = _rollout_of_orders if reversals else _rollout
-    seen = jax.tree.map(np.asarray, rollout(env, params, jnp.asarray(_logits(choices) + noise)))
+    rollout = _rollout_of_orders if logits.shape[1] > env.num_actions else _rollout
+    everything = params.replace(episode_sessions=params.sessions.count)
+    seen = jax.tree.map(np.asarray, rollout(env, everything, jnp.asarray(logits)))
     row, action, event, equity, illegal = seen
     assert np.array_equal(row, rows), "not every decision bar was visited once"
     assert illegal.max() == 0
@@ -98,7 +118,7 @@ def play(params: EnvParams, contracts: int, seed: int, reversals: bool = False) 
     taken = np.full(len(bars), -1)
     taken[rows] = action
     flat_reason = np.zeros(len(bars), int)
-    for i in np.asarray(params.sessions.ids)[: int(count)]:
+    for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)]:
         reason = ExitReason.FLAT if market.sessions.complete[i] else ExitReason.END_OF_DATA
         flat_reason[market.sessions.last[i] + 1] = reason
     known = np.full(len(bars), -1)
@@ -114,7 +134,8 @@ def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[F
     held: tuple[int, int, int] | None = None  # quantity, row, price
 
     def leave(row: int, quantity: int, price: int, reason: int) -> None:
-        assert held is not None and held[0] == quantity, "an exit that matches no entry"
+        assert held is not None, "an exit that matches no entry"
+        assert held[0] == quantity, "an exit of another size"
         turns.append(Fill(int(np.sign(quantity)), abs(quantity), held[1], held[2], row, price, reason,
                           2 * abs(quantity) * commission_cents))
 
@@ -136,7 +157,7 @@ def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[F
     return turns
 
 
-def rules_off_terms(params: EnvParams, contracts: int) -> Terms:
+def reference_terms(params: EnvParams, contracts: int) -> Terms:
     """The same figures in the reference engine's units. Fails where they are not whole cents."""
     tick, commission = int(params.contract.tick_mills), int(params.contract.commission)
     assert tick % 10 == 0, "the comparison is in whole cents"

@@ -108,6 +108,7 @@ class Replay(Strategy):
         self.trailing = False
         self.kind = ExitReason.STOP
         self.kinds: list[int] = []  # of each closed trade: what its stop was when it left
+        self.out_of_step: list[int] = []  # rows whose decision does not fit this engine's position
 
     def next(self) -> None:
         self.kinds += [self.kind] * (len(self._broker.closed_trades) - len(self.kinds))
@@ -125,11 +126,11 @@ class Replay(Strategy):
         self._act(trade, int(self.log.action[row]), row)
 
     def _act(self, trade: backtesting.Trade | None, action: int, row: int) -> None:
-        if action in SIDE:
-            assert trade is None, "BUY and SELL are legal only when flat"
+        if action > 0 and (action in SIDE) != (trade is None):
+            self.out_of_step.append(row)  # the engines have parted before: the comparison shows where
+        elif action in SIDE:
             self._enter(SIDE[action], row)
         elif action > 0:
-            assert trade is not None, "nothing to manage"
             side = 1 if trade.is_long else -1
             if action == REVERSE:
                 trade.close()
@@ -159,10 +160,12 @@ class Replay(Strategy):
             self.kind = ExitReason.TRAIL
 
 
-def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray]:
-    """-> (round turns in order of exit, unslipped; equity at each row in cents relative to the start, int64[T]).
+def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[int]]:
+    """Replay a log.
 
-    Raises AssertionError where the engine ends with an open trade or a figure that is not a whole number.
+    -> (round turns in order of exit, unslipped; equity at each row in cents relative to the start, int64[T]; rows whose
+    decision did not fit the position here, empty where both engines agree). Raises where the engine refuses an order,
+    ends with an open trade or has a figure that is not a whole number.
     """
     flat_rows = np.flatnonzero(log.flat_reason)
     row_of = np.insert(np.arange(len(log.bars)), flat_rows + 1, flat_rows)
@@ -187,7 +190,7 @@ def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray]:
     equity[row_of[1:]] = whole(broker._equity[1:] - CASH)  # the inserted bar, later, overwrites its flat bar
     fills = [_fill(trade, kind, log, terms, row_of, inserted)
              for trade, kind in zip(broker.closed_trades, strategy.kinds, strict=True)]
-    return fills, equity
+    return fills, equity, strategy.out_of_step
 
 
 def _fill(trade: backtesting.Trade, kind: int, log: Log, terms: Terms, row_of: np.ndarray,
