@@ -289,7 +289,7 @@ def _message(error: ValidationError, name: str) -> str:
         key = ".".join(str(part) for part in item["loc"])
         if item["type"] == "extra_forbidden":
             section = key.rpartition(".")[0]
-            siblings = [k for k in known if k.rpartition(".")[0] == section] or sorted(RunConfig.model_fields)
+            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(RunConfig.model_fields)
             hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
             lines.append(f"{name}: unknown key '{key}'{hint}")
         else:

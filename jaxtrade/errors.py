@@ -35,3 +35,21 @@ class DivergedError(JaxtradeError):
     """Training produced a number that is not finite."""
 
     exit_code = 76
+
+
+class StorageError(JaxtradeError):
+    """A run's files could not be written (disk full, no permission). Names the directory."""
+
+    exit_code = 74
+
+
+class PreemptedError(JaxtradeError):
+    """SIGTERM: the run stopped at a chunk border, saved, and can be resumed."""
+
+    exit_code = 75
+
+
+class InterruptedRunError(JaxtradeError):
+    """Ctrl-C: the run stopped at a chunk border, saved, and can be resumed."""
+
+    exit_code = 130

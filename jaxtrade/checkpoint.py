@@ -1,0 +1,307 @@
+"""Checkpoints and policy bundles: arrays in a directory that is complete and unharmed, or refused.
+
+A directory is written under a temporary name, every file and the directory fsynced, then renamed. `manifest.json` names
+size and SHA-256 of every file and must itself match, byte for byte, the digest that it carries. Arrays are NumPy `.npz`
+members named by their path in the tree and read without pickle; typed PRNG keys are stored as their key data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import platform
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.errors import CheckpointError
+from jaxtrade.types import PyTree
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_NAME = re.compile(r"update-(\d{8,})")
+
+
+class Restored(NamedTuple):
+    """A restored state, the update it was saved at, its metadata, and one line per checkpoint passed over as bad."""
+
+    state: PyTree
+    step: int
+    metadata: dict[str, Any]
+    problems: list[str]
+
+
+class _DamagedError(CheckpointError):
+    """Bytes on disk are not the bytes that were written."""
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _leaves(tree: PyTree) -> dict[str, Any]:
+    """Path in the tree -> leaf, e.g. `params/policy_head/kernel`."""
+    leaves = {jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+              for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+    for name, leaf in leaves.items():
+        if not (hasattr(leaf, "dtype") and hasattr(leaf, "shape")):
+            raise TypeError(f"'{name}' is a {type(leaf).__name__}; a checkpoint holds arrays only")
+    return leaves
+
+
+def _describe(leaf: Any) -> dict[str, Any]:
+    return {"dtype": str(leaf.dtype), "shape": list(leaf.shape)}
+
+
+def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
+    """npz bytes, and path -> {dtype, shape, impl of a key}."""
+    described: dict[str, Any] = {}
+    arrays: dict[str, np.ndarray] = {}
+    for name, leaf in _leaves(tree).items():
+        described[name] = _describe(leaf)
+        if _is_key(leaf):
+            described[name]["key"] = str(jax.random.key_impl(leaf))
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(jax.device_get(leaf))
+        # NumPy's format knows no bfloat16 and the like: store their bits.
+        arrays[name] = array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
+    return buffer.getvalue(), described
+
+
+def _check_structure(found: Mapping[str, Any], like: Mapping[str, Any], where: Path) -> None:
+    """Both map a path to {dtype, shape}."""
+    for name, expected in like.items():
+        if name not in found:
+            raise CheckpointError(f"{where}: leaf '{name}' is missing; was it saved by another configuration?")
+        here = {part: found[name][part] for part in ("dtype", "shape")}
+        if here != expected:
+            raise CheckpointError(
+                f"{where}: leaf '{name}' is {here['dtype']}{here['shape']}, expected {expected['dtype']}"
+                f"{expected['shape']}; was it saved by another configuration?")
+    if extra := sorted(found.keys() - like.keys()):
+        raise CheckpointError(f"{where}: leaf '{extra[0]}' is not part of the expected state ({len(extra)} such); "
+                              "was it saved by another configuration?")
+
+
+def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path) -> PyTree:
+    leaves = _leaves(like)
+    _check_structure(described, {name: _describe(leaf) for name, leaf in leaves.items()}, where)
+    restored = []
+    with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+        for name, leaf in leaves.items():
+            array = archive[name]
+            if _is_key(leaf):
+                restored.append(jax.random.wrap_key_data(jnp.array(array), impl=described[name]["key"]))
+                continue
+            dtype = np.dtype(leaf.dtype)
+            array = array.view(dtype) if dtype.kind == "V" else array
+            if array.dtype != dtype or array.shape != tuple(leaf.shape):
+                raise CheckpointError(f"{where}: leaf '{name}' holds {array.dtype}{list(array.shape)}, which its "
+                                      "manifest contradicts")
+            restored.append(jnp.array(array))  # a copy: memory shared with NumPy could not be donated
+    return jax.tree.unflatten(jax.tree.structure(like), restored)
+
+
+# --- directories -----------------------------------------------------------------------------------------------------
+
+
+def _fsync_directory(directory: Path) -> None:
+    if os.name == "nt":  # Windows cannot open directories; its renames are journalled
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _render(body: Mapping[str, Any]) -> bytes:
+    """Manifest bytes: `body` and the digest of its own canonical form."""
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    return json.dumps({**body, "digest": digest}, sort_keys=True, indent=1, allow_nan=False).encode()
+
+
+def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) -> None:
+    """Write a whole directory at once: after a crash at any point, `target` is the old one, the new one or absent."""
+    listed = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
+    manifest = _render({**body, "format": FORMAT, "files": listed, "versions": _versions()})
+    parent = target.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(f".{target.name}.*"):  # of a writer that was killed
+        shutil.rmtree(left)
+    temporary, replaced = parent / f".{target.name}.new", parent / f".{target.name}.old"
+    try:
+        temporary.mkdir()
+        for name, data in {**files, MANIFEST: manifest}.items():
+            _write(temporary / name, data)
+        _fsync_directory(temporary)
+        if target.exists():
+            target.rename(replaced)
+        temporary.rename(target)
+        _fsync_directory(parent)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if replaced.exists() and not target.exists():
+            replaced.rename(target)
+        raise
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), "jax": jax.__version__, "numpy": np.__version__}
+
+
+def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Manifest and file contents, every byte checked. Raises _DamagedError."""
+    path = directory / MANIFEST
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise _DamagedError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        manifest = json.loads(raw)
+        body = {key: value for key, value in manifest.items() if key != "digest"}
+        intact = _render(body) == raw
+    except (ValueError, AttributeError):  # not JSON, not UTF-8, not an object
+        intact = False
+        manifest = {}
+    if not intact:
+        raise _DamagedError(f"{path}: damaged (its contents do not match its own digest)")
+    if manifest["format"] != FORMAT:
+        raise CheckpointError(f"{path}: format {manifest['format']}, this version reads {FORMAT}")
+    files = {}
+    for name, expected in manifest["files"].items():
+        try:
+            data = (directory / name).read_bytes()
+        except OSError as error:
+            raise _DamagedError(f"{directory / name}: cannot be read ({error.strerror})") from None
+        if len(data) != expected["size"]:
+            raise _DamagedError(f"{directory / name}: {len(data)} bytes, {expected['size']} were written (cut short?)")
+        if hashlib.sha256(data).hexdigest() != expected["sha256"]:
+            raise _DamagedError(f"{directory / name}: damaged (SHA-256 differs from the manifest's)")
+        files[name] = data
+    return manifest, files
+
+
+# --- checkpoints of a run --------------------------------------------------------------------------------------------
+
+
+def list_checkpoints(directory: Path | str) -> list[tuple[int, Path]]:
+    """(update, path) of every checkpoint under `directory`, oldest first; damaged ones too."""
+    directory = Path(directory)
+    if not directory.is_dir():
+        return []
+    matches = [(_NAME.fullmatch(path.name), path) for path in directory.iterdir()]
+    return sorted((int(match[1]), path) for match, path in matches if match)
+
+
+def save(directory: Path | str, step: int, state: PyTree, metadata: Mapping[str, Any], keep: int = 3) -> Path:
+    """Write `directory/update-<step>` and prune all but the `keep` newest; returns its path.
+
+    Checkpoints of later updates belong to a history that could not be resumed: they are set aside as `*.stale`.
+
+    Args:
+        state: any pytree of arrays, typed keys included.
+        metadata: JSON values (config digest, data fingerprint, ...).
+    Raises:
+        OSError: disk full, no permission; nothing is left behind and older checkpoints are untouched.
+    """
+    if keep < 1:
+        raise ValueError(f"keep must be at least 1, got {keep}")
+    target = Path(directory) / f"update-{step:08d}"
+    data, described = _pack(state)
+    _publish(target, {"state.npz": data},
+             {"kind": "checkpoint", "update": step, "metadata": dict(metadata), "leaves": described})
+    present = list_checkpoints(directory)
+    for number, path in present:
+        if number > step:
+            stale = path.with_name(f"{path.name}.stale")
+            shutil.rmtree(stale, ignore_errors=True)
+            path.rename(stale)
+    for _, path in [entry for entry in present if entry[0] <= step][:-keep]:
+        shutil.rmtree(path)
+    return target
+
+
+def restore(path: Path | str, like: PyTree) -> Restored:
+    """Load one checkpoint directory into the structure of `like` (arrays or `jax.eval_shape` structs).
+
+    Raises:
+        CheckpointError: damaged, of another format, or a leaf that is missing, extra, or of another dtype or shape.
+    """
+    path = Path(path)
+    manifest, files = _read(path)
+    if manifest["kind"] != "checkpoint" or path.name != f"update-{manifest['update']:08d}":
+        raise _DamagedError(f"{path}: its manifest says {manifest['kind']} {manifest.get('update')}, its name another")
+    state = _unpack(files["state.npz"], manifest["leaves"], like, path / "state.npz")
+    return Restored(state, manifest["update"], manifest["metadata"], [])
+
+
+def restore_latest(directory: Path | str, like: PyTree) -> Restored:
+    """Load the newest good checkpoint under `directory`; damaged newer ones are named in `problems`.
+
+    Raises:
+        CheckpointError: no checkpoint, none undamaged, or the newest undamaged one has another structure than `like`.
+    """
+    candidates = list_checkpoints(directory)
+    if not candidates:
+        raise CheckpointError(f"{directory}: no checkpoint found")
+    problems: list[str] = []
+    for _, path in reversed(candidates):
+        try:
+            return restore(path, like)._replace(problems=problems)
+        except _DamagedError as error:
+            problems.append(str(error))
+    raise CheckpointError(f"{directory}: no checkpoint is readable:\n" + "\n".join(problems))
+
+
+# --- policy bundles --------------------------------------------------------------------------------------------------
+
+
+def save_policy(directory: Path | str, policy: PyTree, schema: Mapping[str, Any]) -> Path:
+    """Write a policy (parameters, normaliser, ...) and its JSON schema as one protected directory."""
+    directory = Path(directory)
+    data, described = _pack(policy)
+    text = json.dumps(schema, sort_keys=True, indent=1, allow_nan=False).encode()
+    _publish(directory, {"policy.npz": data, "schema.json": text}, {"kind": "policy", "leaves": described})
+    return directory
+
+
+def _read_policy(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    manifest, files = _read(directory)
+    if manifest["kind"] != "policy":
+        raise CheckpointError(f"{directory}: holds a {manifest['kind']}, not a policy")
+    return manifest, files
+
+
+def read_schema(directory: Path | str) -> dict[str, Any]:
+    """The schema of a policy bundle, checked. Raises CheckpointError."""
+    return json.loads(_read_policy(Path(directory))[1]["schema.json"])
+
+
+def load_policy(directory: Path | str, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
+    """(policy, schema) of a bundle, into the structure of `like`. Raises CheckpointError."""
+    directory = Path(directory)
+    manifest, files = _read_policy(directory)
+    policy = _unpack(files["policy.npz"], manifest["leaves"], like, directory / "policy.npz")
+    return policy, json.loads(files["schema.json"])

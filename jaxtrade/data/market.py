@@ -1,0 +1,201 @@
+"""The only door from host bars to the device: a market with its session table, float view and fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data import features
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.calendar import Schedule, findings, local_seconds, schedule_for, trade_dates
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.schema import TRUE_RANGES, VOLUME_BARS, feature_spec, longest_warm_up, table_columns
+from jaxtrade.data.sessions import (
+    SessionRows,
+    bars_to_flat,
+    session_rows,
+    window_ages,
+    window_ids,
+    window_minutes,
+    window_openings,
+)
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import MarketData, MarketView, SessionTable
+
+INT32 = 1 << 31
+SEED_OPEN, SEED_CLOSE, SEED_HOURS, SEED_MINUTES = 570, 1019, 7.48, 449  # 09:30, 16:59 in minutes; the seed's scales
+
+
+@dataclass(frozen=True)
+class Market:
+    """One market on device, with the host arrays it was made from.
+
+    data: device pytree. contract: figures in use. bars: host bars, row for row with `data`. trade_dates:
+    datetime64[D][N], one per session. columns: names of `data.view.table`'s columns. fingerprint: sha256 (hex) of all
+    device arrays and contract figures. notes: what was assumed or found. window_length_minutes: opening of the
+    decision window to 16:59 on an ordinary day.
+    """
+
+    data: MarketData
+    contract: Contract
+    bars: Bars
+    trade_dates: np.ndarray
+    columns: tuple[str, ...]
+    fingerprint: str
+    synthetic: bool
+    notes: tuple[str, ...]
+    window_length_minutes: int
+    has_volume: bool
+
+    @property
+    def num_sessions(self) -> int:
+        """N, the rows of the session table."""
+        return len(self.trade_dates)
+
+
+def build_market(bars: Bars, config: RunConfig) -> Market:
+    """Features, session table and device arrays of validated bars.
+
+    Raises:
+        DataError: too few bars for one decision, or dates outside the calendar.
+        ConfigError: unknown feature, or figures that could pass int32.
+    """
+    import jax.numpy as jnp
+
+    contract = _with_costs(bars.contract, config)
+    columns = table_columns(config.env.features)
+    schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds)
+    dates = trade_dates(bars.time, contract)
+    ids = window_ids(dates, schedule)
+    ages = window_ages(ids)
+    host = features.Window(*(getattr(bars, name).astype(np.int64) for name in ("open", "high", "low", "close")),
+                           bars.volume, dates.astype(np.int64), float(contract.tick_size), bool(bars.volume.any()))
+    tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
+                             for r in features.window_slices(ids)])
+    _check_ranges(bars, dates, tr_sum, config, contract)
+    need = config.env.window + longest_warm_up(config.env.features)
+    ready = (ages + 1 >= max(need, TRUE_RANGES + 1, VOLUME_BARS)) & (tr_sum >= 0)
+    overnight = config.session.overnight
+    rows = session_rows(bars, schedule, dates, ready, overnight)
+    if not len(rows.date):
+        raise DataError(_too_few(bars, schedule, dates, need))
+    table = _table(host, bars, ids, tr_sum, dates, schedule, config)
+    arrays = {
+        "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
+        "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
+        "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
+        "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
+        "complete": rows.complete, "table": table,
+    }
+    digest = fingerprint(arrays, contract)
+    device = {name: jnp.asarray(value) for name, value in arrays.items()}
+    view = MarketView(table=device.pop("table"))
+    sessions = SessionTable(**{name: device.pop(name)
+                               for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
+    words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
+    data = MarketData(**device, sessions=sessions, view=view, fingerprint=words)
+    notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
+             *_session_notes(rows, ids, dates))
+    return Market(data, contract, bars, rows.date, columns, digest, bars.synthetic, notes,
+                  window_minutes(contract, overnight), host.has_volume)
+
+
+def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
+    """sha256 (hex) over names, dtypes, shapes and bytes of the arrays, and the contract's figures."""
+    digest = hashlib.sha256()
+    for name, value in arrays.items():
+        value = np.ascontiguousarray(value)
+        digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
+        digest.update(value.tobytes())
+    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency, contract.commission_mills,
+               contract.slippage_ticks, contract.min_stop_ticks, contract.micro)
+    digest.update("|".join(map(str, figures)).encode())
+    return digest.hexdigest()
+
+
+def _with_costs(contract: Contract, config: RunConfig) -> Contract:
+    """The contract with what the configuration overrides."""
+    if config.costs.commission is not None:
+        contract = contract.with_commission(config.costs.commission)
+    if config.costs.slippage is not None:
+        contract = replace(contract, slippage_ticks=config.costs.slippage)
+    if config.brackets.min_stop_ticks is not None:
+        contract = replace(contract, min_stop_ticks=config.brackets.min_stop_ticks)
+    return contract
+
+
+def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
+    """Products that the device forms in int32 must fit. Raises ConfigError naming the key."""
+    worst, brackets = int(tr_sum.max(initial=0)), config.brackets
+    for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
+        if multiple * worst + 14_000 >= INT32:
+            raise ConfigError(f"brackets.{key} = {multiple}: times the largest 14-bar range ({worst} ticks) passes "
+                              "int32; lower it")
+    stop = max(contract.min_stop_ticks, -(-brackets.stop_atr * worst // 14_000))
+    if brackets.target_multiple * stop >= 1 << 24:
+        raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
+                          f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")
+    edges = np.flatnonzero(np.diff(dates)) + 1
+    starts = np.concatenate([[0], edges])
+    ranges = np.maximum.reduceat(bars.high, starts) - np.minimum.reduceat(bars.low, starts)
+    span = int(ranges.max()) + stop + contract.slippage_ticks
+    if config.env.quantity * contract.tick_mills * span >= INT32 // 2:
+        raise ConfigError(f"env.quantity = {config.env.quantity}: its largest move within a session ({span} ticks at "
+                          f"{contract.tick_mills} mills) passes half of what int32 mills hold; lower it")
+
+
+def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, need: int) -> str:
+    sessions = int((schedule.find(np.unique(dates)) >= 0).sum())
+    return (f"{bars.source}: too few bars for one decision: {need} bars of history are needed before a session's "
+            f"decision window (env.window plus the longest feature warm-up) and at least 2 bars inside it; the data "
+            f"have {len(bars)} bars over {sessions} scheduled sessions. Fix: give more bars, or shorten env.window or "
+            "env.features")
+
+
+def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray) -> tuple[str, ...]:
+    notes = [f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
+             for i in np.flatnonzero(~rows.complete)]
+    starts = np.flatnonzero(np.diff(ids)) + 1
+    if len(starts):
+        notes.append(f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"
+                     f"{' ...' if len(starts) > 10 else ''} (more than one session missing before)")
+    return tuple(notes)
+
+
+def _table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.ndarray, dates: np.ndarray,
+           schedule: Schedule, config: RunConfig) -> np.ndarray:
+    """The float32 table [T, C] of `schema.table_columns`; NaN before a warm-up becomes 0, which no decision reads."""
+    out = np.empty((len(bars), len(table_columns(config.env.features))), np.float32)
+    clock = _clock_columns(bars, dates, schedule, config)
+    atr = np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0))
+    out[:, 0], out[:, 1] = host.close, atr
+    out[:, 3:8] = np.stack(clock, axis=1)
+    for rows in features.window_slices(ids):
+        part = features.take(host, rows)
+        out[rows, 2] = features.volume_mean(part.volume)
+        for i, name in enumerate(config.env.features):
+            spec = feature_spec(name)
+            values = features.stored(features.compute_feature(part, name), spec, part.close)
+            out[rows, 8 + i] = np.nan_to_num(values, nan=0.0)
+    return out
+
+
+def _clock_columns(bars: Bars, dates: np.ndarray, schedule: Schedule, config: RunConfig) -> tuple[np.ndarray, ...]:
+    """hour, from_open_seed, to_close_seed, from_open, to_flat, each float64[T].
+
+    Rows without a scheduled session count to 16:59 of their trade date.
+    """
+    contract, overnight = bars.contract, config.session.overnight
+    minute = local_seconds(bars.time, contract.zone) % 86_400 / 60
+    days, inverse = np.unique(dates, return_inverse=True)
+    opening = window_openings(days, contract, overnight)
+    length = window_minutes(contract, overnight)
+    at = schedule.find(days)
+    flat = np.where(at >= 0, schedule.flat[at], opening + 60 * length)
+    from_open = (bars.time - opening[inverse]) / 60
+    to_flat = (flat[inverse] - bars.time - bars.bar_seconds) / 60
+    return ((minute / 60 - 9.5) / SEED_HOURS, (minute - SEED_OPEN) / SEED_MINUTES, (SEED_CLOSE - minute) / SEED_MINUTES,
+            from_open / length, to_flat / length)

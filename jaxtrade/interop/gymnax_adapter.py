@@ -1,0 +1,78 @@
+"""Any gymnax (>= 1.0.1) environment with discrete actions and array observations, as an `Env` of this package."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.rl.state import strong_types
+from jaxtrade.types import Array, Outcome, PyTree
+
+if TYPE_CHECKING:
+    from gymnax.environments.environment import Environment
+
+
+@dataclasses.dataclass(frozen=True)
+class GymnaxEnv:
+    """Adapter: the reference is the observation itself, float32[D] flattened; every action is legal.
+
+    gymnax steps return six values, with the observation before any auto-reset in `info["final_observation"]`; its own
+    time limit is a truncation.
+    """
+
+    environment: Environment
+    num_actions: int
+    observation_size: int
+
+    def reset(self, key: Array, params: PyTree) -> tuple[PyTree, Array]:
+        """-> (state, observation float32[D])."""
+        observation, state = self.environment.reset(key, params)
+        return _arrays(state), _flat(observation)
+
+    def step(self, key: Array, state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, Array, Outcome[Array]]:
+        """-> (state, observation float32[D], outcome); `info` is empty."""
+        observation, state, reward, terminated, truncated, info = self.environment.step(key, state, action, params)
+        outcome = Outcome(
+            final_ref=_flat(info["final_observation"]), reward=jnp.asarray(reward, jnp.float32),
+            terminated=jnp.asarray(terminated, bool), truncated=jnp.asarray(truncated, bool), info=())
+        return _arrays(state), _flat(observation), outcome
+
+    def observe(self, ref: Array, params: PyTree) -> Array:
+        """The reference itself."""
+        del params
+        return ref
+
+    def action_mask(self, ref: Array) -> Array:
+        """bool[A], all True."""
+        del ref
+        return jnp.ones(self.num_actions, bool)
+
+
+def _arrays(state: PyTree) -> PyTree:
+    # gymnax states hold Python numbers (time=0), whose weak types would make a second call trace again.
+    return strong_types(jax.tree.map(jnp.asarray, state))
+
+
+def _flat(observation: Array) -> Array:
+    return jnp.asarray(observation, jnp.float32).reshape(-1)
+
+
+def from_gymnax(name: str, **keywords: Any) -> tuple[GymnaxEnv, PyTree]:
+    """Make a gymnax environment by its registered name -> (env, params), params a pytree of arrays.
+
+    Raises:
+        ValueError: actions are not discrete, or the name is unknown to gymnax.
+    """
+    import gymnax  # here, because it loads matplotlib, pandas and gymnasium
+    from gymnax.environments import spaces
+
+    environment, params = gymnax.make(name, **keywords)
+    actions = environment.action_space(params)
+    if not isinstance(actions, spaces.Discrete):
+        raise ValueError(f"gymnax environment '{name}': needs discrete actions, has {type(actions).__name__}")
+    size = math.prod(environment.observation_space(params).shape)
+    return GymnaxEnv(environment, int(actions.n), size), _arrays(params)

@@ -1,0 +1,70 @@
+"""Masked categorical distribution: the only sampler of actions, in training, evaluation and export.
+
+Logits are `float32[..., A]`, masks `bool[..., A]` with at least one True. An illegal action has probability exactly 0
+and is never returned, whatever the logits hold. Log-probabilities of illegal actions are `ILLEGAL`, large, negative
+and finite, so that no `0 * inf` can appear in a sum or in a gradient.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.types import Array
+
+ILLEGAL = float(jnp.finfo(jnp.float32).min)
+
+
+def log_probs(logits: Array, mask: Array) -> Array:
+    """Log-probability of every action, float32[..., A]: log-softmax over the legal actions, `ILLEGAL` elsewhere."""
+    legal = jnp.where(mask, logits, ILLEGAL)
+    # Shifted by the largest legal logit; `where` before `exp`, so that illegal entries send no gradient either.
+    shifted = jnp.where(mask, legal - jax.lax.stop_gradient(legal.max(axis=-1, keepdims=True)), 0.0)
+    total = jnp.sum(jnp.where(mask, jnp.exp(shifted), 0.0), axis=-1, keepdims=True)
+    return jnp.where(mask, shifted - jnp.log(total), ILLEGAL)
+
+
+def probs(logits: Array, mask: Array) -> Array:
+    """Probability of every action, float32[..., A]; exactly 0 where illegal."""
+    return jnp.where(mask, jnp.exp(log_probs(logits, mask)), 0.0)
+
+
+def log_prob(logits: Array, mask: Array, action: Array) -> Array:
+    """Log-probability of `action` int32[...], float32[...]."""
+    return jnp.take_along_axis(log_probs(logits, mask), action[..., None], axis=-1)[..., 0]
+
+
+def entropy(logits: Array, mask: Array) -> Array:
+    """Entropy in nats over the legal actions, float32[...]; 0 where one action is legal."""
+    logp = jnp.where(mask, log_probs(logits, mask), 0.0)
+    return -jnp.sum(jnp.where(mask, jnp.exp(logp), 0.0) * logp, axis=-1)
+
+
+def kl(logits_p: Array, logits_q: Array, mask: Array) -> Array:
+    """KL(p || q) in nats of two distributions over the same legal actions, float32[...]."""
+    difference = jnp.where(mask, log_probs(logits_p, mask) - log_probs(logits_q, mask), 0.0)
+    return jnp.sum(probs(logits_p, mask) * difference, axis=-1)
+
+
+def mode(logits: Array, mask: Array) -> Array:
+    """Most probable legal action, int32[...]; the lowest id among equals."""
+    # A legal logit of -inf must still beat every illegal action.
+    legal = jnp.where(mask, jnp.maximum(logits, ILLEGAL), -jnp.inf)
+    return jnp.argmax(legal, axis=-1).astype(jnp.int32)
+
+
+def sample(key: Array, logits: Array, mask: Array) -> Array:
+    """One action per distribution, int32[...], by one uniform number and the inverse of the cumulative distribution.
+
+    Args:
+        key: a typed PRNG key, for all leading axes together.
+    """
+    p = probs(logits, mask)
+    cumulative = jnp.cumsum(p, axis=-1)
+    threshold = jax.random.uniform(key, (*p.shape[:-1], 1)) * cumulative[..., -1:]
+    # A parallel prefix sum need not be monotone, and the product above may round up to the total: choose among legal
+    # actions of non-zero probability only, the last of them where rounding leaves none above the threshold.
+    support = mask & (p != 0.0)
+    above = support & (cumulative > threshold)
+    last = p.shape[-1] - 1 - jnp.argmax(jnp.flip(support, axis=-1), axis=-1)
+    return jnp.where(above.any(axis=-1), jnp.argmax(above, axis=-1), last).astype(jnp.int32)

@@ -1,0 +1,229 @@
+"""Proximal policy optimisation (Schulman et al. 2017) with action masks, as three pure functions.
+
+The rollout stores references; observations and masks are rebuilt from them for each minibatch by the same function
+that acted, with the same observation statistics, so the probability ratio is 1 until the first gradient step
+(metric `ratio_error`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxtrade.config import PPOConfig
+from jaxtrade.networks import distributions
+from jaxtrade.networks.heads import ActorCritic
+from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
+from jaxtrade.rl import losses
+from jaxtrade.rl.minibatches import minibatch_rows, take_rows
+from jaxtrade.rl.returns import gae, next_values
+from jaxtrade.rl.rollout import count_episodes, count_illegal, final_values, reset_all, unroll
+from jaxtrade.rl.schedules import linear, optimiser, progress
+from jaxtrade.rl.state import EpisodeTotals, HParams, Policy, TrainState, policy_of, strong_types
+from jaxtrade.types import Algorithm, Array, Env, PyTree, Transition
+
+# (policy, ref of one environment, environment params) -> (logits float32[A], value float32[], mask bool[A])
+Forward = Callable[[Policy, PyTree, PyTree], tuple[Array, Array, Array]]
+Summarise = Callable[[Transition], Mapping[str, Array]]
+
+
+class ActExtras(NamedTuple):
+    """What `act` knows beside the action: float32[], float32[], float32[A], bool[A]."""
+
+    log_prob: Array
+    value: Array
+    logits: Array
+    mask: Array
+
+
+class Batch(NamedTuple):
+    """Rows of a rollout that the loss reads, [B, ...]."""
+
+    ref: PyTree
+    action: Array
+    log_prob: Array
+    value: Array
+    advantage: Array
+    target: Array
+
+
+def make_hparams(config: PPOConfig) -> HParams:
+    """The tunable floats of `config` as float32 leaves."""
+    values = {name: getattr(config, name) for name in HParams.__dataclass_fields__}
+    if values["ent_coef_end"] is None:
+        values["ent_coef_end"] = config.ent_coef
+    return HParams(**{name: jnp.float32(value) for name, value in values.items()})
+
+
+def ppo_loss(parameters: PyTree, normaliser: RunningStats, forward: Forward, batch: Batch, params: PyTree,
+             hparams: HParams, ent_coef: Array, normalise_advantages: bool) -> tuple[Array, dict[str, Array]]:
+    """Clipped surrogate + vf_coef * value loss - ent_coef * entropy over one minibatch -> (loss, diagnostics)."""
+    policy = Policy(parameters, normaliser)
+    logits, value, mask = jax.vmap(forward, (None, 0, None))(policy, batch.ref, params)
+    log_prob = distributions.log_prob(logits, mask, batch.action)
+    advantage = batch.advantage
+    if normalise_advantages:
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    terms = {
+        "policy_loss": losses.clipped_surrogate(log_prob, batch.log_prob, advantage, hparams.clip_eps),
+        "value_loss": losses.value_loss(value, batch.value, batch.target, hparams.vf_clip_eps),
+        "entropy": distributions.entropy(logits, mask).mean(),
+    }
+    loss = terms["policy_loss"] + hparams.vf_coef * terms["value_loss"] - ent_coef * terms["entropy"]
+    return loss, terms | {
+        "approx_kl": losses.approx_kl(log_prob, batch.log_prob),
+        "clip_fraction": losses.clip_fraction(log_prob, batch.log_prob, hparams.clip_eps),
+        "ratio_error": jnp.max(jnp.abs(jnp.expm1(log_prob - batch.log_prob))),
+    }
+
+
+def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree) -> RunningStats:
+    """Add the observations of a rollout, refs [T, N, ...], one time step at a time."""
+
+    def at(stats: RunningStats, ref: PyTree) -> tuple[RunningStats, None]:
+        return merge(stats, jax.vmap(env.observe, (0, None))(ref, params)), None
+
+    return jax.lax.scan(at, stats, refs)[0]
+
+
+def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summarise | None = None,
+             precision: str | None = None) -> Algorithm:
+    """PPO on `env` for a run of `total_updates` updates, the length that the schedules span.
+
+    Args:
+        config: static counts, and start values of the tunable floats.
+        summarise: transitions [T, N, ...] -> extra metrics (what an environment tells in `info`).
+        precision: precision of matrix products, e.g. "highest" (float32 also where the platform's default is less).
+    Returns:
+        `Algorithm`. init(key, params) -> TrainState. update(state, params, inputs) -> (TrainState, metrics), `inputs`
+        an empty tuple. act(policy, carry, ref, params, key, explore) -> (carry, action, ActExtras) for one environment
+        (vmap it over many); `explore` is a Python bool: True samples, False takes the most probable legal action and
+        reads no key; `carry` is (). All three work under vmap over states, with `params` shared.
+    """
+    network = ActorCritic(env.num_actions, config.hidden, config.activation, precision)
+    num_envs, num_steps, groups = config.num_envs, config.num_steps, config.shards
+
+    def see(policy: Policy, ref: PyTree, params: PyTree) -> Array:
+        observation = env.observe(ref, params)
+        return normalise(policy.normaliser, observation) if config.normalise_observations else observation
+
+    def forward(policy: Policy, ref: PyTree, params: PyTree) -> tuple[Array, Array, Array]:
+        logits, value = network.apply({"params": policy.parameters}, see(policy, ref, params))
+        return logits, value, env.action_mask(ref)  # pyright: ignore[reportReturnType]
+
+    def value_of(policy: Policy, params: PyTree) -> Callable[[PyTree], Array]:
+        variables = {"params": policy.parameters}
+        return lambda ref: network.apply(variables, see(policy, ref, params), method="value")  # pyright: ignore
+
+    def act(policy: Policy, carry: Any, ref: PyTree, params: PyTree, key: Array | None,
+            explore: bool) -> tuple[Any, Array, ActExtras]:
+        logits, value, mask = forward(policy, ref, params)
+        action = distributions.sample(key, logits, mask) if explore else distributions.mode(logits, mask)  # pyright: ignore
+        return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask)
+
+    def init(key: Array, params: PyTree) -> TrainState:
+        if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+            raise TypeError("init needs a typed key: jax.random.key(seed), not jax.random.PRNGKey(seed)")
+        key_network, key_reset, key_run = jax.random.split(key, 3)
+        env_state, ref = reset_all(env, key_reset, params, num_envs)
+        parameters = network.init(key_network, jnp.zeros(env.observation_size))["params"]
+        stats = init_stats(env.observation_size)
+        if config.normalise_observations:
+            # Otherwise the first rollout would see raw values, all clipped to the same number where they are prices.
+            stats = merge(stats, jax.vmap(env.observe, (0, None))(ref, params))
+        return strong_types(TrainState(
+            params=parameters, opt_state=optimiser(1.0).init(parameters), normaliser=stats, env_state=env_state,
+            ref=ref, first=jnp.ones(num_envs, bool),
+            episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
+            update=jnp.int32(0), total_updates=jnp.int32(total_updates), hparams=make_hparams(config),
+        ))
+
+    def collect(state: TrainState, params: PyTree, key: Array) -> tuple[TrainState, Transition, Batch]:
+        """One rollout, its advantages and targets."""
+        policy = policy_of(state)
+
+        def explore(ref: PyTree, key: Array) -> tuple[Array, Array, Array]:
+            _, action, extras = act(policy, (), ref, params, key, True)
+            return action, extras.log_prob, extras.value
+
+        (env_state, ref, first), seen = unroll(env, explore, state.env_state, state.ref, state.first, params, key,
+                                               num_steps, state.update)
+        value = value_of(policy, params)
+        following = next_values(seen.value, jax.vmap(value)(ref), final_values(value, seen), seen.truncated)
+        advantage = gae(seen.reward, seen.value, following, seen.terminated, seen.truncated, state.hparams.gamma,
+                        state.hparams.gae_lambda)
+        batch = Batch(seen.ref, seen.action, seen.log_prob, seen.value, advantage, advantage + seen.value)
+        return state.replace(env_state=env_state, ref=ref, first=first), seen, batch
+
+    def learn(state: TrainState, params: PyTree, batch: Batch, key: Array, learning_rate: Array,
+              ent_coef: Array) -> tuple[TrainState, dict[str, Array]]:
+        """All epochs over one rollout."""
+        hparams = state.hparams
+        optimise = optimiser(hparams.max_grad_norm)
+
+        def minibatch(carry: tuple[PyTree, PyTree, Array], rows: Array) -> tuple[Any, dict[str, Array]]:
+            parameters, opt_state, stopped = carry
+            (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
+                parameters, state.normaliser, forward, take_rows(batch, rows), params, hparams, ent_coef,
+                config.normalise_advantages)
+            grad_norm = optax.global_norm(grads)
+            finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+            stopped |= (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
+            # A step that is not finite is never taken: `finite` stops the run, with the parameters still usable.
+            applied = finite & ~stopped
+            direction, new_opt_state = optimise.update(grads, opt_state)
+            new_parameters = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
+            parameters, opt_state = jax.tree.map(lambda new, old: jnp.where(applied, new, old),
+                                                 (new_parameters, new_opt_state), (parameters, opt_state))
+            return (parameters, opt_state, stopped), terms | {
+                "grad_norm": grad_norm, "finite": finite, "applied": applied}
+
+        def epoch(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
+            return jax.lax.scan(minibatch, carry,
+                                minibatch_rows(key, num_steps, num_envs, groups, config.num_minibatches))
+
+        (parameters, opt_state, _), history = jax.lax.scan(
+            epoch, (state.params, state.opt_state, jnp.bool_(False)), jax.random.split(key, config.num_epochs))
+        return state.replace(params=parameters, opt_state=opt_state), history
+
+    def update(state: TrainState, params: PyTree, inputs: PyTree = ()) -> tuple[TrainState, dict[str, Array]]:
+        if jax.tree.leaves(inputs):
+            raise ValueError(f"PPO takes no inputs, got {jax.tree.structure(inputs)}")
+        hparams = state.hparams
+        key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
+        fraction = progress(state.update, state.total_updates)
+        learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
+        ent_coef = linear(hparams.ent_coef, hparams.ent_coef_end, fraction)
+
+        collected, seen, batch = collect(state, params, key_rollout)
+        learnt, history = learn(collected, params, batch, key_epochs, learning_rate, ent_coef)
+        stats = state.normaliser
+        if config.normalise_observations:
+            stats = update_statistics(env, stats, seen.ref, params)
+        episodes, metrics = count_episodes(state.episodes, seen)
+        new = learnt.replace(normaliser=stats, episodes=episodes, update=state.update + 1)
+
+        applied = history.pop("applied").astype(jnp.float32)
+        metrics["finite"] = history.pop("finite").all()
+        metrics["ratio_error"] = history.pop("ratio_error")[0, 0]
+        metrics["applied"] = applied.mean()
+        for name, values in history.items():  # averages over the gradient steps taken
+            metrics[name] = jnp.where(applied > 0, values, 0.0).sum() / jnp.maximum(applied.sum(), 1.0)
+        metrics |= {
+            "learning_rate": learning_rate,
+            "ent_coef": ent_coef,
+            "explained_variance": losses.explained_variance(batch.value, batch.target),
+            "param_delta": optax.global_norm(jax.tree.map(jnp.subtract, new.params, state.params)),
+            "illegal": count_illegal(env, seen),
+            "action_share": jnp.mean(seen.action[..., None] == jnp.arange(env.num_actions), axis=(0, 1)),
+        }
+        extra = dict(summarise(seen)) if summarise else {}
+        if clash := metrics.keys() & extra.keys():
+            raise ValueError(f"summarise returned metrics that PPO reports itself: {sorted(clash)}")
+        return new, metrics | extra
+
+    return Algorithm(init=init, update=update, act=act, env=env, config=config)

@@ -1,0 +1,46 @@
+"""Advantages and value targets. Time is the first axis; all arrays are [T, N] unless said otherwise."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.types import Array
+
+
+def next_values(value: Array, last_value: Array, final_value: Array, truncated: Array) -> Array:
+    """Value of what follows each step, float32[T, N].
+
+    Inside an episode it is the value of the next observation; after a truncated step it is `final_value`, the value of
+    the observation that the reset replaced. What stands after a terminated step is not read by `gae`.
+
+    Args:
+        value: float32[T, N], V of the observation acted on.
+        last_value: float32[N], V of the observation after the last step.
+        final_value: float32[T, N], V of the final observation, valid where truncated.
+        truncated: bool[T, N].
+    """
+    following = jnp.concatenate([value[1:], last_value[None]])
+    return jnp.where(truncated, final_value, following)
+
+
+def gae(reward: Array, value: Array, next_value: Array, terminated: Array, truncated: Array, gamma: Array | float,
+        gae_lambda: Array | float) -> Array:
+    """Generalised advantage estimates (Schulman et al. 2016), float32[T, N].
+
+        delta_t = r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t)
+        A_t     = delta_t + gamma lambda (1 - terminated_t) (1 - truncated_t) A_{t+1}
+
+    Only a termination zeroes the value of what follows; a truncation cuts the sum of later deltas, which belong to
+    another episode, and keeps the bootstrap.
+    """
+    delta = reward + gamma * jnp.where(terminated, 0.0, next_value) - value
+    decay = gamma * gae_lambda * jnp.where(terminated | truncated, 0.0, 1.0)
+
+    def step(advantage: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        delta_t, decay_t = now
+        advantage = delta_t + decay_t * advantage
+        return advantage, advantage
+
+    _, advantage = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)
+    return advantage

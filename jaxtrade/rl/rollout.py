@@ -1,0 +1,115 @@
+"""Acting in many environments at once, and what follows from the recorded steps.
+
+T steps, N environments. A rollout stores references, never observations: `observe` rebuilds those where needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.rl.state import EpisodeTotals
+from jaxtrade.types import Array, Env, PyTree, Transition
+
+# (ref of one environment, key) -> (action int32[], log_prob float32[], value float32[])
+ActFn = Callable[[PyTree, Array], tuple[Array, Array, Array]]
+
+
+def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
+    """key[N]: `fold_in(key, global_env_id)`, so that environment i draws the same numbers in any layout."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, first_env + jnp.arange(num_envs))
+
+
+def reset_all(env: Env, key: Array, params: PyTree, num_envs: int) -> tuple[PyTree, PyTree]:
+    """Reset N environments -> (state, ref), each with a leading axis N."""
+    return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs), params)
+
+
+def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, params: PyTree, key: Array,
+           num_steps: int, version: Array) -> tuple[tuple[PyTree, PyTree, Array], Transition]:
+    """Act and step T times in N environments.
+
+    Args:
+        env_state, ref, first: with leading axis N, as `reset_all` or the last call left them.
+        version: int32[], update count of the acting weights.
+    Returns:
+        (env_state, ref, first) after the last step, and the transitions, [T, N, ...].
+    """
+    num_envs = first.shape[0]
+    keys = env_keys(key, num_envs)
+    versions = jnp.full(num_envs, version, jnp.int32)
+
+    def step(carry: tuple[PyTree, PyTree, Array], t: Array) -> tuple[tuple[PyTree, PyTree, Array], Transition]:
+        env_state, ref, first = carry
+
+        def one(env_key: Array, env_state: PyTree, ref: PyTree) -> tuple[Any, ...]:
+            key_act, key_step = jax.random.split(jax.random.fold_in(env_key, t))
+            action, log_prob, value = act(ref, key_act)
+            return action, log_prob, value, *env.step(key_step, env_state, action, params)
+
+        action, log_prob, value, env_state, next_ref, outcome = jax.vmap(one)(keys, env_state, ref)
+        transition = Transition(
+            ref=ref, final_ref=outcome.final_ref, first=first, action=action, log_prob=log_prob, value=value,
+            reward=outcome.reward, terminated=outcome.terminated, truncated=outcome.truncated,
+            behaviour_version=versions, info=outcome.info,
+        )
+        return (env_state, next_ref, outcome.terminated | outcome.truncated), transition
+
+    return jax.lax.scan(step, (env_state, ref, first), jnp.arange(num_steps))
+
+
+def final_values(value: Callable[[PyTree], Array], transitions: Transition) -> Array:
+    """V(final_ref) of truncated steps, float32[T, N]; 0 elsewhere.
+
+    Evaluated one time step at a time, and only at steps where some environment was truncated.
+
+    Args:
+        value: ref of one environment -> float32[].
+    """
+    needed = transitions.truncated & ~transitions.terminated
+
+    def at(now: tuple[PyTree, Array]) -> Array:
+        final_ref, needed_t = now
+        values = jax.lax.cond(needed_t.any(), jax.vmap(value), lambda _: jnp.zeros(needed_t.shape), final_ref)
+        return jnp.where(needed_t, values, 0.0)
+
+    return jax.lax.map(at, (transitions.final_ref, needed))
+
+
+def count_illegal(env: Env, transitions: Transition) -> Array:
+    """int32[]: sampled actions whose mask bit, rebuilt from the stored reference, is False."""
+
+    def at(now: tuple[PyTree, Array]) -> Array:
+        ref, action = now
+        mask = jax.vmap(env.action_mask)(ref)
+        return jnp.sum(~jnp.take_along_axis(mask, action[:, None], axis=-1), dtype=jnp.int32)
+
+    return jax.lax.map(at, (transitions.ref, transitions.action)).sum(dtype=jnp.int32)
+
+
+def count_episodes(totals: EpisodeTotals, transitions: Transition) -> tuple[EpisodeTotals, dict[str, Array]]:
+    """Episodes that ended in this rollout.
+
+    Returns:
+        totals of the episodes still running, and `episodes` (int32[] count), `episode_reward`, `episode_length`
+        (float32[] means; NaN, undefined, where none ended).
+    """
+
+    def step(totals: EpisodeTotals, now: tuple[Array, Array]) -> tuple[EpisodeTotals, EpisodeTotals]:
+        reward, done = now
+        ended = EpisodeTotals(totals.reward + reward, totals.length + 1)
+        running = jax.tree.map(lambda x: jnp.where(done, jnp.zeros_like(x), x), ended)
+        return running, ended
+
+    done = transitions.terminated | transitions.truncated
+    totals, ended = jax.lax.scan(step, totals, (transitions.reward, done))
+    count = done.sum(dtype=jnp.int32)
+    divisor = jnp.where(count > 0, count.astype(jnp.float32), jnp.nan)
+    return totals, {
+        "episodes": count,
+        "episode_reward": jnp.where(done, ended.reward, 0.0).sum() / divisor,
+        "episode_length": jnp.where(done, ended.length, 0).sum().astype(jnp.float32) / divisor,
+    }

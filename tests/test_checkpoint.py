@@ -1,0 +1,222 @@
+"""Checkpoints: whole, or named and refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+from jaxtrade import checkpoint
+from jaxtrade.errors import CheckpointError
+
+
+class Inner(struct.PyTreeNode):
+    weights: jax.Array
+    half: jax.Array
+
+
+def make_state(value: float = 1.0) -> dict:
+    return {
+        "inner": Inner(jnp.full((3, 2), value, jnp.float32), jnp.full(4, value, jnp.bfloat16)),
+        "key": jax.random.key(7),
+        "keys": jax.random.split(jax.random.key(8), 3),
+        "flags": jnp.array([True, False]),
+        "count": jnp.int32(5),
+        "list": (jnp.uint32(1), [jnp.zeros((0, 3))]),
+    }
+
+
+def assert_same(a, b) -> None:
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        assert x.dtype == y.dtype
+        assert x.shape == y.shape
+        if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+            assert jax.random.key_impl(x) == jax.random.key_impl(y)
+            x, y = jax.random.key_data(x), jax.random.key_data(y)
+        assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+
+def test_round_trip_is_exact(tmp_path):
+    state = make_state(0.1)
+    path = checkpoint.save(tmp_path, 12, state, {"config": "abc", "steps": 2**40})
+    assert path.name == "update-00000012"
+    like = jax.eval_shape(lambda: make_state(0.0))
+    restored = checkpoint.restore_latest(tmp_path, like)
+    assert_same(restored.state, state)
+    assert (restored.step, restored.metadata, restored.problems) == (12, {"config": "abc", "steps": 2**40}, [])
+
+
+def test_manifest_lists_hash_size_paths_and_versions(tmp_path):
+    path = checkpoint.save(tmp_path, 1, make_state(), {})
+    manifest = json.loads((path / "manifest.json").read_text())
+    assert manifest["files"]["state.npz"]["size"] == (path / "state.npz").stat().st_size
+    assert manifest["leaves"]["inner/weights"] == {"dtype": "float32", "shape": [3, 2]}
+    assert manifest["leaves"]["list/1/0"] == {"dtype": "float32", "shape": [0, 3]}
+    assert manifest["versions"]["jax"] == jax.__version__
+    assert sorted(os.listdir(path)) == ["manifest.json", "state.npz"]
+
+
+def test_keeps_the_newest_and_leaves_no_temporary_files(tmp_path):
+    (tmp_path / ".update-00000003.new").mkdir()  # a writer was killed here
+    for step in range(1, 6):
+        checkpoint.save(tmp_path, step, make_state(step), {}, keep=2)
+    assert sorted(os.listdir(tmp_path)) == ["update-00000004", "update-00000005"]
+
+
+def test_saving_the_same_update_again_replaces_it(tmp_path):
+    checkpoint.save(tmp_path, 1, make_state(1), {})
+    checkpoint.save(tmp_path, 1, make_state(2), {})
+    assert_same(checkpoint.restore_latest(tmp_path, make_state()).state, make_state(2))
+    assert os.listdir(tmp_path) == ["update-00000001"]
+
+
+def test_later_checkpoints_of_an_abandoned_history_are_set_aside(tmp_path):
+    for step in (1, 2, 3):
+        checkpoint.save(tmp_path, step, make_state(step), {})
+    (tmp_path / "update-00000003" / "state.npz").unlink()
+    checkpoint.save(tmp_path, 2, make_state(20), {})
+    restored = checkpoint.restore_latest(tmp_path, make_state())
+    assert (restored.step, restored.problems) == (2, [])
+    assert (tmp_path / "update-00000003.stale").is_dir()
+
+
+def damage(path, rng) -> str:
+    """One random fault in one file: a flipped bit, a cut, zeroed tail, or a deleted file."""
+    data = bytearray(path.read_bytes())
+    kind = rng.choice(["flip", "flip", "flip", "cut", "zero", "delete"])
+    position = int(rng.integers(len(data)))
+    if kind == "flip":
+        data[position] ^= 1 << int(rng.integers(8))
+    elif kind == "cut":
+        del data[position:]
+    elif kind == "zero":
+        if not any(data[position:]):
+            return "none"
+        data[position:] = bytes(len(data) - position)
+    path.unlink() if kind == "delete" else path.write_bytes(bytes(data))
+    return kind
+
+
+def test_no_damage_is_ever_loaded(tmp_path):
+    """400 random faults over both files: each is named, and the older checkpoint is used."""
+    rng = np.random.default_rng(0)
+    good = tmp_path / "good"
+    checkpoint.save(good, 1, make_state(1), {"n": 1})
+    checkpoint.save(good, 2, make_state(2), {"n": 2})
+    kinds = []
+    for trial in range(400):
+        where = tmp_path / "bad"
+        shutil.copytree(good, where)
+        name = ["state.npz", "manifest.json"][trial % 2]
+        kind = damage(where / "update-00000002" / name, rng)
+        restored = checkpoint.restore_latest(where, make_state())
+        if kind != "none":
+            kinds.append(kind)
+            assert restored.step == 1, (trial, kind, name)
+            assert len(restored.problems) == 1
+            assert "update-00000002" in restored.problems[0]
+            assert name in restored.problems[0]
+            assert_same(restored.state, make_state(1))
+        shutil.rmtree(where)
+    assert set(kinds) == {"flip", "cut", "zero", "delete"}
+    assert len(kinds) > 390
+
+
+def test_swapped_directories_are_detected(tmp_path):
+    checkpoint.save(tmp_path, 1, make_state(1), {})
+    checkpoint.save(tmp_path, 2, make_state(2), {})
+    (tmp_path / "update-00000001").rename(tmp_path / "x")
+    (tmp_path / "update-00000002").rename(tmp_path / "update-00000001")
+    (tmp_path / "x").rename(tmp_path / "update-00000002")
+    with pytest.raises(CheckpointError, match="no checkpoint is readable"):
+        checkpoint.restore_latest(tmp_path, make_state())
+
+
+def test_none_good_and_none_at_all(tmp_path):
+    with pytest.raises(CheckpointError, match="no checkpoint found"):
+        checkpoint.restore_latest(tmp_path / "absent", make_state())
+    path = checkpoint.save(tmp_path, 1, make_state(), {})
+    (path / "manifest.json").write_bytes(b"{}")
+    with pytest.raises(CheckpointError, match=r"no checkpoint is readable:\n.*manifest\.json: damaged"):
+        checkpoint.restore_latest(tmp_path, make_state())
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda s: s | {"count": jnp.float32(5)}, r"leaf 'count' is int32\[\], expected float32\[\]"),
+    (lambda s: s | {"flags": jnp.ones(3, bool)}, r"leaf 'flags' is bool\[2\], expected bool\[3\]"),
+    (lambda s: s | {"new": jnp.ones(3)}, "leaf 'new' is missing"),
+    (lambda s: {k: v for k, v in s.items() if k != "count"}, "leaf 'count' is not part of the expected state"),
+])
+def test_another_structure_names_the_leaf(tmp_path, change, message):
+    checkpoint.save(tmp_path, 1, make_state(), {})
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.restore_latest(tmp_path, change(make_state()))
+
+
+def test_objects_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="'a' is a str"):
+        checkpoint.save(tmp_path, 1, {"a": "text"}, {})
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failed_write_leaves_the_older_checkpoint_and_no_litter(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, 1, make_state(1), {})
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.save(tmp_path, 2, make_state(2), {})
+    assert os.listdir(tmp_path) == ["update-00000001"]
+    assert checkpoint.restore_latest(tmp_path, make_state()).step == 1
+
+
+def test_every_file_is_synced_before_the_rename(tmp_path, monkeypatch):
+    events = []
+    real_fsync, real_rename = os.fsync, checkpoint.Path.rename
+
+    def fsync(descriptor):
+        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        real_fsync(descriptor)
+
+    def rename(self, target):
+        events.append(f"rename {self.name} {target.name}")
+        return real_rename(self, target)
+
+    if not os.path.exists("/proc/self/fd"):
+        pytest.skip("needs /proc to name file descriptors")
+    monkeypatch.setattr(checkpoint.os, "fsync", fsync)
+    monkeypatch.setattr(checkpoint.Path, "rename", rename)
+    checkpoint.save(tmp_path / "run", 1, make_state(), {})
+    assert events == ["state.npz", "manifest.json", ".update-00000001.new",
+                      "rename .update-00000001.new update-00000001", "run"]
+
+
+def test_policy_bundle(tmp_path):
+    policy = {"parameters": jnp.arange(3.0), "normaliser": jnp.ones((1, 2))}
+    schema = {"actions": ["HOLD", "BUY"], "observation": [{"name": "close", "warm_up": 1}]}
+    path = checkpoint.save_policy(tmp_path / "policy", policy, schema)
+    assert checkpoint.read_schema(path) == schema
+    loaded, found = checkpoint.load_policy(path, jax.tree.map(jnp.zeros_like, policy))
+    assert_same(loaded, policy)
+    assert found == schema
+    with pytest.raises(CheckpointError, match="leaf 'normaliser/x' is missing"):
+        checkpoint.load_policy(path, {"parameters": jnp.arange(3.0)} | {"normaliser": {"x": jnp.ones(1)}})
+
+
+@pytest.mark.parametrize("name", ["policy.npz", "schema.json", "manifest.json"])
+def test_damaged_policy_bundle_is_refused(tmp_path, name):
+    path = checkpoint.save_policy(tmp_path / "policy", {"a": jnp.arange(3.0)}, {"x": 1})
+    data = bytearray((path / name).read_bytes())
+    data[len(data) // 2] ^= 4
+    (path / name).write_bytes(bytes(data))
+    with pytest.raises(CheckpointError, match=name.replace(".", r"\.")):
+        checkpoint.load_policy(path, {"a": jnp.arange(3.0)})
