@@ -37,7 +37,7 @@ def test_the_other_tasks_are_identical(task: str, actions: str):
 
 @pytest.mark.slow
 def test_many_settings_are_identical():
-    """At least 2,000 trades of each of twelve markets' worth of random settings (24,000 and more in all)."""
+    """Twelve markets, four random settings each; at least 24,000 trades."""
     total = Tally()
     for seed in range(12):
         params = generated.rules_off(generated.market(100 + seed, sessions=100))
