@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jaxtrade.evaluation.policy import load_policy
     from jaxtrade.experiment import make_env, run
     from jaxtrade.rl.ppo import make_ppo
-    from jaxtrade.rl.train import train
+    from jaxtrade.rl.train import plan_run, train
 
 __version__ = "0.1.0"
 
@@ -49,6 +49,7 @@ _HOME = {
     "make_env": "experiment",
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
+    "plan_run": "rl.train",
     "run": "experiment",
     "split_sessions": "data.splits",
     "synthetic_bars": "data.synthetic",
@@ -77,6 +78,7 @@ __all__ = [
     "make_env",
     "make_params",
     "make_ppo",
+    "plan_run",
     "run",
     "split_sessions",
     "synthetic_bars",

@@ -73,7 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
 def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
             test: bool = False) -> RunConfig:
     """Configuration of a command: file, then `--test`, `--market` and `--data`, then `--set`."""
-    flags = list(TEST_OVERRIDES) if test else []
+    flags: list[str] = [*TEST_OVERRIDES] if test else []
     if market is not None:
         symbol = market.upper()
         flags.append(f"data.market={symbol}")
@@ -97,7 +97,7 @@ def _train(args: argparse.Namespace) -> int:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
         from jaxtrade.experiment import resume
 
-        return resume(Path(args.resume))
+        return resume(Path(args.resume)).exit_code
     config = resolve(args.config, args.overrides, args.market, args.data, args.test)
     from jaxtrade.experiment import run
 

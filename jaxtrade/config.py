@@ -23,44 +23,44 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]
 Widths = Annotated[tuple[int, ...], Field(strict=False)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+class _Model(BaseModel, frozen=True):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class DataConfig(_Model):
+class DataConfig(_Model, frozen=True):
     """Where the bars come from. Nothing is guessed: zone, stamp side and price scale are stated or known."""
 
-    market: str = Field("ES", description="contract symbol, e.g. ES, NQ, EURUSD")
+    market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
     source: Literal["bundled", "synthetic", "file"] = "bundled"
-    file: str | None = Field(None, description="CSV, CSV.gz or Parquet of bars (source: file)")
+    file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
                                     "close, volume, expiry, symbol")
-    time_zone: str | None = Field(None, description="IANA zone of stamps that carry no offset")
-    stamp: Literal["open", "close"] | None = Field(None, description="does a stamp name the bar's open or its close")
-    price_scale: float = Field(1.0, gt=0, description="points per unit of the file's prices (0.0001 for x10000)")
-    expiry: str | None = Field(None, description="the one contract to use, where the file holds an expiry column")
-    start: str | None = Field(None, description="first trade date, YYYY-MM-DD")
-    end: str | None = Field(None, description="last trade date, YYYY-MM-DD")
-    calendar: str = Field("table", description="'table', 'infer', or a calendar file")
-    synthetic_sessions: int = Field(40, ge=2, le=5000)
-    synthetic_seed: int = Field(0, ge=0)
+    time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset")
+    stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
+    price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
+    expiry: str | None = Field(default=None, description="the one contract to use of a file with expiries")
+    start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
+    end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
+    calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
+    synthetic_sessions: int = Field(default=40, ge=2, le=5000)
+    synthetic_seed: int = Field(default=0, ge=0)
 
 
-class SessionConfig(_Model):
+class SessionConfig(_Model, frozen=True):
     """The daily window of decisions, in exchange time (New York)."""
 
-    overnight: bool = Field(False, description="futures: decide 18:00-16:59 instead of 09:30-16:59")
+    overnight: bool = Field(default=False, description="futures: decide 18:00-16:59 instead of 09:30-16:59")
 
 
-class SplitConfig(_Model):
+class SplitConfig(_Model, frozen=True):
     """Sessions held out, counted from the end of the data, in time order: train, then validation, then test."""
 
-    validation_sessions: int = Field(0, ge=0)
-    test_sessions: int = Field(1, ge=0)
-    embargo_sessions: int = Field(0, ge=0, description="sessions dropped before each held-out block")
+    validation_sessions: int = Field(default=0, ge=0)
+    test_sessions: int = Field(default=1, ge=0)
+    embargo_sessions: int = Field(default=0, ge=0, description="sessions dropped before each held-out block")
 
 
-class AccountConfig(_Model):
+class AccountConfig(_Model, frozen=True):
     """An account preset and what a user changes of it. Money in dollars; `off` switches a rule off."""
 
     preset: str = "apex_like_50k_2025"
@@ -70,42 +70,42 @@ class AccountConfig(_Model):
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
     on_target: Literal["terminate", "continue"] | None = None
     on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
-    min_days: int | None = Field(None, ge=0)
-    max_contracts: int | None = Field(None, ge=1)
+    min_days: int | None = Field(default=None, ge=0)
+    max_contracts: int | None = Field(default=None, ge=1)
 
 
-class CostConfig(_Model):
+class CostConfig(_Model, frozen=True):
     """Costs of the market; None takes the contract's own figure."""
 
-    commission: float | None = Field(None, ge=0, description="money per side per contract, all-in")
-    slippage: int | None = Field(None, ge=0, description="ticks against us per fill of a market or stop order")
+    commission: float | None = Field(default=None, ge=0, description="money per side per contract, all-in")
+    slippage: int | None = Field(default=None, ge=0, description="ticks against us per fill of a market or stop order")
 
 
-class BracketConfig(_Model):
+class BracketConfig(_Model, frozen=True):
     """Stops and targets. Multiples are integer thousandths of the 14-bar average true range."""
 
-    stop_atr: int = Field(1500, ge=1, description="thousandths of ATR")
-    target_multiple: int = Field(3, ge=1, description="target distance over stop distance")
-    trail_atr: int = Field(1000, ge=1, description="thousandths of ATR")
-    min_stop_ticks: int | None = Field(None, ge=1, description="None: the contract's")
-    be_ticks: int | None = Field(None, ge=0, description="break-even stop beyond the entry fill; None: 1 "
+    stop_atr: int = Field(default=1500, ge=1, description="thousandths of ATR")
+    target_multiple: int = Field(default=3, ge=1, description="target distance over stop distance")
+    trail_atr: int = Field(default=1000, ge=1, description="thousandths of ATR")
+    min_stop_ticks: int | None = Field(default=None, ge=1, description="None: the contract's")
+    be_ticks: int | None = Field(default=None, ge=0, description="break-even stop beyond the entry fill; None: 1 "
                                  "(0.25 points in parity scaling)")
 
 
-class EnvConfig(_Model):
+class EnvConfig(_Model, frozen=True):
     """The static half of the environment: what changes the compiled program."""
 
     task: Literal["entry", "manage"] = "manage"
-    actions: Literal["full", "seed6"] = Field("full", description="manage: 'full' has CLOSE, 'seed6' has not")
-    scaling: Literal["relative", "seed"] = Field("relative", description="'seed' is parity mode: raw values")
+    actions: Literal["full", "seed6"] = Field(default="full", description="manage: 'full' has CLOSE, 'seed6' has not")
+    scaling: Literal["relative", "seed"] = Field(default="relative", description="'seed' is parity mode: raw values")
     fill: Literal["next_open", "close"] = "next_open"
     mark: Literal["extreme", "close"] = "extreme"
     intrabar: Literal["stop_first"] = "stop_first"
-    window: int = Field(20, ge=1, le=512, description="bars of history in the observation")
-    features: Names = Field(("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
+    window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
+    features: Names = Field(default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
                             description="feature columns of each window bar")
-    quantity: int = Field(1, ge=1, description="contracts per entry")
-    random_start: bool = Field(True, description="training episodes start at a random decision bar of a session")
+    quantity: int = Field(default=1, ge=1, description="contracts per entry")
+    random_start: bool = Field(default=True, description="start training episodes anywhere in a session")
 
     @model_validator(mode="after")
     def _optimistic_pairs(self) -> EnvConfig:
@@ -120,42 +120,42 @@ class EnvConfig(_Model):
         return self.fill == "close" or self.mark == "close"
 
 
-class EpisodeConfig(_Model):
+class EpisodeConfig(_Model, frozen=True):
     """How long an episode runs."""
 
-    sessions: int = Field(1, ge=1)
-    max_steps: int = Field(0, ge=0, description="0: no step limit")
+    sessions: int = Field(default=1, ge=1)
+    max_steps: int = Field(default=0, ge=0, description="0: no step limit")
 
 
-class RewardConfig(_Model):
+class RewardConfig(_Model, frozen=True):
     """Weights of the reward terms; the default is the change of equity in account risk units alone."""
 
     equity_change: float = 1.0
 
 
-class PPOConfig(_Model):
+class PPOConfig(_Model, frozen=True):
     """Masked PPO. Counts are static; the floats become leaves of the train state, so sweeps are one vmap."""
 
-    num_envs: int = Field(256, ge=1)
-    num_steps: int = Field(128, ge=1)
-    num_minibatches: int = Field(8, ge=1)
-    num_epochs: int = Field(4, ge=1)
-    num_shards: int = Field(8, ge=1, description="fixed env groups inside which minibatches permute")
+    num_envs: int = Field(default=256, ge=1)
+    num_steps: int = Field(default=128, ge=1)
+    num_minibatches: int = Field(default=8, ge=1)
+    num_epochs: int = Field(default=4, ge=1)
+    num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
     hidden: Widths = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalise_observations: bool = True
     normalise_advantages: bool = True
-    learning_rate: float = Field(3.0e-4, gt=0)
-    learning_rate_end: float = Field(3.0e-5, gt=0, description="reached at the last update")
-    gamma: float = Field(0.99, ge=0, le=1)
-    gae_lambda: float = Field(0.95, ge=0, le=1)
-    clip_eps: float = Field(0.2, gt=0)
-    vf_clip_eps: float = Field(0.0, ge=0, description="0: no value clipping")
-    ent_coef: float = Field(0.01, ge=0)
-    ent_coef_end: float | None = Field(None, ge=0, description="None: constant")
-    vf_coef: float = Field(0.5, ge=0)
-    max_grad_norm: float = Field(0.5, gt=0)
-    target_kl: float = Field(0.0, ge=0, description="0: off; else epochs stop once KL passes it")
+    learning_rate: float = Field(default=3.0e-4, gt=0)
+    learning_rate_end: float = Field(default=3.0e-5, gt=0, description="reached at the last update")
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip_eps: float = Field(default=0.2, gt=0)
+    vf_clip_eps: float = Field(default=0.0, ge=0, description="0: no value clipping")
+    ent_coef: float = Field(default=0.01, ge=0)
+    ent_coef_end: float | None = Field(default=None, ge=0, description="None: constant")
+    vf_coef: float = Field(default=0.5, ge=0)
+    max_grad_norm: float = Field(default=0.5, gt=0)
+    target_kl: float = Field(default=0.0, ge=0, description="0: off; else epochs stop once KL passes it")
 
     @model_validator(mode="after")
     def _divisible(self) -> PPOConfig:
@@ -173,24 +173,24 @@ class PPOConfig(_Model):
         return self.num_shards if self.num_envs >= self.num_shards else 1
 
 
-class TrainConfig(_Model):
-    total_timesteps: int = Field(1_000_000, ge=1)
-    chunk_updates: int = Field(5, ge=1, description="updates per compiled call; part of the run's identity")
-    checkpoint_every: int = Field(10, ge=1, description="chunks between checkpoints; the last chunk always has one")
-    keep_checkpoints: int = Field(3, ge=1)
+class TrainConfig(_Model, frozen=True):
+    total_timesteps: int = Field(default=1_000_000, ge=1)
+    chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
+    checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
+    keep_checkpoints: int = Field(default=3, ge=1)
     tensorboard: bool = True
 
 
-class EvaluationConfig(_Model):
-    policy_samples: int = Field(1, ge=1, description="sampled-policy passes beside the greedy one")
-    sma_fast: int = Field(10, ge=1)
-    sma_slow: int = Field(50, ge=2)
+class EvaluationConfig(_Model, frozen=True):
+    policy_samples: int = Field(default=1, ge=1, description="sampled-policy passes beside the greedy one")
+    sma_fast: int = Field(default=10, ge=1)
+    sma_slow: int = Field(default=50, ge=2)
 
 
-class RunConfig(_Model):
+class RunConfig(_Model, frozen=True):
     """Everything a run is made of."""
 
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: int = Field(default=0, ge=0, lt=2**31)
     data: DataConfig = DataConfig()
     session: SessionConfig = SessionConfig()
     split: SplitConfig = SplitConfig()

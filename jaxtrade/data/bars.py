@@ -116,4 +116,5 @@ def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, t
     faults.stop()
     if stamp == "close":
         seconds = seconds - bar_seconds
-    return Bars(seconds, *ticks, volume, bar_seconds, contract, table.source, tuple(table.notes) + tuple(notes))
+    return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
+                bar_seconds=bar_seconds, contract=contract, source=table.source, notes=(*table.notes, *notes))

@@ -132,7 +132,8 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
             iso = day.isoformat()
             if day.weekday() < 5 and iso not in closed:
                 start = _opening(day, late.get(iso, _clock(era.open)), contract)
-                close = wall_to_utc(day, early.get(iso, _clock(era.close)), contract.zone)
+                regular = era.friday if era.friday and day.weekday() == 4 else era.close
+                close = wall_to_utc(day, early.get(iso, _clock(regular)), contract.zone)
                 halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt] if era.halt else [close, close]
                 if halt[1] > close:
                     halt = [close, close]
@@ -221,9 +222,10 @@ def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_secon
 
 
 def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:
-    """What the bars and the schedule disagree on, one line per date.
+    """What the bars and the schedule disagree on, in date order.
 
-    Bars inside a scheduled closure; sessions that miss more than 5 % of their scheduled bars.
+    Bars inside a scheduled closure; sessions that miss more than 5 % of their scheduled bars, or all of them
+    (neighbouring dates in one line).
     """
     days = trade_dates(time_, contract)
     at = schedule.find(days)
@@ -240,9 +242,14 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
     halt = schedule.halts[:, 1] - schedule.halts[:, 0]
     expected = np.maximum((schedule.close - schedule.open - halt) // bar_seconds, 1)
     found = np.bincount(at[open_], minlength=len(schedule.dates))
-    for i in np.flatnonzero(found < 0.95 * expected):
-        if days[0] <= schedule.dates[i] <= days[-1]:
-            day, missing = schedule.dates[i], expected[i] - found[i]
-            lines.append((day, f"{day}: {missing} of {expected[i]} scheduled bars missing "
-                               f"({100 * missing / expected[i]:.0f} %)"))
+    covered = (schedule.dates >= days[0]) & (schedule.dates <= days[-1])
+    for i in np.flatnonzero(covered & (found > 0) & (found < 0.95 * expected)):
+        day, missing = schedule.dates[i], expected[i] - found[i]
+        lines.append((day, f"{day}: {missing} of {expected[i]} scheduled bars missing "
+                           f"({100 * missing / expected[i]:.0f} %)"))
+    absent = np.flatnonzero(covered & (found == 0))
+    for run in np.split(absent, np.flatnonzero(np.diff(absent) > 1) + 1):
+        if len(run):
+            first, last = schedule.dates[run[0]], schedule.dates[run[-1]]
+            lines.append((first, f"{first}..{last}: {len(run)} scheduled sessions without a bar"))
     return tuple(text for _, text in sorted(lines))

@@ -15,7 +15,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Era:
-    """Regular hours of trade dates valid_from..valid_to (ISO dates, inclusive). open is on the evening before."""
+    """Regular hours of trade dates valid_from..valid_to (ISO dates, inclusive).
+
+    open is on the evening before; friday is another close on Fridays.
+    """
 
     valid_from: str
     valid_to: str
@@ -23,13 +26,14 @@ class Era:
     close: str
     halt: tuple[str, str] | None
     source: str
+    friday: str | None = None
 
 
 CME_EQUITY_ERAS = (
-    Era("2009-01-02", "2012-11-18", "18:00", "17:30", ("16:15", "16:30"), "CME: hours before trade date 2012-11-19"),
-    Era("2012-11-19", "2015-09-20", "18:00", "17:15", ("16:15", "16:30"), "CME; BARS 2013-10-07..2013-12-18"),
-    Era("2015-09-21", "2021-06-27", "18:00", "17:00", ("16:15", "16:30"), "CME; BARS 2020-01-06"),
-    Era("2021-06-28", "2026-12-31", "18:00", "17:00", None, "CME; LEAN regular hours"),
+    Era("2009-01-02", "2012-11-18", "18:00", "17:30", ("16:15", "16:30"), "CME hours before 2012-11-19", "16:15"),
+    Era("2012-11-19", "2015-09-20", "18:00", "17:15", ("16:15", "16:30"), "CME notice of November 2012; BARS 2013"),
+    Era("2015-09-21", "2021-06-27", "18:00", "17:00", ("16:15", "16:30"), "CME notice of September 2015; BARS 2020"),
+    Era("2021-06-28", "2026-12-31", "18:00", "17:00", None, "CME notice 2021-06-21 (halt ends 2021-06-28); LEAN"),
 )
 
 # Trading halts at this time and does not resume on the trade date. The holiday halt moved from 11:30 to 13:00 with
@@ -79,14 +83,12 @@ FX_ERAS = (
 FX_EARLY: tuple[tuple[str, str, str], ...] = (
     ("14:00", "BARS and OANDA", """
         2012-12-24 2012-12-31 2013-12-24 2013-12-31 2014-12-24 2014-12-31 2015-12-24 2015-12-31 2016-12-30"""),
-    ("04:00", "BARS", "2007-12-25 2008-12-25"),
-    ("06:00", "BARS", "2009-12-25"),
+    ("04:00", "BARS", "2007-12-25 2008-12-25 2009-12-25"),
 )
 # Sessions that open late: "HH:MM" of the trade date itself, or of the evening before from 17:00 on.
 FX_LATE: tuple[tuple[str, str, str], ...] = (
     ("16:00", "BARS", "2007-01-01"),
-    ("04:00", "BARS", "2008-01-01"),
-    ("13:00", "BARS", "2009-01-01"),
+    ("13:00", "BARS", "2008-01-01 2009-01-01"),
     ("08:00", "BARS", "2012-12-26"),
     ("00:00", "BARS", "2013-01-02"),
     ("19:00", "BARS", "2017-12-26 2018-01-02 2018-12-27"),

@@ -9,10 +9,11 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data import features
-from jaxtrade.data.bars import Bars
-from jaxtrade.data.calendar import Schedule, findings, local_seconds, schedule_for, trade_dates
-from jaxtrade.data.contracts import Contract
-from jaxtrade.data.schema import TRUE_RANGES, VOLUME_BARS, feature_spec, longest_warm_up, table_columns
+from jaxtrade.data.bars import Bars, load_bars
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar import Schedule, findings, schedule_for, trade_dates
+from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.schema import TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
 from jaxtrade.data.sessions import (
     SessionRows,
     bars_to_flat,
@@ -20,13 +21,13 @@ from jaxtrade.data.sessions import (
     window_ages,
     window_ids,
     window_minutes,
-    window_openings,
 )
+from jaxtrade.data.synthetic import synthetic_bars
+from jaxtrade.data.table import float_table
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import MarketData, MarketView, SessionTable
 
 INT32 = 1 << 31
-SEED_OPEN, SEED_CLOSE, SEED_HOURS, SEED_MINUTES = 570, 1019, 7.48, 449  # 09:30, 16:59 in minutes; the seed's scales
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,30 @@ class Market:
         return len(self.trade_dates)
 
 
+def bars_of(config: RunConfig) -> Bars:
+    """The bars that `config.data` names: bundled, synthetic or a file.
+
+    Raises ConfigError (unknown market, contradictory keys) or DataError (the file).
+    """
+    data = config.data
+    contract = get_contract(data.market)
+    if data.source != "file" and data.file is not None:
+        raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
+    if data.source == "bundled":
+        return bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
+    if data.source == "synthetic":
+        return synthetic_bars(contract, data.synthetic_sessions, data.synthetic_seed).between(data.start, data.end)
+    if data.file is None:
+        raise ConfigError("data.source = file needs data.file (or --data FILE)")
+    return load_bars(data.file, contract, columns=data.columns, time_zone=data.time_zone, stamp=data.stamp,
+                     price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
+
+
+def load_market(config: RunConfig) -> Market:
+    """The market of a run, on device. Raises ConfigError or DataError."""
+    return build_market(bars_of(config), config)
+
+
 def build_market(bars: Bars, config: RunConfig) -> Market:
     """Features, session table and device arrays of validated bars.
 
@@ -71,8 +96,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     dates = trade_dates(bars.time, contract)
     ids = window_ids(dates, schedule)
     ages = window_ages(ids)
-    host = features.Window(*(getattr(bars, name).astype(np.int64) for name in ("open", "high", "low", "close")),
-                           bars.volume, dates.astype(np.int64), float(contract.tick_size), bool(bars.volume.any()))
+    host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
     _check_ranges(bars, dates, tr_sum, config, contract)
@@ -82,7 +106,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     rows = session_rows(bars, schedule, dates, ready, overnight)
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, need))
-    table = _table(host, bars, ids, tr_sum, dates, schedule, config)
+    table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
     arrays = {
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
         "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
@@ -101,6 +125,14 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
              *_session_notes(rows, ids, dates))
     return Market(data, contract, bars, rows.date, columns, digest, bars.synthetic, notes,
                   window_minutes(contract, overnight), host.has_volume)
+
+
+def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
+    """The bars as features read them: int64 ticks, days, and whether there is any volume."""
+    return features.Window(
+        open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
+        close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),
+        tick_size=float(bars.contract.tick_size), has_volume=bool(bars.volume.any()))
 
 
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
@@ -163,39 +195,3 @@ def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray) -> tup
         notes.append(f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"
                      f"{' ...' if len(starts) > 10 else ''} (more than one session missing before)")
     return tuple(notes)
-
-
-def _table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.ndarray, dates: np.ndarray,
-           schedule: Schedule, config: RunConfig) -> np.ndarray:
-    """The float32 table [T, C] of `schema.table_columns`; NaN before a warm-up becomes 0, which no decision reads."""
-    out = np.empty((len(bars), len(table_columns(config.env.features))), np.float32)
-    clock = _clock_columns(bars, dates, schedule, config)
-    atr = np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0))
-    out[:, 0], out[:, 1] = host.close, atr
-    out[:, 3:8] = np.stack(clock, axis=1)
-    for rows in features.window_slices(ids):
-        part = features.take(host, rows)
-        out[rows, 2] = features.volume_mean(part.volume)
-        for i, name in enumerate(config.env.features):
-            spec = feature_spec(name)
-            values = features.stored(features.compute_feature(part, name), spec, part.close)
-            out[rows, 8 + i] = np.nan_to_num(values, nan=0.0)
-    return out
-
-
-def _clock_columns(bars: Bars, dates: np.ndarray, schedule: Schedule, config: RunConfig) -> tuple[np.ndarray, ...]:
-    """hour, from_open_seed, to_close_seed, from_open, to_flat, each float64[T].
-
-    Rows without a scheduled session count to 16:59 of their trade date.
-    """
-    contract, overnight = bars.contract, config.session.overnight
-    minute = local_seconds(bars.time, contract.zone) % 86_400 / 60
-    days, inverse = np.unique(dates, return_inverse=True)
-    opening = window_openings(days, contract, overnight)
-    length = window_minutes(contract, overnight)
-    at = schedule.find(days)
-    flat = np.where(at >= 0, schedule.flat[at], opening + 60 * length)
-    from_open = (bars.time - opening[inverse]) / 60
-    to_flat = (flat[inverse] - bars.time - bars.bar_seconds) / 60
-    return ((minute / 60 - 9.5) / SEED_HOURS, (minute - SEED_OPEN) / SEED_MINUTES, (SEED_CLOSE - minute) / SEED_MINUTES,
-            from_open / length, to_flat / length)

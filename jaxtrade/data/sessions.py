@@ -100,9 +100,11 @@ def session_rows(bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.nd
         cut = at_end and next_close <= schedule.flat[at[i]]
         table.append((start, start + count, decide[0], flat_row - 1, not cut, i))
     kept = np.array([row[5] for row in table], np.int64)
-    columns = np.array([row[:4] for row in table], np.int32).reshape(-1, 4).T
-    complete = np.array([row[4] for row in table], bool)
-    return SessionRows(*columns, complete, days[kept], opens[kept], schedule.flat[at[kept]])
+    columns = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
+    return SessionRows(
+        start=columns[:, 0], end=columns[:, 1], first=columns[:, 2], last=columns[:, 3],
+        complete=np.array([row[4] for row in table], bool), date=days[kept], window_open=opens[kept],
+        flat=schedule.flat[at[kept]])
 
 
 def _next_close(close: int, bar_seconds: int, halt: np.ndarray) -> int:

@@ -75,9 +75,11 @@ def synthetic_bars(contract: Contract, sessions: int = 40, seed: int = 0) -> Bar
         parts.append(bars)
     rows = np.concatenate(parts)
     prices = rows[:, 1:5].astype(np.int32)
-    return Bars(rows[:, 0].astype(np.int64), *prices.T.copy(), rows[:, 5].copy(), BAR_SECONDS, contract,
-                f"synthetic {contract.symbol}, seed {seed}",
-                ("the bars are synthetic: a martingale, no policy should earn more than its costs",), True)
+    return Bars(
+        time=rows[:, 0].astype(np.int64), open=prices[:, 0].copy(), high=prices[:, 1].copy(), low=prices[:, 2].copy(),
+        close=prices[:, 3].copy(), volume=rows[:, 5].copy(), bar_seconds=BAR_SECONDS, contract=contract,
+        source=f"synthetic {contract.symbol}, seed {seed}",
+        notes=("the bars are synthetic: a martingale, no policy should earn more than its costs",), synthetic=True)
 
 
 def _session(generator: np.random.Generator, stamps: np.ndarray, level: float, temper: float,

@@ -158,4 +158,5 @@ def as_numbers(series: Any) -> np.ndarray:
     """A column as float64, NaN where a cell is not a plain number."""
     import pandas as pd
 
-    return pd.to_numeric(series, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    numbers: Any = pd.to_numeric(series, errors="coerce")
+    return numbers.to_numpy(np.float64, na_value=np.nan)

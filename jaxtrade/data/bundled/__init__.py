@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import resources
 
 from jaxtrade.data.bars import Bars, load_bars
@@ -23,11 +24,11 @@ def bundled(contract: Contract, *, expiry: str | None = None, start: str | None 
             start, end = ES_START, ES_END
         with resources.as_file(files / "es_1m_trade.csv.gz") as path:
             bars = load_bars(path, contract, stamp="open", expiry=expiry or ES_EXPIRY)
-        return bars.between(start, end)
+        return replace(bars, source="bundled ES bars (es_1m_trade.csv.gz)").between(start, end)
     if contract.symbol == "EURUSD":
         columns = {name: f"bid_{name}" for name in ("open", "high", "low", "close")}
         with resources.as_file(files / "eurusd_hour_bidask.csv.gz") as path:
             bars = load_bars(path, contract, columns=columns, stamp="open", expiry=expiry)
-        return bars.between(start, end)
+        return replace(bars, source="bundled EURUSD bid bars (eurusd_hour_bidask.csv.gz)").between(start, end)
     raise ConfigError(f"data.market = {contract.symbol}: no bundled bars (bundled: ES, EURUSD); set "
                       "data.source=synthetic, or data.source=file and data.file")
