@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.load import load_market
+from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
