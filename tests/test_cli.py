@@ -34,11 +34,12 @@ def changed(index: int, column: int, value: object) -> list[tuple]:
 
 WRONG_FILES = {
     "missing column": (write_csv, [row[:-2] + row[-1:] for row in ROWS], HEADER.replace(",close", ""), (), "close"),
-    "unsorted": (write_csv, [ROWS[1], ROWS[0], ROWS[2]], HEADER, (), "line 3"),
-    "duplicate stamp": (write_csv, [ROWS[0], ROWS[0], ROWS[2]], HEADER, (), "line 3"),
-    "no zone": (write_csv, changed(0, 0, "2013-10-07 13:30:00"), HEADER, (), "time_zone"),
-    "high below low": (write_csv, changed(1, 3, 1676.00), HEADER, (), "line 3"),
-    "not a number": (write_csv, changed(2, 5, ""), HEADER, (), "line 4"),
+    "unsorted": (write_csv, [ROWS[1], ROWS[0], ROWS[2]], HEADER, (), "bars.csv:3"),
+    "duplicate stamp": (write_csv, [ROWS[0], ROWS[0], ROWS[2]], HEADER, (), "bars.csv:3"),
+    "no zone": (write_csv, [(row[0].rstrip("Z"), *row[1:]) for row in ROWS], HEADER, (), "data.time_zone"),
+    "some without zone": (write_csv, changed(0, 0, "2013-10-07T13:30:00"), HEADER, (), "bars.csv:3"),
+    "high below low": (write_csv, changed(1, 3, 1676.00), HEADER, (), "bars.csv:3"),
+    "not a number": (write_csv, changed(2, 5, ""), HEADER, (), "bars.csv:4"),
     "spread": (write_csv, [(*row, symbol) for row, symbol in zip(ROWS, ("ESZ3", "ESZ3-ESH4", "ESZ3"), strict=True)],
                HEADER + ",symbol", (), "ESZ3-ESH4"),
     "two contracts": (write_csv, changed(2, 1, "201403"), HEADER, (), "data.expiry"),
