@@ -69,13 +69,20 @@ def test_short_long_and_blank_lines_are_refused(write, rows, row, line):
     refused(path, f"{path}:{line}:", "fields where the header has 6")
 
 
+def test_an_unbalanced_quote_is_refused(write, rows):
+    rows[2] = '"' + rows[2]
+    path = write(rows)
+    refused(path, f"{path}:4:", "an unbalanced quote")
+
+
 def test_a_repeated_header_is_refused(write, rows):
     path = write([*rows[:3], HEADER, *rows[3:]])
     refused(path, f"{path}:5:", "the header line again")
 
 
 HEADER_FAULTS = [
-    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "near: closing", "data.columns={close: NAME}"]),
+    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "near: closing",
+                                                      "data.columns={close: NAME}"]),
     ("no header", "2013-10-07T13:29:00Z,1,1,1,1,1", [":1:", "no header line"]),
     ("twins", "time,open,high,low,low,volume", [":1:", "'low' appears twice"]),
     ("two candidates", "time,open,o,high,low,close", ["could each be open"]),
@@ -113,7 +120,8 @@ def test_hours_that_daylight_saving_repeats_or_skips(write, rows, stamp):
 
 
 INSTRUMENT_FAULTS = [
-    ("spread", "symbol", ["ESZ3"] * 5 + ["ESZ3-ESH4"], ["a calendar spread is mixed in (1 rows)", "'ESZ3-ESH4'", ":7:"]),
+    ("spread", "symbol", ["ESZ3"] * 5 + ["ESZ3-ESH4"], ["a calendar spread is mixed in (1 rows)", "'ESZ3-ESH4'",
+                                                        ":7:"]),
     ("expiry spread", "expiry", ["201312"] * 5 + ["201312-201403"], ["a calendar spread is mixed in"]),
     ("two symbols", "symbol", ["ESZ3"] * 4 + ["ESH4"] * 2, ["holds 2 contracts: ESZ3 (4 rows), ESH4 (2 rows)",
                                                             "data.expiry=ESZ3"]),

@@ -204,11 +204,15 @@ def test_one_tick_changes_the_fingerprint(es_bars, es_market, name):
     assert build_market(replace(es_bars, **{name: prices}), RunConfig()).fingerprint != es_market.fingerprint
 
 
-@pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}}, {"env": {"window": 21}},
+@pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}},
                                     {"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}])
 def test_costs_and_layout_are_in_the_fingerprint(es_bars, es_market, values):
-    market = build_market(es_bars, make_config(values))
-    assert (market.fingerprint != es_market.fingerprint) == (values != {"env": {"window": 21}})
+    assert build_market(es_bars, make_config(values)).fingerprint != es_market.fingerprint
+
+
+def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_market):
+    renamed = replace(es_bars, source="elsewhere", notes=("a note",))
+    assert build_market(renamed, make_config({"seed": 7})).fingerprint == es_market.fingerprint
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
