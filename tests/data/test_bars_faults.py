@@ -1,7 +1,9 @@
 """Every wrong input is refused in one message with file, line, column, value and fix; nothing is repaired."""
 
 import gzip
+import random
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -216,6 +218,28 @@ def test_missing_parquet_support_names_the_extra(tmp_path, monkeypatch):
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused(path, "pip install 'jaxtrade[parquet]'")
+
+
+def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
+    """Whatever a byte edit does, the reader answers with DataError or with sorted, consistent bars."""
+    good, rng, path = write().read_bytes(), random.Random(1), tmp_path / "edited.csv"
+    refusals = 0
+    for _ in range(400):
+        edited = bytearray(good)
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            at = rng.randrange(len(edited))
+            edited[at:at + rng.randrange(2)] = bytes([rng.choice(b"0123456789.,-:TZ;\"\n\r\t eEna\x00\xff")])
+        path.write_bytes(bytes(edited))
+        try:
+            bars = load_bars(path, ES, stamp="open", time_zone=rng.choice([None, "America/New_York"]))
+        except DataError as error:
+            refusals += 1
+            assert str(path) in str(error)
+            continue
+        assert (bars.high >= np.maximum(bars.open, bars.close)).all()
+        assert (bars.low <= np.minimum(bars.open, bars.close)).all()
+        assert (np.diff(bars.time) > 0).all()
+    assert 200 < refusals < 400
 
 
 def test_frames_are_checked_alike(write, rows):

@@ -175,7 +175,8 @@ def test_bars_in_a_closure_and_missing_bars_are_found(es_bars):
     assert found == (
         "2013-10-08: 10 bars inside a scheduled closure, first 2013-10-08 16:15 exchange time (calendar: table)",)
     keep = (es_bars.time < halt - 7200) | (es_bars.time >= halt)
-    assert findings(schedule, es_bars.time[keep], 60, ES)[0].startswith("2013-10-08: 134 of 1380 scheduled bars missing")
+    missing = findings(schedule, es_bars.time[keep], 60, ES)[0]
+    assert missing.startswith("2013-10-08: 134 of 1380 scheduled bars missing")
 
 
 def test_inferred_hours_say_so_and_match_the_table(es_bars):
