@@ -112,7 +112,7 @@ def _schedule(rows: list[tuple[date, int, int, int, int]], contract: Contract, n
     return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, notes)
 
 
-def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64) -> Schedule:
+def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64, source: str = "bars") -> Schedule:
     """The scheduled sessions of trade dates first..last from the shipped table.
 
     Raises DataError for dates outside the verified range, naming `data.calendar`.
@@ -120,7 +120,7 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
     low, high = table_range(contract)
     if first < np.datetime64(low) or last > np.datetime64(high):
         raise DataError(
-            f"trade dates {first}..{last} are outside the calendar of {contract.symbol}, which is verified for "
+            f"{source}: trade dates {first}..{last} are outside the calendar of {contract.symbol}, which is verified for "
             f"{low}..{high}; give data.start and data.end inside it, or set data.calendar to a calendar file "
             "(columns date,open,close,halt_start,halt_end), or data.calendar=infer to read the hours off the bars")
     early, late, closed = _exceptions(contract)
@@ -211,14 +211,15 @@ def file_schedule(path: str, contract: Contract) -> Schedule:
     return _schedule(rows, contract, path)
 
 
-def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int) -> Schedule:
-    """The schedule of the bars' trade dates: `calendar` is 'table', 'infer' or a file."""
+def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int,
+                 source: str = "bars") -> Schedule:
+    """The schedule of the bars' trade dates: `calendar` is 'table', 'infer' or a file. Errors name `source`."""
     if calendar == "infer":
         return inferred_schedule(time_, bar_seconds, contract)
     if calendar != "table":
         return file_schedule(calendar, contract)
     days = trade_dates(time_[[0, -1]], contract)
-    return table_schedule(contract, days[0], days[-1])
+    return table_schedule(contract, days[0], days[-1], source)
 
 
 def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:

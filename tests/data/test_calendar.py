@@ -100,7 +100,7 @@ def test_the_trade_date_turns_in_the_evening(contract, stamp, day):
 
 @pytest.mark.parametrize(("first", "last"), [("2008-12-31", "2009-03-02"), ("2026-12-30", "2027-01-04")])
 def test_dates_outside_the_table_name_the_way_out(first, last):
-    with pytest.raises(DataError, match=r"outside the calendar of ES.*2009-01-02\.\.2026-12-31.*data\.calendar.*infer"):
+    with pytest.raises(DataError, match=r"bars: trade dates .* outside the calendar of ES.*2009-01-02\.\.2026-12-31.*data\.calendar.*infer"):
         table_schedule(ES, np.datetime64(first), np.datetime64(last))
 
 
