@@ -100,7 +100,8 @@ def test_the_trade_date_turns_in_the_evening(contract, stamp, day):
 
 @pytest.mark.parametrize(("first", "last"), [("2008-12-31", "2009-03-02"), ("2026-12-30", "2027-01-04")])
 def test_dates_outside_the_table_name_the_way_out(first, last):
-    with pytest.raises(DataError, match=r"bars: trade dates .* outside the calendar of ES.*2009-01-02\.\.2026-12-31.*data\.calendar.*infer"):
+    message = r"bars: trade dates .* outside the calendar of ES.*2009-01-02\.\.2026-12-31.*data\.calendar.*infer"
+    with pytest.raises(DataError, match=message):
         table_schedule(ES, np.datetime64(first), np.datetime64(last))
 
 
@@ -217,6 +218,15 @@ def test_a_bad_calendar_file_names_the_line(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         file_schedule(str(path), ES)
+
+
+@pytest.mark.parametrize("calendar", ["table", "infer", "file"])
+def test_bars_on_no_session_at_all(tmp_path, calendar):
+    path = tmp_path / "hours.csv"
+    path.write_text("date,open,close\n")
+    saturday = np.datetime64("2013-10-05T12:00", "s").astype(np.int64) + 60 * np.arange(5)
+    with pytest.raises(DataError, match=r"week\.csv: the calendar .* has no session on trade dates 2013-10-05"):
+        schedule_for(str(path) if calendar == "file" else calendar, ES, saturday, 60, "week.csv")
 
 
 def test_a_calendar_that_is_not_there():

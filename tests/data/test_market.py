@@ -1,7 +1,7 @@
 """The session table, the float table and the fingerprint, on the real ES week and on cut or changed copies of it."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -130,6 +130,38 @@ def test_decisions_start_after_the_longest_warm_up(es_bars, features):
     first = int(market.data.sessions.first[0])
     assert np.isfinite(values[first - 7:]).all()
     assert first == max(7 + int(np.isnan(values).any(axis=1).sum()), 19)  # 19: the mean volume's 20 bars
+
+
+@pytest.mark.parametrize(("data", "overnight"), [
+    ({}, False), ({}, True), ({"market": "EURUSD", "start": "2012-11-01", "end": "2014-01-31"}, False),
+    ({"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}, True)])
+def test_the_session_table_by_brute_force(data, overnight):
+    """Bar by bar with the standard library's clocks: window, flat bar and bars to flat of every session."""
+    market = load_market(make_config({"data": data, "session": {"overnight": overnight}}))
+    bars, sessions = market.bars, market.data.sessions
+    evening = 17 if market.contract.kind == "fx" else 18
+    early = {"2012-12-24": 14, "2012-12-31": 14, "2013-12-24": 14, "2013-12-31": 14} if evening == 17 else {
+        "2023-11-23": 13, "2023-11-24": 13.25}
+    rows: dict[str, list[int]] = {}
+    for i, seconds in enumerate(bars.time.tolist()):
+        wall = datetime.fromtimestamp(seconds, NEW_YORK)
+        rows.setdefault(f"{wall + timedelta(hours=24 - evening):%Y-%m-%d}", []).append(i)
+    to_flat = np.asarray(market.data.bars_to_flat)
+    for n, day in enumerate(str(d) for d in market.trade_dates):
+        date = datetime.fromisoformat(day)
+        close = early.get(day, 17)
+        flat = (date + timedelta(hours=close) - timedelta(minutes=1)).replace(tzinfo=NEW_YORK).timestamp()
+        opening = date.replace(hour=9, minute=30, tzinfo=NEW_YORK)
+        if overnight or evening == 17:
+            opening = (date - timedelta(days=1)).replace(hour=evening, tzinfo=NEW_YORK)
+        ends = [i for i in rows[day] if bars.time[i] + bars.bar_seconds <= flat]
+        starts = [i for i in rows[day] if bars.time[i] >= opening.timestamp() and i >= 123]
+        assert int(sessions.last[n]) + 1 == ends[-1], day
+        assert int(sessions.first[n]) == starts[0], day
+        assert (int(sessions.start[n]), int(sessions.end[n]) - 1) == (rows[day][0], rows[day][-1])
+        for i in rows[day]:
+            left = (flat - bars.time[i] - bars.bar_seconds) // bars.bar_seconds
+            assert to_flat[i] == max(left, 0), day
 
 
 # --- holes, ends, shortage -------------------------------------------------------------------------------------------
