@@ -10,58 +10,63 @@ import difflib
 import hashlib
 import json
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from jaxtrade.errors import ConfigError
 
+MAX_BYTES = 1_000_000  # of a configuration file
+_SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make endless
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlevel = 2
+
 Names = Annotated[tuple[str, ...], Field(strict=False)]
-Widths = Annotated[tuple[int, ...], Field(strict=False)]
+Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+class _Model(BaseModel, frozen=True):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class DataConfig(_Model):
+class DataConfig(_Model, frozen=True):
     """Where the bars come from. Nothing is guessed: zone, stamp side and price scale are stated or known."""
 
-    market: str = Field("ES", description="contract symbol, e.g. ES, NQ, EURUSD")
+    market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
     source: Literal["bundled", "synthetic", "file"] = "bundled"
-    file: str | None = Field(None, description="CSV, CSV.gz or Parquet of bars (source: file)")
+    file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
                                     "close, volume, expiry, symbol")
-    time_zone: str | None = Field(None, description="IANA zone of stamps that carry no offset")
-    stamp: Literal["open", "close"] | None = Field(None, description="does a stamp name the bar's open or its close")
-    price_scale: float = Field(1.0, gt=0, description="points per unit of the file's prices (0.0001 for x10000)")
-    expiry: str | None = Field(None, description="the one contract to use, where the file holds an expiry column")
-    start: str | None = Field(None, description="first trade date, YYYY-MM-DD")
-    end: str | None = Field(None, description="last trade date, YYYY-MM-DD")
-    calendar: str = Field("table", description="'table', 'infer', or a calendar file")
-    synthetic_sessions: int = Field(40, ge=2, le=5000)
-    synthetic_seed: int = Field(0, ge=0)
+    time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset")
+    stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
+    price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
+    expiry: str | None = Field(default=None, description="the one contract to use of a file with expiries")
+    start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
+    end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
+    calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
+    synthetic_sessions: int = Field(default=40, ge=2, le=5000)
+    synthetic_seed: int = Field(default=0, ge=0)
 
 
-class SessionConfig(_Model):
+class SessionConfig(_Model, frozen=True):
     """The daily window of decisions, in exchange time (New York)."""
 
-    overnight: bool = Field(False, description="futures: decide 18:00-16:59 instead of 09:30-16:59")
+    overnight: bool = Field(default=False, description="futures: decide 18:00-16:59 instead of 09:30-16:59")
 
 
-class SplitConfig(_Model):
+class SplitConfig(_Model, frozen=True):
     """Sessions held out, counted from the end of the data, in time order: train, then validation, then test."""
 
-    validation_sessions: int = Field(0, ge=0)
-    test_sessions: int = Field(1, ge=0)
-    embargo_sessions: int = Field(0, ge=0, description="sessions dropped before each held-out block")
+    validation_sessions: int = Field(default=0, ge=0)
+    test_sessions: int = Field(default=1, ge=0)
+    embargo_sessions: int = Field(default=0, ge=0, description="sessions dropped before each held-out block")
 
 
-class AccountConfig(_Model):
+class AccountConfig(_Model, frozen=True):
     """An account preset and what a user changes of it. Money in dollars; `off` switches a rule off."""
 
     preset: str = "apex_like_50k_2025"
@@ -71,42 +76,42 @@ class AccountConfig(_Model):
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
     on_target: Literal["terminate", "continue"] | None = None
     on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
-    min_days: int | None = Field(None, ge=0)
-    max_contracts: int | None = Field(None, ge=1)
+    min_days: int | None = Field(default=None, ge=0, le=100_000)
+    max_contracts: int | None = Field(default=None, ge=1, le=100_000)
 
 
-class CostConfig(_Model):
+class CostConfig(_Model, frozen=True):
     """Costs of the market; None takes the contract's own figure."""
 
-    commission: float | None = Field(None, ge=0, description="money per side per contract, all-in")
-    slippage: int | None = Field(None, ge=0, description="ticks against us per fill of a market or stop order")
+    commission: float | None = Field(default=None, ge=0, description="money per side per contract, all-in")
+    slippage: int | None = Field(default=None, ge=0, le=10_000, description="ticks against us per market or stop fill")
 
 
-class BracketConfig(_Model):
+class BracketConfig(_Model, frozen=True):
     """Stops and targets. Multiples are integer thousandths of the 14-bar average true range."""
 
-    stop_atr: int = Field(1500, ge=1, description="thousandths of ATR")
-    target_multiple: int = Field(3, ge=1, description="target distance over stop distance")
-    trail_atr: int = Field(1000, ge=1, description="thousandths of ATR")
-    min_stop_ticks: int | None = Field(None, ge=1, description="None: the contract's")
-    be_ticks: int | None = Field(None, ge=0, description="break-even stop beyond the entry fill; None: 1 "
+    stop_atr: int = Field(default=1500, ge=1, le=1_000_000, description="thousandths of ATR")
+    target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
+    trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
+    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
+    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: 1 "
                                  "(0.25 points in parity scaling)")
 
 
-class EnvConfig(_Model):
+class EnvConfig(_Model, frozen=True):
     """The static half of the environment: what changes the compiled program."""
 
     task: Literal["entry", "manage"] = "manage"
-    actions: Literal["full", "seed6"] = Field("full", description="manage: 'full' has CLOSE, 'seed6' has not")
-    scaling: Literal["relative", "seed"] = Field("relative", description="'seed' is parity mode: raw values")
+    actions: Literal["full", "seed6"] = Field(default="full", description="manage: 'full' has CLOSE, 'seed6' has not")
+    scaling: Literal["relative", "seed"] = Field(default="relative", description="'seed' is parity mode: raw values")
     fill: Literal["next_open", "close"] = "next_open"
     mark: Literal["extreme", "close"] = "extreme"
     intrabar: Literal["stop_first"] = "stop_first"
-    window: int = Field(20, ge=1, le=512, description="bars of history in the observation")
-    features: Names = Field(("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
+    window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
+    features: Names = Field(default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
                             description="feature columns of each window bar")
-    quantity: int = Field(1, ge=1, description="contracts per entry")
-    random_start: bool = Field(True, description="training episodes start at a random decision bar of a session")
+    quantity: int = Field(default=1, ge=1, le=100_000, description="contracts per entry")
+    random_start: bool = Field(default=True, description="start training episodes anywhere in a session")
 
     @model_validator(mode="after")
     def _optimistic_pairs(self) -> EnvConfig:
@@ -121,42 +126,42 @@ class EnvConfig(_Model):
         return self.fill == "close" or self.mark == "close"
 
 
-class EpisodeConfig(_Model):
+class EpisodeConfig(_Model, frozen=True):
     """How long an episode runs."""
 
-    sessions: int = Field(1, ge=1)
-    max_steps: int = Field(0, ge=0, description="0: no step limit")
+    sessions: int = Field(default=1, ge=1, lt=2**31)
+    max_steps: int = Field(default=0, ge=0, lt=2**31, description="0: no step limit")
 
 
-class RewardConfig(_Model):
+class RewardConfig(_Model, frozen=True):
     """Weights of the reward terms; the default is the change of equity in account risk units alone."""
 
     equity_change: float = 1.0
 
 
-class PPOConfig(_Model):
+class PPOConfig(_Model, frozen=True):
     """Masked PPO. Counts are static; the floats become leaves of the train state, so sweeps are one vmap."""
 
-    num_envs: int = Field(256, ge=1)
-    num_steps: int = Field(128, ge=1)
-    num_minibatches: int = Field(8, ge=1)
-    num_epochs: int = Field(4, ge=1)
-    num_shards: int = Field(8, ge=1, description="fixed env groups inside which minibatches permute")
+    num_envs: int = Field(default=256, ge=1)
+    num_steps: int = Field(default=128, ge=1)
+    num_minibatches: int = Field(default=8, ge=1)
+    num_epochs: int = Field(default=4, ge=1)
+    num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
     hidden: Widths = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalise_observations: bool = True
     normalise_advantages: bool = True
-    learning_rate: float = Field(3.0e-4, gt=0)
-    learning_rate_end: float = Field(3.0e-5, gt=0, description="reached at the last update")
-    gamma: float = Field(0.99, ge=0, le=1)
-    gae_lambda: float = Field(0.95, ge=0, le=1)
-    clip_eps: float = Field(0.2, gt=0)
-    vf_clip_eps: float = Field(0.0, ge=0, description="0: no value clipping")
-    ent_coef: float = Field(0.01, ge=0)
-    ent_coef_end: float | None = Field(None, ge=0, description="None: constant")
-    vf_coef: float = Field(0.5, ge=0)
-    max_grad_norm: float = Field(0.5, gt=0)
-    target_kl: float = Field(0.0, ge=0, description="0: off; else epochs stop once KL passes it")
+    learning_rate: float = Field(default=3.0e-4, gt=0)
+    learning_rate_end: float = Field(default=3.0e-5, gt=0, description="reached at the last update")
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip_eps: float = Field(default=0.2, gt=0)
+    vf_clip_eps: float = Field(default=0.0, ge=0, description="0: no value clipping")
+    ent_coef: float = Field(default=0.01, ge=0)
+    ent_coef_end: float | None = Field(default=None, ge=0, description="None: constant")
+    vf_coef: float = Field(default=0.5, ge=0)
+    max_grad_norm: float = Field(default=0.5, gt=0)
+    target_kl: float = Field(default=0.0, ge=0, description="0: off; else epochs stop once KL passes it")
 
     @model_validator(mode="after")
     def _divisible(self) -> PPOConfig:
@@ -174,24 +179,30 @@ class PPOConfig(_Model):
         return self.num_shards if self.num_envs >= self.num_shards else 1
 
 
-class TrainConfig(_Model):
-    total_timesteps: int = Field(1_000_000, ge=1)
-    chunk_updates: int = Field(5, ge=1, description="updates per compiled call; part of the run's identity")
-    checkpoint_every: int = Field(10, ge=1, description="chunks between checkpoints; the last chunk always has one")
-    keep_checkpoints: int = Field(3, ge=1)
+class TrainConfig(_Model, frozen=True):
+    total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
+    chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
+    checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
+    keep_checkpoints: int = Field(default=3, ge=1)
     tensorboard: bool = True
 
 
-class EvaluationConfig(_Model):
-    policy_samples: int = Field(1, ge=1, description="sampled-policy passes beside the greedy one")
-    sma_fast: int = Field(10, ge=1)
-    sma_slow: int = Field(50, ge=2)
+class EvaluationConfig(_Model, frozen=True):
+    policy_samples: int = Field(default=1, ge=1, description="sampled-policy passes beside the greedy one")
+    sma_fast: int = Field(default=10, ge=1)
+    sma_slow: int = Field(default=50, ge=2)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> EvaluationConfig:
+        if self.sma_fast >= self.sma_slow:
+            raise ValueError(f"sma_fast ({self.sma_fast}) must be below sma_slow ({self.sma_slow})")
+        return self
 
 
-class RunConfig(_Model):
+class RunConfig(_Model, frozen=True):
     """Everything a run is made of."""
 
-    seed: int = Field(0, ge=0, lt=2**31)
+    seed: int = Field(default=0, ge=0, lt=2**31)
     data: DataConfig = DataConfig()
     session: SessionConfig = SessionConfig()
     split: SplitConfig = SplitConfig()
@@ -211,28 +222,51 @@ class RunConfig(_Model):
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys and reads 1e-3 as a number (YAML 1.1 calls it a string)."""
+    """SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
+
+    In YAML 1.1 `off` is False, 2013-10-07 a date object, 12:30 the number 750 and 1e-3 a string.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?)$"),
-    list("-+0123456789."),
-)
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes text which only `_Loader` would read as a number, such as '1e3'."""
+
+
+_EXPONENT = r"[eE][-+]?[0-9]+"
+_DECIMAL = rf"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:{_EXPONENT})?|{_EXPONENT})|\.[0-9]+(?:{_EXPONENT})?)"
+for _kind, _pattern, _starts in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*)", list("-+0123456789")),
+    ("float", rf"{_DECIMAL}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", list("-+0123456789.")),
+):
+    for _side in (_Loader, _Dumper):
+        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts)
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
+    """A float, or an int where it is whole, so that a count may be written 1e6."""
+    value = loader.construct_yaml_float(node)
+    return int(value) if value.is_integer() else value
 
 
 def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     mapping: dict[Any, Any] = {}
     for key_node, value_node in node.value:
+        where = f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}"
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise ConfigError(f"{where}: a list or mapping stands where a key is expected; write 'key: value'")
         key = loader.construct_object(key_node, deep=True)
         if key in mapping:
-            raise ConfigError(f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}: key '{key}' appears "
-                              "twice; keep one")
+            raise ConfigError(f"{where}: key '{key}' appears twice; keep one")
         mapping[key] = loader.construct_object(value_node, deep=True)
     return mapping
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def _parse_yaml(text: str, name: str) -> Any:
@@ -242,6 +276,27 @@ def _parse_yaml(text: str, name: str) -> Any:
         return loader.get_single_data()
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: not valid YAML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply; a configuration has sections of 'key: value'") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,} "
+                              "(is this a data file? give it with data.file)")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _shipped_configs() -> Path:
+    """`configs/`: inside the installed package, or at the top of a source checkout."""
+    package = Path(__file__).resolve().parent
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
 
 
 def config_path(name: str) -> Path:
@@ -252,11 +307,10 @@ def config_path(name: str) -> Path:
     given = Path(name)
     if given.is_file():
         return given
-    shipped = resources.files("jaxtrade.configs") / f"{given.stem}.yaml"
+    shipped = _shipped_configs() / f"{given.stem}.yaml"
     if given.parent == Path(".") and given.suffix in ("", ".yaml") and shipped.is_file():
-        return Path(str(shipped))
-    known = sorted(p.name.removesuffix(".yaml") for p in resources.files("jaxtrade.configs").iterdir()
-                   if p.name.endswith(".yaml"))
+        return shipped
+    known = sorted(path.stem for path in _shipped_configs().glob("*.yaml"))
     raise ConfigError(f"configuration '{name}': no such file, and no shipped configuration of that name "
                       f"(shipped: {', '.join(known)}){_suggest(name, known)}")
 
@@ -277,17 +331,28 @@ def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
+def _key(location: tuple[int | str, ...]) -> str:
+    """Dotted key of a fault. For a union pydantic appends the member it tried, such as `float` or `literal['off']`."""
+    parts = [str(part) for part in location]
+    member = len(parts) > 2 and re.fullmatch(r"float|literal\[.*\]", parts[-1])
+    return ".".join(parts[:-1] if member else parts)
+
+
 def _message(error: ValidationError, name: str) -> str:
-    lines = []
+    lines: list[str] = []
+    faults: dict[str, list[str]] = {}
     known = _keys(RunConfig)
     for item in error.errors():
-        key = ".".join(str(part) for part in item["loc"])
+        key = _key(item["loc"])
         if item["type"] == "extra_forbidden":
-            lines.append(f"{name}: unknown key '{key}'{_suggest(key, known)}")
+            section = key.rpartition(".")[0]
+            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(RunConfig.model_fields)
+            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
+            lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
-            found = "" if isinstance(item["input"], Mapping) else f" = {item['input']!r}"
-            lines.append(f"{name}: '{key}'{found}: {item['msg'].removeprefix('Value error, ')}")
-    return "\n".join(lines)
+            found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
+            faults.setdefault(f"{name}: '{key}'{found}: ", []).append(item["msg"].removeprefix("Value error, "))
+    return "\n".join([*lines, *(where + "; or: ".join(what) for where, what in faults.items())])
 
 
 def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
@@ -322,7 +387,7 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
     values: dict[str, Any] = {}
     if name is not None:
         path = config_path(name)
-        loaded = _parse_yaml(path.read_text(encoding="utf-8"), str(path))
+        loaded = _parse_yaml(_read(path), str(path))
         if loaded is not None and not isinstance(loaded, dict):
             raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
         values = loaded or {}
@@ -338,4 +403,4 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
 
 def dump_config(config: RunConfig) -> str:
     """The resolved configuration as YAML, every key written out."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False)

@@ -152,9 +152,8 @@ class Event(struct.PyTreeNode):
     """What happened in one bar; int32[], prices in ticks, quantities signed as the position was.
 
     order_exit_*: position closed by order at the open. entry_*: position opened. exit_*: position left by a stop,
-    target, liquidation or forced exit. pnl: realised by the exits of this bar, net of their exit commission (mills);
-    entry commission is in `commission`, all sides of this bar. favourable, adverse: the extreme prices at which the
-    position held in this bar was marked (equal to the entry price's bar open where nothing was held).
+    target, liquidation or forced exit. commission: mills, all sides filled in this bar. favourable, adverse: extreme
+    prices at which the position held in this bar was marked (the bar's open where nothing was held).
     floor: drawdown floor after this bar (mills). breach: bool[], equity reached a floor (drawdown or daily).
     """
 

@@ -1,0 +1,96 @@
+"""Intraday-trading reinforcement learning in JAX.
+
+The public API is `__all__`; names load on first use (PEP 562), so `import jaxtrade` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxtrade.config import RunConfig, load_config
+    from jaxtrade.data.bars import Bars, from_frame, load_bars
+    from jaxtrade.data.contracts import Contract, get_contract
+    from jaxtrade.data.market import Market, build_market, load_market
+    from jaxtrade.data.splits import split_sessions
+    from jaxtrade.data.synthetic import synthetic_bars
+    from jaxtrade.env.dynamics import TradingEnv
+    from jaxtrade.env.params import make_params
+    from jaxtrade.env.state import EnvParams
+    from jaxtrade.errors import CheckpointError, ConfigError, DataError, JaxtradeError
+    from jaxtrade.evaluation.evaluate import evaluate
+    from jaxtrade.evaluation.policy import load_policy
+    from jaxtrade.experiment import make_env, run
+    from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.rl.train import plan_run, train
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Bars": "data.bars",
+    "CheckpointError": "errors",
+    "ConfigError": "errors",
+    "Contract": "data.contracts",
+    "DataError": "errors",
+    "EnvParams": "env.state",
+    "JaxtradeError": "errors",
+    "Market": "data.market",
+    "RunConfig": "config",
+    "TradingEnv": "env.dynamics",
+    "build_market": "data.market",
+    "evaluate": "evaluation.evaluate",
+    "from_frame": "data.bars",
+    "get_contract": "data.contracts",
+    "load_bars": "data.bars",
+    "load_config": "config",
+    "load_market": "data.market",
+    "load_policy": "evaluation.policy",
+    "make_env": "experiment",
+    "make_params": "env.params",
+    "make_ppo": "rl.ppo",
+    "plan_run": "rl.train",
+    "run": "experiment",
+    "split_sessions": "data.splits",
+    "synthetic_bars": "data.synthetic",
+    "train": "rl.train",
+}
+
+__all__ = [
+    "Bars",
+    "CheckpointError",
+    "ConfigError",
+    "Contract",
+    "DataError",
+    "EnvParams",
+    "JaxtradeError",
+    "Market",
+    "RunConfig",
+    "TradingEnv",
+    "build_market",
+    "evaluate",
+    "from_frame",
+    "get_contract",
+    "load_bars",
+    "load_config",
+    "load_market",
+    "load_policy",
+    "make_env",
+    "make_params",
+    "make_ppo",
+    "plan_run",
+    "run",
+    "split_sessions",
+    "synthetic_bars",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'jaxtrade' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"jaxtrade.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,166 @@
+"""The `jaxtrade` command. Parsing imports neither JAX nor pandas: help and configuration errors answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jaxtrade import __version__
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.errors import ConfigError, JaxtradeError
+
+DISK_ERROR, INTERNAL_ERROR = 74, 70
+BUNDLED_MARKETS = ("ES", "EURUSD")
+# `--test`: about a minute on two cores, compilation included
+TEST_OVERRIDES = (
+    "data.synthetic_sessions=10",
+    "ppo.num_envs=64",
+    "ppo.num_steps=64",
+    "ppo.num_minibatches=4",
+    "train.total_timesteps=200_000",
+    "train.chunk_updates=5",
+)
+
+
+def _data_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                        help="set a configuration key, e.g. --set ppo.num_envs=1024 (repeatable)")
+    parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
+                        f"{' and '.join(BUNDLED_MARKETS)}, synthetic for others unless --data is given")
+    parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
+                        "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
+    parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    train = commands.add_parser("train", help="train a policy and evaluate it on the held-out sessions")
+    train.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
+    _data_options(train)
+    train.add_argument("--test", action="store_true", help="a run of about a minute, to see that everything works")
+    train.add_argument("--non-interactive", action="store_true",
+                       help="never ask (training never does; accepted for scripts)")
+    train.add_argument("--run-dir", metavar="DIR", help="directory of the new run (default: runs/<market-task-utc-id>)")
+    train.add_argument("--resume", metavar="RUN", help="continue a run from its newest good checkpoint")
+
+    evaluate = commands.add_parser("evaluate", help="evaluate a run's policy against the baselines")
+    evaluate.add_argument("run", metavar="RUN")
+    evaluate.add_argument("--split", choices=("train", "validation", "test", "all"), default="test",
+                          help="sessions to evaluate on (default: test)")
+    evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
+
+    data = commands.add_parser("data", help="check or describe market data")
+    actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="read and validate files; exit 2 on the first fault of any of them")
+    check.add_argument("files", nargs="+", metavar="FILE")
+    check.add_argument("--market", help="contract symbol (default: ES)")
+    check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
+    describe.add_argument("config", nargs="?")
+    _data_options(describe)
+
+    replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
+    replay.add_argument("run", metavar="RUN")
+    replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
+    return parser
+
+
+def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
+            test: bool = False) -> RunConfig:
+    """Configuration of a command: file, then `--test`, `--market` and `--data`, then `--set`."""
+    flags: list[str] = [*TEST_OVERRIDES] if test else []
+    if market is not None:
+        symbol = market.upper()
+        flags.append(f"data.market={symbol}")
+        flags.append(f"data.source={'bundled' if symbol in BUNDLED_MARKETS else 'synthetic'}")
+    if data is not None:
+        flags.append("data.source=file")
+    chosen = load_config(config or "quickstart", [*flags, *overrides])
+    if data is not None:  # a path is not YAML: set as it is
+        chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"file": data})})
+    if chosen.data.source == "file" and chosen.data.file is None:
+        raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
+    return chosen
+
+
+def _train(args: argparse.Namespace) -> int:
+    if args.resume:
+        clash = [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--market", args.market),
+                                          ("--data", args.data), ("--test", args.test), ("--run-dir", args.run_dir))
+                 if value]
+        if clash:
+            raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
+        from jaxtrade.experiment import resume
+
+        result = resume(Path(args.resume))
+        print(result.table)
+        return result.exit_code
+    config = resolve(args.config, args.overrides, args.market, args.data, args.test)
+    from jaxtrade.experiment import run
+
+    result = run(config, Path(args.run_dir) if args.run_dir else None)
+    print(result.table)
+    return result.exit_code
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    from jaxtrade.experiment import evaluate_run
+
+    print(evaluate_run(Path(args.run), args.split, as_json=args.json))
+    return 0
+
+
+def _data(args: argparse.Namespace) -> int:
+    if args.action == "check":
+        from jaxtrade.data.describe import check
+
+        config = resolve(None, args.overrides, args.market, None)
+        for name in args.files:
+            print(check(name, config))
+        return 0
+    config = resolve(args.config, args.overrides, args.market, args.data)
+    from jaxtrade.data.describe import describe_text
+    from jaxtrade.data.market import load_market
+
+    print(describe_text(load_market(config), config))
+    return 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    from jaxtrade.experiment import replay_run
+
+    for line in replay_run(Path(args.run), args.session):
+        print(line)
+    return 0
+
+
+COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code (0 done, 1 a check failed, 2 usage, config or data, 70 internal, 73 run
+    locked, 74 disk, 75 preempted, 76 diverged, 130 Ctrl-C)."""
+    args = build_parser().parse_args(argv)
+    try:
+        return COMMANDS[args.command](args)
+    except JaxtradeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader of our output went away: not a fault of the run
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return DISK_ERROR
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from jaxtrade.data.calendar import trade_dates
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.faults import Faults
+from jaxtrade.data.stamps import parse_stamps
+from jaxtrade.data.tabular import Table, read_table, table_of_frame
+from jaxtrade.data.validate import check_instruments, check_prices, check_steps, map_columns
+from jaxtrade.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Stamp = Literal["open", "close"]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars of one contract, T of them in time order.
+
+    time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks. volume: float64[T], zeros
+    where the source has none. source names the file; notes says what was assumed while reading.
+    """
+
+    time: np.ndarray
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+    volume: np.ndarray
+    bar_seconds: int
+    contract: Contract
+    source: str
+    notes: tuple[str, ...] = ()
+    synthetic: bool = False
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def rows(self, keep: np.ndarray | slice) -> Bars:
+        """The bars of a row selection."""
+        return replace(self, **{name: getattr(self, name)[keep]
+                                for name in ("time", "open", "high", "low", "close", "volume")})
+
+    def between(self, start: str | None, end: str | None) -> Bars:
+        """The bars of trade dates start..end (ISO, inclusive). Raises DataError where none is left."""
+        if start is None and end is None:
+            return self
+        days = trade_dates(self.time, self.contract)
+        keep = np.ones(len(self), bool)
+        if start is not None:
+            keep &= days >= _date(start, "data.start")
+        if end is not None:
+            keep &= days <= _date(end, "data.end")
+        if not keep.any():
+            raise DataError(f"{self.source}: no bars of trade dates {start or 'first'}..{end or 'last'}; the file has "
+                            f"{days[0]}..{days[-1]}. Fix: set data.start and data.end inside it")
+        return self.rows(keep)
+
+
+def _date(text: str, key: str) -> np.datetime64:
+    try:
+        return np.datetime64(text, "D")
+    except ValueError:
+        raise DataError(f"{key} = '{text}': not a date; write YYYY-MM-DD") from None
+
+
+def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
+              time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
+              expiry: str | None = None, start: str | None = None, end: str | None = None) -> Bars:
+    """Read and validate bars from CSV, CSV.gz or Parquet. No price is ever repaired.
+
+    Args:
+        path: the file; gzip is recognised by content, Parquet by content.
+        columns: field -> column name for time, open, high, low, close, volume, expiry, symbol. Fields left out are
+            looked for under obvious names, and a note says which name was taken.
+        time_zone: IANA zone of stamps without offset. stamp: whether a stamp names the bar's open or its close.
+        price_scale: points per unit of the file's prices.
+        expiry: the one contract to read, where an expiry or symbol column holds several.
+        start, end: first and last trade date (ISO).
+    Raises:
+        DataError: every fault with file, line, column, value and fix.
+    """
+    return _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry).between(start, end)
+
+
+def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
+               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
+               expiry: str | None = None, source: str = "frame") -> Bars:
+    """Bars from a pandas frame; the same checks and errors as `load_bars`, rows counted from 0."""
+    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry)
+
+
+def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, time_zone: str | None,
+          stamp: Stamp | None, price_scale: float, expiry: str | None) -> Bars:
+    faults = Faults(table.source, table.first_line)
+    if stamp not in ("open", "close"):
+        faults.add("it is not stated whether stamps name a bar's open or its close",
+                   "set data.stamp=open or data.stamp=close (stamp=... in Python)")
+    names, notes = map_columns(table, columns or {}, faults)
+    faults.stop()
+    rows = check_instruments(table, names, contract, expiry, faults)
+    faults.stop()
+    seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes)
+    ticks, volume = check_prices(table, names, rows, seconds, contract, price_scale, faults, notes)
+    bar_seconds = check_steps(table, names["time"], rows, seconds, faults)
+    faults.stop()
+    if stamp == "close":
+        seconds = seconds - bar_seconds
+    return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
+                bar_seconds=bar_seconds, contract=contract, source=table.source, notes=(*table.notes, *notes))

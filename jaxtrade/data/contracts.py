@@ -1,0 +1,142 @@
+"""Contract specifications: tick, tick value, costs and plausible prices of each market.
+
+Money is in mills ($0.001). Commissions are all-in money per side per contract (broker, exchange, clearing and NFA fees)
+as a mid-priced retail account pays them; they are defaults that `costs.commission` overrides. Slippage is ticks
+against us per fill of a market or stop order. Tick sizes and multipliers: CME Group contract specifications, in
+agreement with the symbol-properties table of QuantConnect LEAN.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Literal
+
+from jaxtrade.errors import ConfigError
+
+ZONE = "America/New_York"
+RANGE_MARGIN = 0.10  # futures trade off the cash index, and a range is a plausibility check, not a quote
+
+# (low, high) of the cash index or rate by calendar year, rounded outwards.
+_SP500 = {
+    2007: (1363, 1577), 2008: (741, 1472), 2009: (666, 1131), 2010: (1010, 1263), 2011: (1074, 1371),
+    2012: (1258, 1475), 2013: (1426, 1850), 2014: (1737, 2094), 2015: (1867, 2135), 2016: (1810, 2278),
+    2017: (2245, 2695), 2018: (2346, 2941), 2019: (2443, 3248), 2020: (2191, 3760), 2021: (3662, 4809),
+    2022: (3491, 4819), 2023: (3794, 4794), 2024: (4682, 6100), 2025: (4835, 6950), 2026: (5500, 9000),
+}
+_NASDAQ100 = {
+    2007: (1710, 2240), 2008: (1018, 2104), 2009: (1040, 1882), 2010: (1700, 2240), 2011: (2034, 2439),
+    2012: (2254, 2879), 2013: (2640, 3595), 2014: (3414, 4348), 2015: (3787, 4740), 2016: (3888, 4993),
+    2017: (4863, 6515), 2018: (5895, 7701), 2019: (6147, 8800), 2020: (6771, 12926), 2021: (12208, 16765),
+    2022: (10440, 16568), 2023: (10671, 16970), 2024: (16249, 22134), 2025: (16542, 26200), 2026: (20000, 36000),
+}
+_DOW = {
+    2007: (11939, 14199), 2008: (7449, 13280), 2009: (6440, 10581), 2010: (9614, 11626), 2011: (10362, 12877),
+    2012: (12035, 13662), 2013: (13104, 16589), 2014: (15340, 18104), 2015: (15370, 18352), 2016: (15450, 19988),
+    2017: (19677, 24877), 2018: (21712, 26952), 2019: (22638, 28702), 2020: (18213, 30638), 2021: (29856, 36680),
+    2022: (28660, 36953), 2023: (31429, 37791), 2024: (37122, 45074), 2025: (36611, 48900), 2026: (40000, 65000),
+}
+_RUSSELL2000 = {
+    2007: (734, 856), 2008: (371, 764), 2009: (342, 636), 2010: (580, 793), 2011: (601, 869), 2012: (729, 869),
+    2013: (849, 1168), 2014: (1040, 1220), 2015: (1078, 1297), 2016: (943, 1389), 2017: (1335, 1560),
+    2018: (1266, 1743), 2019: (1331, 1682), 2020: (966, 2011), 2021: (1931, 2459), 2022: (1641, 2273),
+    2023: (1633, 2072), 2024: (1898, 2467), 2025: (1732, 2600), 2026: (2000, 3600),
+}
+_EURUSD = {
+    2007: (1.286, 1.498), 2008: (1.232, 1.604), 2009: (1.245, 1.515), 2010: (1.187, 1.458), 2011: (1.285, 1.494),
+    2012: (1.204, 1.349), 2013: (1.274, 1.390), 2014: (1.209, 1.400), 2015: (1.045, 1.211), 2016: (1.033, 1.162),
+    2017: (1.034, 1.210), 2018: (1.121, 1.256), 2019: (1.087, 1.157), 2020: (1.063, 1.231), 2021: (1.118, 1.235),
+    2022: (0.953, 1.150), 2023: (1.044, 1.128), 2024: (1.033, 1.122), 2025: (1.017, 1.192), 2026: (1.000, 1.350),
+}
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One market's fixed figures.
+
+    tick_size: points. tick_mills: money of one tick of one contract, mills of `currency`. commission_mills: mills per
+    side per contract. slippage_ticks: ticks per market or stop fill. min_stop_ticks: the least stop distance.
+    micro: ten of them count as one mini in contract caps. turn_hour: exchange hour at which the trade date turns.
+    price_ranges: (year, low, high) in points that bars of that year must lie in.
+    """
+
+    symbol: str
+    kind: Literal["future", "fx"]
+    tick_size: Decimal
+    tick_mills: int
+    currency: str
+    commission_mills: int
+    slippage_ticks: int
+    min_stop_ticks: int
+    micro: bool
+    turn_hour: int
+    price_ranges: tuple[tuple[int, float, float], ...]
+    zone: str = ZONE
+
+    @property
+    def decimals(self) -> int:
+        """Digits after the point of a printed price."""
+        exponent = self.tick_size.normalize().as_tuple().exponent
+        return max(0, -int(exponent))
+
+    def price_range(self, year: int) -> tuple[float, float] | None:
+        """Plausible (low, high) in points for bars of a calendar year; None where no figure is known."""
+        for known, low, high in self.price_ranges:
+            if known == year:
+                return low, high
+        return None
+
+    def with_commission(self, money: float) -> Contract:
+        """The contract with another commission per side (money units). Raises ConfigError unless whole mills."""
+        return replace(self, commission_mills=whole_mills(money, "costs.commission"))
+
+
+def whole_mills(money: float | Decimal | str, key: str) -> int:
+    """Money -> integer mills. Raises ConfigError naming `key` where it is not a whole number of mills."""
+    mills = Decimal(str(money)) * 1000
+    if mills != mills.to_integral_value():
+        raise ConfigError(f"{key} = {money}: not a whole number of mills (0.001); round it to three decimals")
+    if not 0 <= mills < 2**31:
+        raise ConfigError(f"{key} = {money}: must be at least 0 and below {2**31 // 1000}")
+    return int(mills)
+
+
+def _ranges(table: dict[int, tuple[float, float]]) -> tuple[tuple[int, float, float], ...]:
+    return tuple((year, low * (1 - RANGE_MARGIN), high * (1 + RANGE_MARGIN)) for year, (low, high) in table.items())
+
+
+def _future(symbol: str, tick: str, value: str, slippage: int, min_stop: int, index: dict, micro: bool) -> Contract:
+    commission = "0.52" if micro else "2.08"
+    return Contract(symbol, "future", Decimal(tick), whole_mills(value, f"{symbol} tick value"), "USD",
+                    whole_mills(commission, f"{symbol} commission"), slippage, min_stop, micro, 18, _ranges(index))
+
+
+# Minimum stops of about $100 per mini (NQ: 5 points), several times the usual spread of one tick.
+# EURUSD: one lot is 100,000 EUR, a tick a tenth of a pip ($1). The bundled bars are the bid side alone, so the default
+# slippage of 6 ticks per side stands for half the measured mean spread (1.17 pips); $3.00 a side is a common
+# commission of raw-spread accounts.
+CONTRACTS: dict[str, Contract] = {
+    contract.symbol: contract
+    for contract in (
+        _future("NQ", "0.25", "5.00", 1, 20, _NASDAQ100, False),
+        _future("ES", "0.25", "12.50", 1, 8, _SP500, False),
+        _future("YM", "1", "5.00", 2, 20, _DOW, False),
+        _future("RTY", "0.10", "5.00", 2, 20, _RUSSELL2000, False),
+        _future("MNQ", "0.25", "0.50", 1, 20, _NASDAQ100, True),
+        _future("MES", "0.25", "1.25", 1, 8, _SP500, True),
+        _future("M2K", "0.10", "0.50", 2, 20, _RUSSELL2000, True),
+        _future("MYM", "1", "0.50", 2, 20, _DOW, True),
+        Contract("EURUSD", "fx", Decimal("0.00001"), 1000, "USD", 3000, 6, 50, False, 17, _ranges(_EURUSD)),
+    )
+}
+
+
+def get_contract(symbol: str) -> Contract:
+    """The contract of a market symbol. Raises ConfigError listing the known ones and the nearest."""
+    contract = CONTRACTS.get(symbol.upper())
+    if contract is None:
+        near = difflib.get_close_matches(symbol.upper(), CONTRACTS, n=1, cutoff=0.4)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"data.market = '{symbol}': unknown market (known: {', '.join(CONTRACTS)}){hint}")
+    return contract

@@ -1,0 +1,149 @@
+"""What a market looks like before anyone trades it: sessions, gaps, stops against costs, ambiguous bars."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.bars import Bars, load_bars
+from jaxtrade.data.calendar import findings, schedule_for, trade_dates
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.market import Market
+
+COST_WARNING = 0.25  # of the stop
+NOTES_SHOWN = 20
+
+
+def decision_rows(market: Market) -> np.ndarray:
+    """Every decision bar of every session, int64."""
+    sessions = market.data.sessions
+    first, last = np.asarray(sessions.first), np.asarray(sessions.last)
+    return np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
+
+
+def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarray:
+    """max(min_stop, ceil(stop_atr * S / 14000)) at the given rows, int64 ticks."""
+    total = np.asarray(market.data.tr_sum)[rows].astype(np.int64)
+    return np.maximum(market.contract.min_stop_ticks, -(-config.brackets.stop_atr * total // 14_000))
+
+
+def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:
+    """Share of decisions whose next bar's range touches both stop and target of a fresh long or short bracket.
+
+    Such a bar does not tell which came first; `intrabar` decides. The bracket lies around the next bar's open.
+    """
+    stop = stop_ticks(market, config, rows)
+    target = config.brackets.target_multiple * stop
+    bars = market.bars
+    up = bars.high[rows + 1].astype(np.int64) - bars.open[rows + 1]
+    down = bars.open[rows + 1].astype(np.int64) - bars.low[rows + 1]
+    both = ((down >= stop) & (up >= target)) | ((up >= stop) & (down >= target))
+    return float(both.mean())
+
+
+def describe(market: Market, config: RunConfig) -> dict[str, Any]:
+    """Figures of a market under a configuration; money in dollars, shares as fractions.
+
+    `cost_over_stop` is a round turn's commission and slippage (both sides a market or stop order) over the money at
+    risk at the median stop.
+    """
+    rows = decision_rows(market)
+    contract, sessions = market.contract, market.data.sessions
+    stop = float(np.median(stop_ticks(market, config, rows)))
+    cost = 2 * (contract.commission_mills + contract.slippage_ticks * contract.tick_mills) / 1000
+    risk = stop * contract.tick_mills / 1000
+    schedule = schedule_for(config.data.calendar, contract, market.bars.time, market.bars.bar_seconds)
+    at = schedule.find(market.trade_dates)
+    halts = np.clip(schedule.halts[at], None, schedule.flat[at][:, None])
+    first = np.asarray(market.bars.time)[np.asarray(sessions.first)]
+    due = (schedule.flat[at] - first - (halts[:, 1] - halts[:, 0])) // market.bars.bar_seconds
+    found = np.asarray(sessions.last) - np.asarray(sessions.first) + 2
+    return {
+        "market": contract.symbol,
+        "source": market.bars.source,
+        "synthetic": market.synthetic,
+        "bars": len(market.bars),
+        "bar_seconds": market.bars.bar_seconds,
+        "first_bar": _iso(market.bars.time[0]),
+        "last_bar": _iso(market.bars.time[-1]),
+        "sessions": market.num_sessions,
+        "first_session": str(market.trade_dates[0]),
+        "last_session": str(market.trade_dates[-1]),
+        "decision_bars": len(rows),
+        "missing_window_bars": int(np.maximum(due - found, 0).sum()),
+        "has_volume": market.has_volume,
+        "commission_per_side": contract.commission_mills / 1000,
+        "slippage_ticks": contract.slippage_ticks,
+        "tick_value": contract.tick_mills / 1000,
+        "median_stop_ticks": stop,
+        "median_stop_money": risk,
+        "round_turn_cost": cost,
+        "cost_over_stop": cost / risk,
+        "ambiguous_bar_share": ambiguous_share(market, config, rows),
+        "fingerprint": market.fingerprint,
+        "notes": list(market.notes),
+    }
+
+
+def _iso(seconds: int) -> str:
+    return f"{np.datetime64(int(seconds), 's')}Z"
+
+
+def describe_text(market: Market, config: RunConfig) -> str:
+    """`describe` for people, with a warning where a round turn costs more than a quarter of the stop."""
+    facts = describe(market, config)
+    kind = "SYNTHETIC bars" if facts["synthetic"] else "bars"
+    lines = [
+        f"{facts['market']}: {facts['bars']} {kind} of {facts['bar_seconds']} s from {facts['source']}",
+        f"  span           {facts['first_bar']} .. {facts['last_bar']} (open stamps)",
+        f"  sessions       {facts['sessions']} ({facts['first_session']} .. {facts['last_session']}), "
+        f"{facts['decision_bars']} decision bars, {facts['missing_window_bars']} scheduled bars missing in them",
+        f"  volume         {'present' if facts['has_volume'] else 'absent'}",
+        f"  costs          commission {facts['commission_per_side']:.2f} per side, slippage {facts['slippage_ticks']} "
+        f"ticks of {facts['tick_value']:.2f}: {facts['round_turn_cost']:.2f} per round turn and contract",
+        f"  median stop    {facts['median_stop_ticks']:.0f} ticks = {facts['median_stop_money']:.2f}; a round turn "
+        f"costs {100 * facts['cost_over_stop']:.1f} % of it",
+        f"  ambiguous bars {100 * facts['ambiguous_bar_share']:.2f} % of decisions (next bar touches stop and target)",
+        f"  fingerprint    {facts['fingerprint']}",
+    ]
+    if facts["cost_over_stop"] > COST_WARNING:
+        lines.append(f"  WARNING: a round turn costs more than {100 * COST_WARNING:.0f} % of the median stop; most "
+                     "trades must lose. Widen the stop (brackets.stop_atr, brackets.min_stop_ticks) or check the costs")
+    lines += _notes(facts["notes"])
+    return "\n".join(lines)
+
+
+def _notes(notes: list[str]) -> list[str]:
+    lines = [f"  note: {note}" for note in notes[:NOTES_SHOWN]]
+    if len(notes) > NOTES_SHOWN:
+        lines.append(f"  note: ... and {len(notes) - NOTES_SHOWN} more")
+    return lines
+
+
+def check(file: str, config: RunConfig) -> str:
+    """Read and validate one file and hold it against the calendar; the findings as text.
+
+    Raises DataError with every fault, ConfigError for an unknown market.
+    """
+    data = config.data
+    contract = get_contract(data.market)
+    bars = load_bars(file, contract, columns=data.columns, time_zone=data.time_zone, stamp=data.stamp,
+                     price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
+    return check_text(bars, data.calendar)
+
+
+def check_text(bars: Bars, calendar: str) -> str:
+    """Summary and calendar findings of validated bars."""
+    schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds)
+    found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
+    dates = np.unique(trade_dates(bars.time, bars.contract))
+    low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.high.max()))
+    lines = [
+        f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, no fault",
+        f"  span           {_iso(bars.time[0])} .. {_iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
+        f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
+        f"  calendar       {schedule.name}: {len(found)} findings",
+    ]
+    return "\n".join(lines + _notes([*bars.notes, *schedule.notes, *found]))

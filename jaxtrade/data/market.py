@@ -1,0 +1,202 @@
+"""The only door from host bars to the device: a market with its session table, float view and fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data import features
+from jaxtrade.data.bars import Bars, load_bars
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar import Schedule, findings, schedule_for, trade_dates
+from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.schema import TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
+from jaxtrade.data.sessions import (
+    SessionRows,
+    bars_to_flat,
+    session_rows,
+    window_ages,
+    window_ids,
+    window_minutes,
+)
+from jaxtrade.data.synthetic import synthetic_bars
+from jaxtrade.data.table import float_table
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import MarketData, MarketView, SessionTable
+
+INT32 = 1 << 31
+
+
+@dataclass(frozen=True)
+class Market:
+    """One market on device, with the host arrays it was made from.
+
+    data: device pytree. contract: figures in use. bars: host bars, row for row with `data`. trade_dates:
+    datetime64[D][N], one per session. columns: names of `data.view.table`'s columns. fingerprint: sha256 (hex) of all
+    device arrays and contract figures. notes: what was assumed or found. window_length_minutes: opening of the
+    decision window to 16:59 on an ordinary day.
+    """
+
+    data: MarketData
+    contract: Contract
+    bars: Bars
+    trade_dates: np.ndarray
+    columns: tuple[str, ...]
+    fingerprint: str
+    synthetic: bool
+    notes: tuple[str, ...]
+    window_length_minutes: int
+    has_volume: bool
+
+    @property
+    def num_sessions(self) -> int:
+        """N, the rows of the session table."""
+        return len(self.trade_dates)
+
+
+def bars_of(config: RunConfig) -> Bars:
+    """The bars that `config.data` names: bundled, synthetic or a file.
+
+    Raises ConfigError (unknown market, contradictory keys) or DataError (the file).
+    """
+    data = config.data
+    contract = get_contract(data.market)
+    if data.source != "file" and data.file is not None:
+        raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
+    if data.source == "bundled":
+        return bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
+    if data.source == "synthetic":
+        return synthetic_bars(contract, data.synthetic_sessions, data.synthetic_seed).between(data.start, data.end)
+    if data.file is None:
+        raise ConfigError("data.source = file needs data.file (or --data FILE)")
+    return load_bars(data.file, contract, columns=data.columns, time_zone=data.time_zone, stamp=data.stamp,
+                     price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
+
+
+def load_market(config: RunConfig) -> Market:
+    """The market of a run, on device. Raises ConfigError or DataError."""
+    return build_market(bars_of(config), config)
+
+
+def build_market(bars: Bars, config: RunConfig) -> Market:
+    """Features, session table and device arrays of validated bars.
+
+    Raises:
+        DataError: too few bars for one decision, or dates outside the calendar.
+        ConfigError: unknown feature, or figures that could pass int32.
+    """
+    contract = _with_costs(bars.contract, config)
+    columns = table_columns(config.env.features)
+    schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds)
+    dates = trade_dates(bars.time, contract)
+    ids = window_ids(dates, schedule)
+    ages = window_ages(ids)
+    host = feature_input(bars, dates)
+    tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
+                             for r in features.window_slices(ids)])
+    _check_ranges(bars, dates, tr_sum, config, contract)
+    need = config.env.window + longest_warm_up(config.env.features)
+    ready = (ages + 1 >= max(need, TRUE_RANGES + 1, VOLUME_BARS)) & (tr_sum >= 0)
+    overnight = config.session.overnight
+    rows = session_rows(bars, schedule, dates, ready, overnight)
+    if not len(rows.date):
+        raise DataError(_too_few(bars, schedule, dates, need))
+    table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
+    arrays = {
+        "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
+        "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
+        "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
+        "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
+        "complete": rows.complete, "table": table,
+    }
+    digest = fingerprint(arrays, contract)
+    notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
+             *_session_notes(rows, ids, dates))
+    return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
+                  fingerprint=digest, synthetic=bars.synthetic, notes=notes,
+                  window_length_minutes=window_minutes(contract, overnight), has_volume=host.has_volume)
+
+
+def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
+    """Host arrays by name, and the fingerprint in hex, as the device pytree."""
+    import jax.numpy as jnp
+
+    device = {name: jnp.asarray(value) for name, value in arrays.items()}
+    view = MarketView(table=device.pop("table"))
+    sessions = SessionTable(**{name: device.pop(name)
+                               for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
+    words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
+    return MarketData(**device, sessions=sessions, view=view, fingerprint=words)
+
+
+def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
+    """The bars as features read them: int64 ticks, days, and whether there is any volume."""
+    return features.Window(
+        open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
+        close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),
+        tick_size=float(bars.contract.tick_size), has_volume=bool(bars.volume.any()))
+
+
+def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
+    """sha256 (hex) over names, dtypes, shapes and bytes of the arrays, and the contract's figures."""
+    digest = hashlib.sha256()
+    for name, value in arrays.items():
+        value = np.ascontiguousarray(value)
+        digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
+        digest.update(value.tobytes())
+    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency, contract.commission_mills,
+               contract.slippage_ticks, contract.min_stop_ticks, contract.micro)
+    digest.update("|".join(map(str, figures)).encode())
+    return digest.hexdigest()
+
+
+def _with_costs(contract: Contract, config: RunConfig) -> Contract:
+    """The contract with what the configuration overrides."""
+    if config.costs.commission is not None:
+        contract = contract.with_commission(config.costs.commission)
+    if config.costs.slippage is not None:
+        contract = replace(contract, slippage_ticks=config.costs.slippage)
+    if config.brackets.min_stop_ticks is not None:
+        contract = replace(contract, min_stop_ticks=config.brackets.min_stop_ticks)
+    return contract
+
+
+def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
+    """Products that the device forms in int32 must fit. Raises ConfigError naming the key."""
+    worst, brackets = int(tr_sum.max(initial=0)), config.brackets
+    for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
+        if multiple * worst + 14_000 >= INT32:
+            raise ConfigError(f"brackets.{key} = {multiple}: times the largest 14-bar range ({worst} ticks) passes "
+                              "int32; lower it")
+    stop = max(contract.min_stop_ticks, -(-brackets.stop_atr * worst // 14_000))
+    if brackets.target_multiple * stop >= 1 << 24:
+        raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
+                          f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")
+    edges = np.flatnonzero(np.diff(dates)) + 1
+    starts = np.concatenate([[0], edges])
+    ranges = np.maximum.reduceat(bars.high, starts) - np.minimum.reduceat(bars.low, starts)
+    span = int(ranges.max()) + stop + contract.slippage_ticks
+    if config.env.quantity * contract.tick_mills * span >= INT32 // 2:
+        raise ConfigError(f"env.quantity = {config.env.quantity}: its largest move within a session ({span} ticks at "
+                          f"{contract.tick_mills} mills) passes half of what int32 mills hold; lower it")
+
+
+def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, need: int) -> str:
+    sessions = int((schedule.find(np.unique(dates)) >= 0).sum())
+    return (f"{bars.source}: too few bars for one decision: {need} bars of history are needed before a session's "
+            f"decision window (env.window plus the longest feature warm-up) and at least 2 bars inside it; the data "
+            f"have {len(bars)} bars over {sessions} scheduled sessions. Fix: give more bars, or shorten env.window or "
+            "env.features")
+
+
+def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray) -> tuple[str, ...]:
+    notes = [f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
+             for i in np.flatnonzero(~rows.complete)]
+    starts = np.flatnonzero(np.diff(ids)) + 1
+    if len(starts):
+        notes.append(f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"
+                     f"{' ...' if len(starts) > 10 else ''} (more than one session missing before)")
+    return tuple(notes)

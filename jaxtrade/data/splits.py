@@ -1,0 +1,45 @@
+"""Splits of a market's sessions in time order, as traced data: walking forward never recompiles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxtrade.config import SplitConfig
+from jaxtrade.data.market import Market
+from jaxtrade.errors import ConfigError
+from jaxtrade.types import SessionSet
+
+
+def session_set(ids: np.ndarray, size: int) -> SessionSet:
+    """Rows of the session table as a SessionSet padded to `size` (the market's session count)."""
+    import jax.numpy as jnp
+
+    padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
+    padded[:len(ids)] = ids
+    return SessionSet(ids=jnp.asarray(padded), count=jnp.int32(len(ids)))
+
+
+def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
+    """Session rows of train, validation, test and all, int64 each.
+
+    Held-out blocks are counted from the end; `embargo_sessions` before each of them belong to no split.
+    Raises ConfigError where nothing is left to train on.
+    """
+    held = [("test", config.test_sessions), ("validation", config.validation_sessions)]
+    ids, end = {}, sessions
+    for name, count in held:
+        ids[name] = np.arange(max(end - count, 0), end)
+        end -= count + (config.embargo_sessions if count else 0)
+    if end < 1:
+        need = sessions - end + 1
+        raise ConfigError(f"split: {sessions} sessions are too few for {config.test_sessions} test, "
+                          f"{config.validation_sessions} validation and {config.embargo_sessions} embargo sessions "
+                          f"before each: at least {need} are needed; lower split.test_sessions, "
+                          "split.validation_sessions or split.embargo_sessions, or give more data")
+    return {"train": np.arange(end), "validation": ids["validation"], "test": ids["test"], "all": np.arange(sessions)}
+
+
+def split_sessions(market: Market, config: SplitConfig) -> dict[str, SessionSet]:
+    """SessionSets `train`, `validation`, `test`, `all` of a market, chronological. Raises ConfigError as split_ids."""
+    ids = split_ids(market.num_sessions, config)
+    return {name: session_set(rows, market.num_sessions) for name, rows in ids.items()}

@@ -1,0 +1,102 @@
+"""Synthetic minute bars on the real calendar: for tests, benchmarks and markets without bundled data.
+
+A martingale with the habits of an index future: U-shaped volatility and volume, quiet nights, days of different
+temper, jumps, the tick grid, half days, and night minutes without a trade. Nothing in it can be predicted, so no
+policy should earn more than its costs.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+import numpy as np
+
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.calendar import Schedule, local_seconds, table_range, table_schedule
+from jaxtrade.data.contracts import Contract
+from jaxtrade.errors import ConfigError
+
+BAR_SECONDS = 60
+SUBSTEPS = 8  # moves inside a minute: what gives a bar its range
+DAILY_VOLATILITY = {"future": 0.012, "fx": 0.005}
+TEMPER_MEMORY = 0.9  # how much of a day's volatility carries over to the next
+JUMPS_PER_SESSION = 0.7
+JUMP_SIZE = 8.0  # minute standard deviations
+SILENT_NIGHT_MINUTES = 0.01  # share of minutes without a trade outside 09:30-16:00
+# Relative volatility by exchange minute of the day: London at 03:00, the cash open, noon, the cash close, the evening.
+CLOCK = (0, 180, 200, 480, 565, 570, 600, 720, 840, 930, 960, 975, 1080, 1100, 1440)
+SHAPE = (0.35, 0.45, 0.75, 0.60, 0.80, 2.60, 1.80, 1.05, 1.10, 1.50, 1.70, 0.70, 0.60, 0.40, 0.35)
+
+
+def _thanksgiving_monday(year: int) -> date:
+    """Monday of the week of the fourth Thursday of November: the week with two half days."""
+    first = date(year, 11, 1)
+    thursday = first + timedelta(days=(3 - first.weekday()) % 7 + 21)
+    return thursday - timedelta(days=3)
+
+
+def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
+    """The first `sessions` scheduled sessions from the latest Thanksgiving week (2023 or before) that leaves as many.
+
+    Raises ConfigError naming the longest possible run.
+    """
+    low, high = (date.fromisoformat(text) for text in table_range(contract))
+    starts = [day for year in range(2023, low.year - 1, -1) if (day := _thanksgiving_monday(year)) >= low] + [low]
+    schedule = None
+    for start in starts:
+        last = min(high, start + timedelta(days=2 * sessions + 30))
+        schedule = table_schedule(contract, np.datetime64(start), np.datetime64(last))
+        if len(schedule.dates) >= sessions:
+            keep = slice(0, sessions)
+            return Schedule(schedule.dates[keep], schedule.open[keep], schedule.close[keep], schedule.flat[keep],
+                            schedule.halts[keep], schedule.name)
+    found = 0 if schedule is None else len(schedule.dates)
+    raise ConfigError(f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
+                      "sessions; lower it")
+
+
+def synthetic_bars(contract: Contract, sessions: int = 40, seed: int = 0) -> Bars:
+    """`sessions` sessions of one-minute bars, the same bytes for the same arguments.
+
+    Returns Bars with `synthetic=True`. Raises ConfigError where the calendar has fewer sessions.
+    """
+    schedule = synthetic_schedule(contract, sessions)
+    generator = np.random.default_rng([seed, sessions])
+    year = int(str(schedule.dates[0])[:4])
+    bounds = contract.price_range(year)
+    level = (bounds[0] + bounds[1]) / 2 / float(contract.tick_size) if bounds else 10_000.0
+    temper, parts = 0.0, []
+    for i in range(sessions):
+        stamps = np.arange(schedule.open[i], schedule.close[i], BAR_SECONDS)
+        stamps = stamps[(stamps < schedule.halts[i, 0]) | (stamps >= schedule.halts[i, 1])]
+        temper = TEMPER_MEMORY * temper + 0.15 * generator.standard_normal()
+        bars = _session(generator, stamps, level, max(0.3, 1 + temper), contract)
+        level = float(bars[-1, 4])
+        parts.append(bars)
+    rows = np.concatenate(parts)
+    prices = rows[:, 1:5].astype(np.int32)
+    return Bars(
+        time=rows[:, 0].astype(np.int64), open=prices[:, 0].copy(), high=prices[:, 1].copy(), low=prices[:, 2].copy(),
+        close=prices[:, 3].copy(), volume=rows[:, 5].copy(), bar_seconds=BAR_SECONDS, contract=contract,
+        source=f"synthetic {contract.symbol}, seed {seed}",
+        notes=("the bars are synthetic: a martingale, no policy should earn more than its costs",), synthetic=True)
+
+
+def _session(generator: np.random.Generator, stamps: np.ndarray, level: float, temper: float,
+             contract: Contract) -> np.ndarray:
+    """Bars of one session, float64[n, 6]: time, open, high, low, close (ticks), volume. `level` is the last close."""
+    minute = local_seconds(stamps, contract.zone) % 86_400 / 60
+    shape = np.interp(minute, CLOCK, SHAPE)
+    day = DAILY_VOLATILITY[contract.kind] * level * temper
+    sigma = day * shape / np.sqrt((np.interp(np.arange(1440.0), CLOCK, SHAPE) ** 2).sum())  # ticks per minute
+    moves = generator.standard_normal((len(stamps), SUBSTEPS)) * (sigma / np.sqrt(SUBSTEPS))[:, None]
+    jumps = generator.random(len(stamps)) < JUMPS_PER_SESSION / len(stamps)
+    moves[:, 0] += jumps * generator.standard_normal(len(stamps)) * JUMP_SIZE * sigma
+    path = np.maximum(np.rint(level + np.cumsum(moves).reshape(moves.shape)), 1.0)
+    activity = 400 * shape * shape * (0.3 + 0.7 * generator.standard_exponential(len(stamps)))
+    volume = np.maximum(np.rint(activity * np.sqrt(temper)), 1.0)
+    night = (minute < 570) | (minute >= 960)
+    silent = night & (generator.random(len(stamps)) < SILENT_NIGHT_MINUTES)
+    silent[[0, -1]] = False
+    bars = np.column_stack([stamps, path[:, 0], path.max(axis=1), path.min(axis=1), path[:, -1], volume])
+    return bars[~silent]

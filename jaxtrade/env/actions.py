@@ -1,0 +1,67 @@
+"""The one table of action ids, names and legality (contract C4)."""
+
+from __future__ import annotations
+
+import enum
+
+import jax.numpy as jnp
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import rules
+from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.types import Array
+
+
+class Action(enum.IntEnum):
+    """Ids are stable: a task uses a prefix of them, so a policy can be widened from one task to the next."""
+
+    HOLD = 0
+    BUY = 1
+    SELL = 2
+    MOVE_STOP_TO_BREAKEVEN = 3
+    ENABLE_TRAIL = 4
+    DISABLE_TRAIL = 5
+    CLOSE = 6
+
+
+def task_actions(config: EnvConfig) -> tuple[Action, ...]:
+    """The actions of a task, in id order."""
+    count = {("entry", "full"): 3, ("entry", "seed6"): 3, ("manage", "full"): 7, ("manage", "seed6"): 6}
+    return tuple(Action)[: count[config.task, config.actions]]
+
+
+def breakeven_stop(state: EnvState, params: EnvParams) -> Array:
+    """int32[] entry fill plus be_ticks on the winning side."""
+    position = state.position
+    return position.entry + jnp.sign(position.quantity) * params.contract.be_ticks
+
+
+def action_mask(config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
+    """bool[A] at the close of `state.row`, from the calendar, the position and the account alone. HOLD is always legal.
+
+    BUY, SELL: flat and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN: tightens the stop and leaves it at least one tick on
+    the losing side of the close. ENABLE_TRAIL: trail off, stop at or past the entry fill, open profit (the old
+    system's rule). DISABLE_TRAIL: trail on. CLOSE: in position.
+    """
+    position = state.position
+    side = jnp.sign(position.quantity)
+    held = position.quantity != 0
+    close = params.market.close[state.row]
+    may_enter = ~held & rules.may_open(state, params)
+    breakeven = breakeven_stop(state, params)
+    trailing = position.trailing == 1
+    legal = {
+        Action.HOLD: jnp.ones_like(held),
+        Action.BUY: may_enter,
+        Action.SELL: may_enter,
+        Action.MOVE_STOP_TO_BREAKEVEN: held
+        & (side * (close - breakeven) >= 1)
+        & (side * (breakeven - position.stop) > 0),
+        Action.ENABLE_TRAIL: held
+        & ~trailing
+        & (side * (position.stop - position.entry) >= 0)
+        & (side * (close - position.entry) > 0),
+        Action.DISABLE_TRAIL: held & trailing,
+        Action.CLOSE: held,
+    }
+    return jnp.stack([legal[action] for action in task_actions(config)])

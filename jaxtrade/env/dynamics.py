@@ -1,0 +1,170 @@
+"""The environment: `transition` advances one bar, `step` adds decoding, ends and a fused auto-reset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import execution, observation, rules, tasks
+from jaxtrade.env.actions import action_mask, task_actions
+from jaxtrade.env.episode import count_fills, count_step, end_reason, is_truncation, start, start_drawn
+from jaxtrade.env.execution import Book, select
+from jaxtrade.env.observation import ObservationRef, ObservationSpec
+from jaxtrade.env.rewards import weighted_terms
+from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
+from jaxtrade.types import Array, Outcome
+
+
+def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
+    """One bar: from the close of `state.row` to the close of the next row. No session jump, no reset.
+
+    Order of events: mark at the open, order exit, entry, amended stop, opening print, intrabar, forced flat, close
+    mark, floors, trail. `state.row` must be a decision bar.
+    """
+    market, live_marks = params.market, config.mark == "extreme"
+    row = state.row + 1
+    bar = execution.bar_at(params, row)
+    session = params.sessions.ids[state.slot]
+    allowed = rules.may_open(state, params)
+    fill_price = bar.open if config.fill == "next_open" else market.close[state.row]
+
+    book = Book(state.position, state.account, execution.empty_event(bar.open))
+    if live_marks:
+        book = book._replace(account=rules.raise_high_water(book.position, book.account, bar.open, params))
+    book = execution.exit_by_order(book, order, fill_price, params)
+    book = book._replace(position=execution.amend(book.position, order))
+    book = execution.enter(book, order, allowed, fill_price, row, params)
+    book = execution.opening_print(book, bar.open, live_marks, params)
+    book = execution.stop_first(book, bar, live_marks, params)
+    at_flat_bar = row > market.sessions.last[session]
+    reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
+    book = execution.force_exit(book, at_flat_bar, bar.close, reason.astype(jnp.int32), params)
+    if not live_marks:
+        book = _close_marks(book, bar.close, params)
+
+    position, account, event = book
+    account = account.replace(equity=account.balance + rules.unrealised(position, bar.close, params.contract))
+    filled = (event.order_exit_quantity != 0) | (event.entry_quantity != 0) | (event.exit_quantity != 0)
+    floor = rules.drawdown_floor(account, params.account)
+    daily = account.equity <= rules.daily_floor(account, params.account)
+    account = account.replace(
+        days=account.days + (filled & ~account.traded).astype(jnp.int32),
+        traded=account.traded | filled,
+        locked=account.locked | daily,
+    )
+    event = event.replace(floor=floor, breach=(account.equity <= floor) | (daily & ~state.account.locked))
+    position = execution.ratchet(position, bar.close, market.tr_sum[row], params)
+    stats = count_fills(state.stats, event, state.position.entry, params.contract)
+    return state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats), event
+
+
+def _close_marks(book: Book, close: Array, params: EnvParams) -> Book:
+    """`mark=close`: high-water mark and floors see bar closes and realised fills only."""
+    account = rules.raise_high_water(book.position, book.account, close, params)
+    exit_cost = jnp.abs(book.position.quantity) * params.contract.commission
+    net = account.balance + rules.unrealised(book.position, close, params.contract) - exit_cost
+    breached = net <= rules.highest_floor(account, params.account)
+    return execution.force_exit(book._replace(account=account), breached, close, jnp.int32(ExitReason.LIQUIDATION),
+                                params)
+
+
+def next_session(state: EnvState, params: EnvParams) -> EnvState:
+    """At the first decision bar of the split's next session, flat, the account carried over."""
+    slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
+    return state.replace(
+        row=params.market.sessions.first[params.sessions.ids[slot]],
+        slot=slot,
+        sessions_left=state.sessions_left - 1,
+        account=rules.open_session(state.account),
+    )
+
+
+@dataclass(frozen=True)
+class TradingEnv:
+    """Minute bars, one symbol, an account with rules. Static and hashable; all data come in `params`.
+
+    Actions: `actions.Action` (a prefix of it, by task). Observation: `spec`, float32[D]. Reward: change of equity in
+    account risk units by default. `terminated`: bust, daily loss (where it fails the account), target, end of the
+    episode's last session. `truncated`: step limit, end of data. An illegal action is executed as HOLD and counted.
+    """
+
+    config: EnvConfig
+
+    @property
+    def spec(self) -> ObservationSpec:
+        return observation.make_spec(self.config)
+
+    @property
+    def num_actions(self) -> int:
+        return len(task_actions(self.config))
+
+    @property
+    def observation_size(self) -> int:
+        return self.spec.size
+
+    def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
+        """First episode of an environment whose further starts follow from `key` alone."""
+        state = start_drawn(params, jax.random.bits(key), jnp.int32(0), self.config.random_start)
+        return state, self.ref(state, params)
+
+    def reset_at(
+        self, params: EnvParams, slot: Array | int, row: Array | int, seed: int = 0, episode: int = 0
+    ) -> EnvState:
+        """A new account at the close of market row `row`, which lies in session `slot` of the split."""
+        return start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
+
+    def mask(self, state: EnvState, params: EnvParams) -> Array:
+        """bool[A]."""
+        return action_mask(self.config, state, params)
+
+    def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
+        return tasks.decode(self.config, action, state, params)
+
+    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
+        """One bar; see `dynamics.transition`."""
+        return transition(self.config, state, order, params)
+
+    def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
+        """The stored form of the observation at `state` (about 30 bytes)."""
+        return observation.make_ref(state, self.mask(state, params))
+
+    def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
+        """float32[D] from a reference, the same bits wherever it is called."""
+        return observation.observe(self.config, ref, params)
+
+    def action_mask(self, ref: ObservationRef) -> Array:
+        """bool[A], the mask of the observation that the action is chosen on."""
+        return ref.mask
+
+    def step(
+        self, key: Array, state: EnvState, action: Array, params: EnvParams
+    ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
+        """Decode, advance one bar, and start the next session or episode where this one ended.
+
+        `key` is not used (episode starts follow from the state); it is there for the Env protocol.
+        """
+        del key
+        legal = self.mask(state, params)[action]
+        order = self.decode(jnp.where(legal, action, 0), state, params)
+        moved, event = self.transition(state, order, params)
+        end = end_reason(moved, event, params)
+        terms = weighted_terms(state, moved, params)
+        moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
+
+        done = end != EndReason.NONE
+        session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
+        going_on = select(session_over & ~done, next_session(moved, params), moved)
+        fresh = start_drawn(params, state.seed, state.episode + 1, self.config.random_start)
+        truncated = is_truncation(end)
+        outcome = Outcome(
+            final_ref=self.ref(going_on, params),
+            reward=jnp.sum(terms),
+            terminated=done & ~truncated,
+            truncated=truncated,
+            info=StepInfo(event, moved.stats, moved.account.equity, end, terms),
+        )
+        state = select(done, fresh, going_on)
+        return state, self.ref(state, params), outcome

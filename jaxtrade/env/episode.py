@@ -1,0 +1,129 @@
+"""Episodes: where they start, how they end, what is counted while they run."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from jaxtrade.env import rules
+from jaxtrade.env.rewards import TERMS
+from jaxtrade.env.state import (
+    Account,
+    ContractParams,
+    EndReason,
+    EnvParams,
+    EnvState,
+    EpisodeStats,
+    Event,
+    Position,
+)
+from jaxtrade.types import Array
+
+
+def new_stats() -> EpisodeStats:
+    zero = jnp.int32(0)
+    return EpisodeStats(jnp.float32(0), zero, zero, zero, zero, zero, zero, zero, zero, zero,
+                        jnp.zeros(len(TERMS), jnp.float32))
+
+
+def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams) -> EpisodeStats:
+    """Add one bar's fills. `entry`: fill price of the position carried into the bar (ticks).
+
+    A win is a round turn whose profit exceeds its two commissions.
+    """
+    opened_here = event.entry_quantity != 0
+    exit_entry = jnp.where(opened_here, event.entry_price, entry)
+
+    def won(quantity: Array, price: Array, paid: Array) -> Array:
+        profit = (price - paid) * quantity * contract.tick_mills - 2 * jnp.abs(quantity) * contract.commission
+        return (profit > 0).astype(jnp.int32)
+
+    ordered, left = event.order_exit_quantity, event.exit_quantity
+    return stats.replace(
+        trades=stats.trades + (ordered != 0).astype(jnp.int32) + (left != 0).astype(jnp.int32),
+        wins=stats.wins + won(ordered, event.order_exit_price, entry) + won(left, event.exit_price, exit_entry),
+        sides=stats.sides + jnp.abs(ordered) + jnp.abs(left) + jnp.abs(event.entry_quantity),
+        commission=stats.commission + event.commission,
+        breaches=stats.breaches + event.breach.astype(jnp.int32),
+    )
+
+
+def count_step(stats: EpisodeStats, equity: Array, terms: Array, illegal: Array) -> EpisodeStats:
+    """Add one step's reward terms, equity and legality."""
+    peak = jnp.maximum(stats.peak, equity)
+    return stats.replace(
+        reward=stats.reward + jnp.sum(terms),
+        length=stats.length + 1,
+        illegal=stats.illegal + illegal.astype(jnp.int32),
+        peak=peak,
+        max_drawdown=jnp.maximum(stats.max_drawdown, peak - equity),
+        terms=stats.terms + terms,
+    )
+
+
+def end_reason(state: EnvState, event: Event, params: EnvParams) -> Array:
+    """int32[] EndReason after a bar, before any session jump; NONE where the episode goes on in this session or the
+    next. Precedence: bust, daily loss, target, end of session or data, step limit.
+    """
+    account, sessions = state.account, params.market.sessions
+    session = params.sessions.ids[state.slot]
+    at_flat_bar = state.row > sessions.last[session]
+    last_session = (state.sessions_left == 0) | (state.slot + 1 >= params.sessions.count)
+    incomplete = ~sessions.complete[session]
+    bust = account.equity <= event.floor
+    daily = params.account.fail_on_daily_loss & (account.equity <= rules.daily_floor(account, params.account))
+    target = params.account.stop_at_target & rules.target_reached(state.position, account, params.account)
+    limit = (params.max_steps > 0) & (state.time >= params.max_steps)
+    reason = jnp.where(limit, EndReason.STEP_LIMIT, EndReason.NONE)
+    reason = jnp.where(at_flat_bar & last_session, EndReason.SESSION_END, reason)
+    reason = jnp.where(at_flat_bar & incomplete, EndReason.END_OF_DATA, reason)
+    reason = jnp.where(target, EndReason.TARGET, reason)
+    reason = jnp.where(daily, EndReason.DAILY_LOSS, reason)
+    return jnp.where(bust, EndReason.BUST, reason).astype(jnp.int32)
+
+
+def is_truncation(reason: Array) -> Array:
+    """bool[]: step limit or end of data; every other reason but NONE terminates (contract C5)."""
+    return (reason == EndReason.STEP_LIMIT) | (reason == EndReason.END_OF_DATA)
+
+
+def mix(value: Array) -> Array:
+    """uint32 -> uint32 bijective avalanche hash: `lowbias32` of C. Wellons, "Prospecting for hash functions" (2018)."""
+    value = value ^ (value >> 16)
+    value = value * jnp.uint32(0x7FEB352D)
+    value = value ^ (value >> 15)
+    value = value * jnp.uint32(0x846CA68B)
+    return value ^ (value >> 16)
+
+
+def draw(seed: Array, counter: Array, stream: int) -> Array:
+    """uint32[] random word `counter` of a stream: what a reset costs instead of a key split in every step."""
+    return mix(mix(seed ^ jnp.uint32(stream * 0x9E3779B9 & 0xFFFFFFFF)) + counter.astype(jnp.uint32))
+
+
+def below(word: Array, bound: Array) -> Array:
+    """int32[] in [0, bound): word modulo bound (bias below bound / 2^32)."""
+    return (word % bound.astype(jnp.uint32)).astype(jnp.int32)
+
+
+def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Array) -> EnvState:
+    """A new account, flat, at the close of `row` in the session `slot` of the split."""
+    return EnvState(
+        row=jnp.int32(row),
+        slot=jnp.int32(slot),
+        sessions_left=params.episode_sessions - 1,
+        time=jnp.int32(0),
+        position=Position.flat(),
+        account=Account.new(),
+        stats=new_stats(),
+        seed=jnp.uint32(seed),
+        episode=jnp.int32(episode),
+    )
+
+
+def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool) -> EnvState:
+    """The start of episode number `episode` of an environment: a drawn session, and a drawn decision bar in it."""
+    slot = below(draw(seed, episode, 1), params.sessions.count)
+    session = params.sessions.ids[slot]
+    first, last = params.market.sessions.first[session], params.market.sessions.last[session]
+    row = first + below(draw(seed, episode, 2), last - first + 1) if random_row else first
+    return start(params, slot, row, seed, episode)

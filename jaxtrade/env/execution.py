@@ -1,0 +1,203 @@
+"""Fills inside one bar: order at the open, opening print, intrabar stop and target, forced exit.
+
+Conventions (`stop_first`): semantics page of the docs. Every function works on scalars; batch with vmap.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.env import rules
+from jaxtrade.env.money import ceil_div
+from jaxtrade.env.state import (
+    KEEP_STOP,
+    NO_LEVEL,
+    Account,
+    EnvParams,
+    Event,
+    ExitReason,
+    Order,
+    Position,
+    StopKind,
+)
+from jaxtrade.types import Array
+
+
+class Bar(NamedTuple):
+    """One bar in ticks, int32[]."""
+
+    open: Array
+    high: Array
+    low: Array
+    close: Array
+
+
+class Book(NamedTuple):
+    """Position and account while a bar is worked through, and what has happened in it."""
+
+    position: Position
+    account: Account
+    event: Event
+
+
+TreeT = TypeVar("TreeT")
+
+
+def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
+    """Leaf-wise where, for a scalar condition."""
+    return jax.tree.map(lambda a, b: jnp.where(when, a, b), yes, no)
+
+
+def bar_at(params: EnvParams, row: Array) -> Bar:
+    market = params.market
+    return Bar(market.open[row], market.high[row], market.low[row], market.close[row])
+
+
+def empty_event(price: Array) -> Event:
+    zero = jnp.int32(0)
+    return Event(zero, zero, zero, zero, zero, zero, zero, zero, price, price, zero, jnp.bool_(False))
+
+
+def stop_distance(tr_sum: Array, params: EnvParams) -> Array:
+    """max(min_stop, ceil(stop_atr * S / 14000)) ticks, where S is the sum of 14 true ranges."""
+    return jnp.maximum(params.contract.min_stop, ceil_div(params.brackets.stop_atr * tr_sum, 14000))
+
+
+def trail_distance(tr_sum: Array, params: EnvParams) -> Array:
+    """max(1, ceil(trail_atr * S / 14000)) ticks."""
+    return jnp.maximum(1, ceil_div(params.brackets.trail_atr * tr_sum, 14000))
+
+
+def _settle(book: Book, when: Array, price: Array, params: EnvParams) -> tuple[Position, Account, Array]:
+    """Close the whole position at `price` where `when`; -> (position, account, commission paid)."""
+    position, account = book.position, book.account
+    commission = jnp.where(when, jnp.abs(position.quantity) * params.contract.commission, 0)
+    profit = jnp.where(when, rules.unrealised(position, price, params.contract), 0)
+    closed = select(when, Position.flat(), position)
+    return closed, account.replace(balance=account.balance + profit - commission), commission
+
+
+def _exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:
+    """Leave by stop, target, liquidation or force where `when` (and in position)."""
+    when = when & (book.position.quantity != 0)
+    position, account, commission = _settle(book, when, price, params)
+    event = book.event.replace(
+        exit_quantity=jnp.where(when, book.position.quantity, book.event.exit_quantity),
+        exit_price=jnp.where(when, price, book.event.exit_price),
+        exit_reason=jnp.where(when, reason, book.event.exit_reason),
+        commission=book.event.commission + commission,
+    )
+    return Book(position, account, event)
+
+
+def exit_by_order(book: Book, order: Order, price: Array, params: EnvParams) -> Book:
+    """Close at `price` (unslipped) where the order no longer wants this side."""
+    quantity = book.position.quantity
+    side = jnp.sign(quantity)
+    when = (quantity != 0) & (jnp.sign(order.quantity) != side)
+    fill = price - side * params.contract.slippage
+    position, account, commission = _settle(book, when, fill, params)
+    event = book.event.replace(
+        order_exit_quantity=jnp.where(when, quantity, 0),
+        order_exit_price=jnp.where(when, fill, 0),
+        commission=book.event.commission + commission,
+    )
+    return Book(position, account, event)
+
+
+def enter(book: Book, order: Order, allowed: Array, price: Array, row: Array, params: EnvParams) -> Book:
+    """Open where flat and allowed: slipped fill, bracket around the unslipped `price`, commission at entry."""
+    side = jnp.sign(order.quantity)
+    size = jnp.minimum(jnp.abs(order.quantity), params.account.max_contracts)
+    when = allowed & (book.position.quantity == 0) & (side != 0)
+    fill = price + side * params.contract.slippage
+    stop = jnp.where(order.stop_ticks > 0, price - side * order.stop_ticks, -side * NO_LEVEL)
+    target = jnp.where(order.target_ticks > 0, price + side * order.target_ticks, side * NO_LEVEL)
+    trailing = (order.trail == 1).astype(jnp.int32)
+    opened = Position(side * size, fill, stop, target, jnp.int32(StopKind.INITIAL), trailing, row)
+    position = select(when, opened, book.position)
+    commission = jnp.where(when, size * params.contract.commission, 0)
+    event = book.event.replace(
+        entry_quantity=jnp.where(when, side * size, 0),
+        entry_price=jnp.where(when, fill, 0),
+        commission=book.event.commission + commission,
+    )
+    return Book(position, book.account.replace(balance=book.account.balance - commission), event)
+
+
+def amend(position: Position, order: Order) -> Position:
+    """Move the stop and switch the trail of the position carried into the bar."""
+    moved = (order.move_stop != KEEP_STOP) & (position.quantity != 0)
+    switched = (order.trail >= 0) & (position.quantity != 0)
+    return position.replace(
+        stop=jnp.where(moved, order.move_stop, position.stop),
+        stop_kind=jnp.where(moved, StopKind.BREAKEVEN, position.stop_kind),
+        trailing=jnp.where(switched, order.trail, position.trailing),
+    )
+
+
+def _stop_reason(position: Position) -> Array:
+    return jnp.int32(ExitReason.STOP) + position.stop_kind
+
+
+def _nearest_stop(book: Book, liquidates: bool, params: EnvParams) -> tuple[Array, Array]:
+    """The stop or liquidation level nearer the market, and the exit reason it gives (a tie liquidates)."""
+    position = book.position
+    if not liquidates:
+        return position.stop, _stop_reason(position)
+    side = jnp.sign(position.quantity)
+    level = rules.liquidation_level(position, book.account, params)
+    nearer = side * (level - position.stop) >= 0
+    price = jnp.where(nearer, level, position.stop)
+    return price, jnp.where(nearer, jnp.int32(ExitReason.LIQUIDATION), _stop_reason(position))
+
+
+def opening_print(book: Book, price: Array, liquidates: bool, params: EnvParams) -> Book:
+    """A bar that opens through the stop fills at the open, slipped; at or beyond the target, at the open unslipped."""
+    side = jnp.sign(book.position.quantity)
+    level, reason = _nearest_stop(book, liquidates, params)
+    stopped = side * (price - level) <= 0
+    book = _exit(book, stopped, price - side * params.contract.slippage, reason, params)
+    hit = side * (price - book.position.target) >= 0
+    return _exit(book, hit, price, jnp.int32(ExitReason.TARGET), params)
+
+
+def stop_first(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Book:
+    """Intrabar order `stop_first`: high-water mark at the favourable extreme, then the stop, then the target."""
+    position = book.position
+    side = jnp.sign(position.quantity)
+    best = jnp.where(side > 0, jnp.minimum(bar.high, position.target), jnp.maximum(bar.low, position.target))
+    worst = jnp.where(side > 0, bar.low, bar.high)
+    if liquidates:
+        book = book._replace(account=rules.raise_high_water(position, book.account, best, params))
+    level, reason = _nearest_stop(book, liquidates, params)
+    held = position.quantity != 0
+    stopped = held & (side * (worst - level) <= 0)
+    trigger = jnp.where(side > 0, jnp.minimum(bar.open, level), jnp.maximum(bar.open, level))
+    event = book.event.replace(
+        favourable=jnp.where(held, best, book.event.favourable),
+        adverse=jnp.where(held, jnp.where(stopped, trigger, worst), book.event.adverse),
+    )
+    book = _exit(book._replace(event=event), stopped, trigger - side * params.contract.slippage, reason, params)
+    hit = side * (best - book.position.target) >= 0
+    return _exit(book, hit, position.target, jnp.int32(ExitReason.TARGET), params)
+
+
+def force_exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:
+    """Leave at `price` less slippage: the flat bar, the end of the data, a breach found at a close mark."""
+    side = jnp.sign(book.position.quantity)
+    return _exit(book, when, price - side * params.contract.slippage, reason, params)
+
+
+def ratchet(position: Position, close: Array, tr_sum: Array, params: EnvParams) -> Position:
+    """Tighten a trailing stop to close -/+ trail distance; never loosened, live from the next bar."""
+    side = jnp.sign(position.quantity)
+    level = close - side * trail_distance(tr_sum, params)
+    tighter = (position.trailing == 1) & (side * (level - position.stop) > 0)
+    return position.replace(
+        stop=jnp.where(tighter, level, position.stop),
+        stop_kind=jnp.where(tighter, StopKind.TRAIL, position.stop_kind),
+    )

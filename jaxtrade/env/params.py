@@ -1,0 +1,118 @@
+"""`make_params`: from a market, a split and a configuration to the traced `EnvParams`. Limits are checked here."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.env.presets import AccountPreset, resolve_account
+from jaxtrade.env.rewards import TERMS
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
+from jaxtrade.errors import ConfigError
+from jaxtrade.types import SessionSet
+
+if TYPE_CHECKING:
+    from jaxtrade.data.contracts import Contract
+    from jaxtrade.data.market import Market
+
+
+def whole_mills(dollars: float, key: str) -> int:
+    """Dollars to integer mills. ConfigError where that is not a whole number, or passes the int32 limit."""
+    mills = Decimal(str(dollars)) * 1000
+    if mills != mills.to_integral_value():
+        raise ConfigError(f"{key} = {dollars}: not a whole number of mills ($0.001); round it")
+    if abs(mills) >= OFF:
+        raise ConfigError(f"{key} = {dollars}: money must stay below ${OFF // 1000:,} (int32 mills)")
+    return int(mills)
+
+
+def _limit(dollars: float | None, key: str) -> int:
+    return OFF if dollars is None else whole_mills(dollars, key)
+
+
+def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
+    """Rules in mills. `risk_unit` is the drawdown, or 1 % of the start balance where there is none."""
+    drawdown = _limit(preset.drawdown, "account.drawdown")
+    target = _limit(preset.profit_target, "account.profit_target")
+    caps = {"never": OFF, "at_start_plus_100": 100_000, "at_target": target - drawdown}
+    risk_unit = drawdown if drawdown < OFF else whole_mills(preset.start_balance, "account.start_balance") // 100
+    return AccountParams(
+        drawdown=jnp.int32(drawdown),
+        daily_loss=jnp.int32(_limit(preset.daily_loss, "account.daily_loss")),
+        target=jnp.int32(target),
+        floor_cap=jnp.int32(caps[preset.freeze]),
+        min_days=jnp.int32(preset.min_days),
+        stop_at_target=jnp.bool_(preset.on_target == "terminate"),
+        fail_on_daily_loss=jnp.bool_(preset.on_daily_loss == "fail"),
+        max_contracts=jnp.int32(preset.max_contracts * (10 if micro else 1)),
+        risk_unit=jnp.float32(risk_unit),
+    )
+
+
+def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
+    """`brackets.be_ticks`, else 1 tick; in parity scaling a future's 0.25 points, rounded up to whole ticks."""
+    if config.brackets.be_ticks is not None:
+        return config.brackets.be_ticks
+    if config.env.scaling == "seed" and contract.kind == "future":
+        return math.ceil(Decimal("0.25") / contract.tick_size)
+    return 1
+
+
+def resolved_min_stop(contract: Contract, config: RunConfig) -> int:
+    """`brackets.min_stop_ticks`, else the contract's; 1 tick in parity scaling."""
+    if config.brackets.min_stop_ticks is not None:
+        return config.brackets.min_stop_ticks
+    return 1 if config.env.scaling == "seed" else contract.min_stop_ticks
+
+
+def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
+    """The contract's figures with the configuration's costs put over them."""
+    commission = contract.commission_mills
+    if config.costs.commission is not None:
+        commission = whole_mills(config.costs.commission, "costs.commission")
+    slippage = contract.slippage_ticks if config.costs.slippage is None else config.costs.slippage
+    return ContractParams(
+        tick_mills=jnp.int32(contract.tick_mills),
+        commission=jnp.int32(commission),
+        slippage=jnp.int32(slippage),
+        min_stop=jnp.int32(resolved_min_stop(contract, config)),
+        be_ticks=jnp.int32(breakeven_ticks(contract, config)),
+        tick_size=jnp.float32(contract.tick_size),
+    )
+
+
+def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvParams:
+    """Traced parameters of an environment.
+
+    Raises ConfigError where a quantity passes the account's cap or a position's profit could pass int32 mills.
+    """
+    preset = resolve_account(config.account)
+    account = account_params(preset, market.contract.micro)
+    cap = int(account.max_contracts)
+    if config.env.quantity > cap:
+        raise ConfigError(f"env.quantity = {config.env.quantity}: account '{config.account.preset}' allows {cap} "
+                          f"{market.contract.symbol}; lower it or set account.max_contracts")
+    span = int(np.max(market.bars.high) - np.min(market.bars.low)) + 1
+    if span * market.contract.tick_mills * config.env.quantity >= OFF:
+        raise ConfigError(f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
+                          f"${OFF // 1000:,} over this data's price range (int32 mills); lower it")
+    weights = config.reward.model_dump()
+    return EnvParams(
+        market=market.data,
+        sessions=sessions,
+        contract=contract_params(market.contract, config),
+        account=account,
+        brackets=BracketParams(
+            stop_atr=jnp.int32(config.brackets.stop_atr),
+            target_multiple=jnp.int32(config.brackets.target_multiple),
+            trail_atr=jnp.int32(config.brackets.trail_atr),
+        ),
+        reward_weights=jnp.asarray([weights[name] for name in TERMS], jnp.float32),
+        episode_sessions=jnp.int32(config.episode.sessions),
+        max_steps=jnp.int32(config.episode.max_steps),
+    )

@@ -1,0 +1,76 @@
+"""Account rules: floors, liquidation level, permissions. The one module of rules, used by env, evaluation and report.
+
+Floors and limits are mills relative to the start balance; `OFF` switches a limit off.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from jaxtrade.env.state import NO_LEVEL, OFF, Account, AccountParams, ContractParams, EnvParams, EnvState, Position
+from jaxtrade.types import Array
+
+NO_FLOOR = -OFF
+
+
+def drawdown_floor(account: Account, rules: AccountParams) -> Array:
+    """min(high_water - drawdown, floor_cap): trails the high-water mark, never falls, stops where the freeze says."""
+    floor = jnp.minimum(account.high_water - rules.drawdown, rules.floor_cap)
+    return jnp.where(rules.drawdown >= OFF, NO_FLOOR, floor)
+
+
+def daily_floor(account: Account, rules: AccountParams) -> Array:
+    """Equity at which this session's loss limit is reached."""
+    return jnp.where(rules.daily_loss >= OFF, NO_FLOOR, account.session_equity - rules.daily_loss)
+
+
+def highest_floor(account: Account, rules: AccountParams) -> Array:
+    return jnp.maximum(drawdown_floor(account, rules), daily_floor(account, rules))
+
+
+def unrealised(position: Position, price: Array, contract: ContractParams) -> Array:
+    """Mills that the open position has made at `price` (ticks); 0 when flat."""
+    return (price - position.entry) * position.quantity * contract.tick_mills
+
+
+def liquidation_level(position: Position, account: Account, params: EnvParams) -> Array:
+    """Price (ticks) nearest the market at which equity net of exit commission is at or below the highest floor.
+
+    A second stop: floored to the losing side for a long, ceiled for a short. `-side * NO_LEVEL` with no floor.
+    """
+    size, side = jnp.abs(position.quantity), jnp.sign(position.quantity)
+    floor = highest_floor(account, params.account)
+    room = floor + size * params.contract.commission - account.balance
+    ticks = room // jnp.maximum(size * params.contract.tick_mills, 1)
+    ticks = jnp.where(floor == NO_FLOOR, -NO_LEVEL, jnp.clip(ticks, -NO_LEVEL, NO_LEVEL))
+    return jnp.where(floor == NO_FLOOR, side * ticks, position.entry + side * ticks)
+
+
+def raise_high_water(position: Position, account: Account, price: Array, params: EnvParams) -> Account:
+    """Mark live equity at `price`; the high-water mark never falls."""
+    equity = account.balance + unrealised(position, price, params.contract)
+    return account.replace(high_water=jnp.maximum(account.high_water, equity))
+
+
+def may_open(state: EnvState, params: EnvParams) -> Array:
+    """bool[]: may a decision at the close of `state.row` open a position? Calendar and account only, no future bar."""
+    market = params.market
+    in_time = market.bars_to_flat[state.row] >= 2  # the bar after the next one must still close by flat time
+    warm = market.tr_sum[state.row] >= 0
+    return in_time & warm & ~state.account.locked
+
+
+def target_reached(position: Position, account: Account, rules: AccountParams) -> Array:
+    """Realised balance at the target while flat, after the minimum trading days; open profit never counts."""
+    return (
+        (rules.target < OFF)
+        & (position.quantity == 0)
+        & (account.balance >= rules.target)
+        & (account.days >= rules.min_days)
+    )
+
+
+def open_session(account: Account) -> Account:
+    """What resets when a session begins; balance, high-water mark and floor carry over."""
+    no = jnp.zeros_like(account.locked)
+    return account.replace(session_equity=account.equity, locked=no, traded=no)

@@ -1,0 +1,70 @@
+"""What the evaluator can drive: a pure function that turns a state into an Order, and what it carries along."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.types import Algorithm, Array, PyTree
+
+NO_ACTION = -1  # an order that the action table has no name for (a baseline's flip of sides)
+
+
+class Act(Protocol):
+    """One decision. Pure and hashable: it is a static argument of the compiled evaluation."""
+
+    def __call__(
+        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[PyTree, Order, Array]:
+        """-> (carry, order, action).
+
+        carry: whatever the agent remembers or knows, of constant shapes. ref: the observation reference of `state`,
+        the only thing a policy may look at. key: one typed key per market bar, the same in both passes.
+        action: int32[] id of the chosen action, or NO_ACTION.
+        """
+        ...
+
+
+class Agent(NamedTuple):
+    """A named agent. `carry` is its first carry: traced, so new weights of one network do not compile again."""
+
+    name: str
+    act: Act
+    carry: PyTree
+    about: str  # one line for reports: what it does
+
+
+@dataclass(frozen=True)
+class PolicyAct:
+    """`Algorithm.act`, then the task's decoder. Carry: (policy, the network's own carry).
+
+    The masked distribution inside `act` is the only sampler; an illegal action is executed as HOLD and counted, as in
+    `TradingEnv.step`.
+    """
+
+    env: TradingEnv
+    algorithm_act: Any
+    explore: bool
+
+    def __call__(
+        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[PyTree, Order, Array]:
+        policy, memory = carry
+        memory, action, _ = self.algorithm_act(policy, memory, ref, params, key, self.explore)
+        order = self.env.decode(jnp.where(ref.mask[action], action, 0), state, params)
+        return (policy, memory), order, action
+
+
+def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv, memory: PyTree = ()) -> Agent:
+    """The policy's most probable legal action at every bar."""
+    return Agent("greedy", PolicyAct(env, algorithm.act, False), (policy, memory), "most probable legal action")
+
+
+def sampled(algorithm: Algorithm, policy: PyTree, env: TradingEnv, memory: PyTree = ()) -> Agent:
+    """An action drawn from the policy's masked distribution at every bar."""
+    return Agent("sampled", PolicyAct(env, algorithm.act, True), (policy, memory), "drawn from the policy")

@@ -1,0 +1,194 @@
+"""The one evaluator: every decision bar of a session set, in time order, through the training `transition`.
+
+Two passes, always labelled. ACCOUNT: the account's rules are on; after a bust, a failing daily loss or a target the
+rest of that session is stepped flat with entries locked, and a new account opens at the next session. STRATEGY: the
+same orders' logic with drawdown, daily loss and target off; return, Sharpe, drawdown and trades come from it.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxtrade.env import rules
+from jaxtrade.env.dynamics import TradingEnv, next_session
+from jaxtrade.env.episode import end_reason, start
+from jaxtrade.env.execution import select
+from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Event, Order
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.agents import Act, Agent
+from jaxtrade.types import Array, MarketData, PyTree, SessionSet
+
+MONEY_LIMIT = OFF // 2  # |equity| beyond it could pass int32 within one more bar
+Pass = Literal["account", "strategy"]
+RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
+
+
+class Record(struct.PyTreeNode):
+    """One row per decision bar, L of them; the bar decided at is `row`, what follows happened in bar `row + 1`.
+
+    row: int32[L] market row. mask: bool[L, A]. action: int32[L] (NO_ACTION: none of the table's). legal: bool[L], the
+    action was in the mask and the order asked for nothing that is not permitted. carried, quantity: int32[L] position
+    before and after the bar. stop: int32[L] the stop after it. event: Event of [L] leaves. equity, high_water:
+    int32[L] mills after the bar. account: int32[L] number of the account, from 0. active: bool[L], that account still
+    lived when the bar began. end: int32[L] EndReason where the account ended in this bar, else NONE. target: bool[L],
+    realised profit at the target.
+    """
+
+    row: Array
+    mask: Array
+    action: Array
+    legal: Array
+    carried: Array
+    quantity: Array
+    stop: Array
+    event: Event
+    equity: Array
+    high_water: Array
+    account: Array
+    active: Array
+    end: Array
+    target: Array
+
+
+class _Loop(struct.PyTreeNode):
+    state: EnvState
+    carry: PyTree
+    over: Array  # bool[]: the account has ended, its session is being stepped to its flat bar
+    number: Array  # int32[]: accounts opened before this one
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The decision bars of a session set on the host.
+
+    rows: int64[L] market rows in time order. session: int64[L] position in the set (0..n-1) of each. ids: int64[n]
+    rows of the session table. date: datetime64[D][n] trade dates.
+    """
+
+    rows: np.ndarray
+    session: np.ndarray
+    ids: np.ndarray
+    date: np.ndarray
+
+    @property
+    def last(self) -> np.ndarray:
+        """int64[n] index, in 0..L-1, of each session's last decision bar."""
+        return np.append(np.flatnonzero(np.diff(self.session)), len(self.rows) - 1)
+
+
+def make_schedule(market: MarketData, sessions: SessionSet) -> Schedule:
+    """Every decision bar of `sessions`. Raises DataError where the set is empty or not in time order."""
+    ids = np.asarray(sessions.ids, np.int64)[: int(sessions.count)]
+    if not len(ids):
+        raise DataError("evaluation: the session set is empty; hold out at least one session "
+                        "(split.test_sessions or split.validation_sessions)")
+    first = np.asarray(market.sessions.first, np.int64)[ids]
+    last = np.asarray(market.sessions.last, np.int64)[ids]
+    if np.any(first[1:] <= last[:-1]):
+        raise DataError("evaluation: sessions must be in time order and must not repeat")
+    rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
+    days = np.asarray(market.sessions.date, np.int64)[ids]
+    return Schedule(rows, np.repeat(np.arange(len(ids)), last - first + 1), ids, days.astype("datetime64[D]"))
+
+
+def without_rules(account: AccountParams) -> AccountParams:
+    """Drawdown, daily loss and target off; contract cap and reward unit stay."""
+    off, no = jnp.int32(OFF), jnp.bool_(False)
+    return account.replace(drawdown=off, daily_loss=off, target=off, floor_cap=off, min_days=jnp.int32(0),
+                           stop_at_target=no, fail_on_daily_loss=no)
+
+
+def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
+    """bool[]: the order opens (or flips) only where calendar and account permit it, within the contract cap."""
+    opens = (order.quantity != 0) & (jnp.sign(order.quantity) != jnp.sign(state.position.quantity))
+    within = jnp.abs(order.quantity) <= params.account.max_contracts
+    return (~opens | rules.may_open(state, params)) & within
+
+
+def _account_end(state: EnvState, event: Event, params: EnvParams) -> Array:
+    """int32[] EndReason of an account: the ends of an episode that come from its rules."""
+    reason = end_reason(state, event, params)
+    by_rule = functools.reduce(jnp.logical_or, [reason == end for end in RULE_ENDS])
+    return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
+
+
+def _advance(env: TradingEnv, act: Act, params: EnvParams, key: Array, loop: _Loop) -> tuple[_Loop, Record]:
+    """One decision bar, and the jump to the next session after the last one."""
+    state = loop.state
+    ref = env.ref(state, params)
+    carry, order, action = act(loop.carry, state, ref, params, jax.random.fold_in(key, state.row))
+    moved, event = env.transition(state, order, params)
+    end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, event, params)).astype(jnp.int32)
+    over = loop.over | (end != EndReason.NONE)
+    record = Record(
+        row=state.row,
+        mask=ref.mask,
+        action=jnp.asarray(action, jnp.int32),
+        legal=((action < 0) | ref.mask[jnp.maximum(action, 0)]) & order_is_legal(state, order, params),
+        carried=state.position.quantity,
+        quantity=moved.position.quantity,
+        stop=moved.position.stop,
+        event=event,
+        equity=moved.account.equity,
+        high_water=moved.account.high_water,
+        account=loop.number,
+        active=~loop.over,
+        end=end,
+        target=rules.target_reached(moved.position, moved.account, params.account) & ~loop.over,
+    )
+    locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
+    jumped = next_session(moved.replace(account=select(over, Account.new(), moved.account)), params)
+    session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
+    return _Loop(
+        state=select(session_over, jumped, locked),
+        carry=carry,
+        over=over & ~session_over,
+        number=loop.number + (over & session_over).astype(jnp.int32),
+    ), record
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _scan(env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvParams, key: Array) -> Record:
+    first = params.market.sessions.first[params.sessions.ids[0]]
+    state = start(params, jnp.int32(0), first, jnp.uint32(0), jnp.int32(0))
+    loop = _Loop(state, carry, jnp.bool_(False), jnp.int32(0))
+    _, record = jax.lax.scan(lambda loop, _: _advance(env, act, params, key, loop), loop, None, length=length)
+    return record
+
+
+def backtest(env: TradingEnv, agent: Agent, params: EnvParams, schedule: Schedule, which: Pass, key: Array) -> Record:
+    """Run one pass over the whole schedule; leaves of the record are NumPy arrays.
+
+    Args:
+        params: its `sessions` must be the set that `schedule` was made from; episode length and step limit are ignored.
+        key: typed; a bar draws from `fold_in(key, row)`, so both passes and repeated calls draw the same.
+    Raises:
+        ConfigError: equity came near the int32 limit of mills.
+        RuntimeError: a decision bar was missed or an account ended with a position (a bug, never the user's fault).
+    """
+    account = params.account if which == "account" else without_rules(params.account)
+    params = params.replace(account=account, max_steps=jnp.int32(0), episode_sessions=jnp.int32(OFF))
+    record = jax.device_get(_scan(env, agent.act, len(schedule.rows), agent.carry, params, key))
+    if not np.array_equal(record.row, schedule.rows):
+        missed = len(np.setdiff1d(schedule.rows, record.row))
+        raise RuntimeError(f"{agent.name}: {missed} of {len(schedule.rows)} decision bars not visited in order")
+    if np.any(record.quantity[record.end != EndReason.NONE]) or np.any(record.quantity[schedule.last]):
+        raise RuntimeError(f"{agent.name}: a position outlived its account or its session's flat bar")
+    _check_money(record, agent.name, schedule)
+    return record
+
+
+def _check_money(record: Record, name: str, schedule: Schedule) -> None:
+    large = np.flatnonzero(np.abs(record.equity.astype(np.int64)) >= MONEY_LIMIT)
+    if len(large):
+        date = schedule.date[schedule.session[large[0]]]
+        money = record.equity[large[0]] / 1000
+        raise ConfigError(f"evaluation of '{name}': equity moved by ${money:,.0f} by {date}, near the int32 limit of "
+                          f"mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or lower env.quantity")

@@ -1,0 +1,126 @@
+"""Rule-based agents. They emit Orders through the same transition as a policy and pay the same costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.env import rules, tasks
+from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.agents import NO_ACTION, Agent
+from jaxtrade.types import Array, MarketData, PyTree
+
+
+def _hold_flat(
+    carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+) -> tuple[PyTree, Order, Array]:
+    del ref, params, key
+    return carry, tasks.hold(state), jnp.int32(Action.HOLD)
+
+
+def flat() -> Agent:
+    """Never trades."""
+    return Agent("flat", _hold_flat, (), "never trades")
+
+
+@dataclass(frozen=True)
+class RandomMasked:
+    """Each bar one of the legal actions of the task, uniformly."""
+
+    env: TradingEnv
+
+    def __call__(
+        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[PyTree, Order, Array]:
+        # The k-th legal action, k uniform over their number.
+        rank = jax.random.randint(key, (), 0, jnp.sum(ref.mask))
+        action = jnp.argmax(jnp.cumsum(ref.mask) > rank).astype(jnp.int32)
+        return carry, self.env.decode(action, state, params), action
+
+
+def random_masked(env: TradingEnv) -> Agent:
+    """Uniform over the legal actions, by the evaluation's key."""
+    return Agent("random", RandomMasked(env), (), "uniform over the legal actions")
+
+
+@dataclass(frozen=True)
+class BuyAndHold:
+    """Carry: int32[] the last session (slot) in which it bought: no re-entry after a liquidation."""
+
+    quantity: int
+
+    def __call__(
+        self, carry: Array, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[Array, Order, Array]:
+        del ref, key
+        buy = (state.position.quantity == 0) & rules.may_open(state, params) & (carry != state.slot)
+        order = tasks.hold(state)
+        order = order.replace(quantity=jnp.where(buy, self.quantity, order.quantity))
+        action = jnp.where(buy, Action.BUY, Action.HOLD).astype(jnp.int32)
+        return jnp.where(buy, state.slot, carry), order, action
+
+
+def buy_and_hold(env: TradingEnv) -> Agent:
+    """Buys at each session's first decision bar at which opening is permitted; no bracket; out at the flat bar."""
+    return Agent("buy_hold", BuyAndHold(env.config.quantity), jnp.int32(-1),
+                 "buys each session's first decision bar, no stop or target, out at the flat bar")
+
+
+@dataclass(frozen=True)
+class SignFollower:
+    """Holds the side that a column of signs asks for. Carry: int32[T] of -1, 0 (keep what is held), 1 by market row."""
+
+    quantity: int
+
+    def __call__(
+        self, carry: Array, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[Array, Order, Array]:
+        del ref, key
+        held = state.position.quantity
+        sign = carry[state.row]
+        other = (sign != 0) & (sign != jnp.sign(held))
+        opened = jnp.where(rules.may_open(state, params), sign * self.quantity, 0)
+        order = tasks.hold(state)
+        order = order.replace(quantity=jnp.where(other, opened, held).astype(jnp.int32))
+        acts = order.quantity != held
+        entry = jnp.where(sign > 0, Action.BUY, Action.SELL)
+        action = jnp.where(~acts, Action.HOLD, jnp.where(held == 0, entry, NO_ACTION))
+        return carry, order, action.astype(jnp.int32)
+
+
+def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
+    """int32[T]: sign(SMA_fast - SMA_slow) of the closes up to and with each bar, in exact integers.
+
+    0 where the averages are equal, or where the last `slow` bars are not all of one feature window (before `tr_sum`
+    exists): no average crosses a splice.
+    """
+    close = np.asarray(market.close, np.int64)
+    total = np.concatenate([[0], np.cumsum(close)])
+    warm = np.concatenate([[0], np.cumsum(np.asarray(market.tr_sum) >= 0)])
+    signs = np.zeros(len(close), np.int32)
+    if len(close) >= slow:
+        end = np.arange(slow, len(close) + 1)
+        fast_sum, slow_sum = total[end] - total[end - fast], total[end] - total[end - slow]
+        whole = warm[end] - warm[end - slow] == slow
+        signs[slow - 1:] = np.where(whole, np.sign(fast_sum * slow - slow_sum * fast), 0)
+    return signs
+
+
+def sma_cross(env: TradingEnv, market: MarketData, fast: int, slow: int) -> Agent:
+    """Long while the fast average of closes is above the slow one, short while below; flips at the next open.
+
+    No bracket: it leaves only by a flip, the flat bar, or (account pass) a liquidation. Raises ConfigError unless
+    0 < fast < slow.
+    """
+    if not 0 < fast < slow:
+        raise ConfigError(f"evaluation.sma_fast = {fast}, evaluation.sma_slow = {slow}: expected 0 < fast < slow")
+    signs = jnp.asarray(sma_signs(market, fast, slow))
+    return Agent("sma_cross", SignFollower(env.config.quantity), signs,
+                 f"long while SMA {fast} > SMA {slow}, short while below, no bracket")

@@ -1,0 +1,184 @@
+"""`evaluate`: agents over a session set, both passes, into one result. Composes; every idea lives in its own module."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxtrade.config import RunConfig
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.presets import resolve_account
+from jaxtrade.env.state import EnvParams
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import baselines, figures, report, trades
+from jaxtrade.evaluation.agents import Agent, greedy, sampled
+from jaxtrade.evaluation.backtest import Schedule, backtest, make_schedule
+from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.trades import Clock
+from jaxtrade.types import Algorithm, PyTree, SessionSet
+
+if TYPE_CHECKING:
+    from jaxtrade.data.market import Market
+
+
+def standard_agents(
+    env: TradingEnv, market: Market, config: RunConfig, algorithm: Algorithm | None = None, policy: PyTree = None
+) -> list[Agent]:
+    """Greedy and sampled policy (where one is given), then flat, random, buy-and-hold and SMA-cross.
+
+    With `evaluation.policy_samples` n > 1 the sampled policy runs n times, as sampled_1..n, each with its own draws.
+    """
+    agents = []
+    if algorithm is not None:
+        agents.append(greedy(algorithm, policy, env))
+        count = config.evaluation.policy_samples
+        drawn = sampled(algorithm, policy, env)
+        agents += [drawn] if count == 1 else [drawn._replace(name=f"sampled_{i + 1}") for i in range(count)]
+    return [
+        *agents,
+        baselines.flat(),
+        baselines.random_masked(env),
+        baselines.buy_and_hold(env),
+        baselines.sma_cross(env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow),
+    ]
+
+
+def evaluate(
+    env: TradingEnv,
+    params: EnvParams,
+    agents: Sequence[Agent],
+    market: Market,
+    sessions: SessionSet,
+    config: RunConfig,
+    provenance: Mapping[str, Any] | None = None,
+) -> EvaluationResult:
+    """Run every agent over all decision bars of `sessions`, twice (account rules on, account rules off).
+
+    Args:
+        params: as from `make_params`; their own session set is replaced by `sessions`.
+        config: the run's; its account preset, seed and data labels go into the report.
+        provenance: carried into the JSON report unchanged (versions, device, digests).
+    Raises:
+        DataError: an empty session set. ConfigError: repeated agent names, or equity near the int32 limit.
+    """
+    names = [agent.name for agent in agents]
+    if not names or len(set(names)) != len(names):
+        found = ", ".join(names) or "none"
+        raise ConfigError(f"evaluation: give at least one agent, with names that differ; found {found}")
+    schedule = make_schedule(market.data, sessions)
+    params = params.replace(sessions=sessions)
+    start_balance = resolve_account(config.account).start_balance
+    key = jax.random.key(config.seed)
+    results = [_evaluate_one(env, agent, params, schedule, start_balance, key) for agent in agents]
+    contract = market.contract
+    return EvaluationResult(
+        agents=tuple(results),
+        schedule=schedule,
+        clock=Clock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
+        close=np.asarray(market.bars.close),
+        start_balance=start_balance,
+        settings=_settings(env, params, market, schedule, config, results),
+        labels=_labels(env, market),
+        provenance=dict(provenance or {}),
+    )
+
+
+def _evaluate_one(
+    env: TradingEnv, agent: Agent, params: EnvParams, schedule: Schedule, start_balance: float, key: jax.Array
+) -> AgentResult:
+    key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on who else is evaluated
+    account = backtest(env, agent, params, schedule, "account", key)
+    strategy = backtest(env, agent, params, schedule, "strategy", key)
+    made = trades.assemble_trades(strategy, schedule, params.contract)
+    if int(made.net.sum()) != int(strategy.equity[-1]):
+        raise RuntimeError(f"{agent.name}: trades sum to {made.net.sum()} mills, equity is {strategy.equity[-1]}")
+    return AgentResult(
+        name=agent.name,
+        about=agent.about,
+        strategy=strategy,
+        account=account,
+        trades=made,
+        strategy_figures=figures.strategy_figures(strategy, made, schedule, start_balance),
+        account_figures=figures.account_figures(account, schedule),
+    )
+
+
+def _settings(
+    env: TradingEnv,
+    params: EnvParams,
+    market: Market,
+    schedule: Schedule,
+    config: RunConfig,
+    results: Sequence[AgentResult],
+) -> dict[str, Any]:
+    preset = resolve_account(config.account)
+    records = [record for result in results for record in (result.account, result.strategy)]
+    return {
+        "market": market.contract.symbol,
+        "sessions": len(schedule.ids),
+        "first_session": str(schedule.date[0]),
+        "last_session": str(schedule.date[-1]),
+        "decision_bars": len(schedule.rows),
+        "coverage": min(figures.coverage(record, schedule) for record in records),
+        "task": env.config.task,
+        "contracts_per_entry": env.config.quantity,
+        "intrabar": env.config.intrabar,
+        "fill": env.config.fill,
+        "mark": env.config.mark,
+        "commission_per_side": float(Decimal(int(params.contract.commission)) / 1000),
+        "slippage_ticks": int(params.contract.slippage),
+        "tick_value": float(Decimal(int(params.contract.tick_mills)) / 1000),
+        "start_balance": preset.start_balance,
+        "account": config.account.preset,
+        "rules": {
+            "drawdown": preset.drawdown,
+            "daily_loss": preset.daily_loss,
+            "profit_target": preset.profit_target,
+            "freeze": preset.freeze,
+            "on_target": preset.on_target,
+            "on_daily_loss": preset.on_daily_loss,
+            "min_days": preset.min_days,
+        },
+        "seed": config.seed,
+        "config_sha256": config.digest(),
+        "data_sha256": market.fingerprint,
+    }
+
+
+def _labels(env: TradingEnv, market: Market) -> tuple[str, ...]:
+    """What a reader must know before a figure."""
+    labels = []
+    if market.synthetic:
+        labels.append("synthetic: these bars were generated, no market ever traded them")
+    if env.config.optimistic:
+        labels.append(f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be")
+    if market.contract.kind == "fx":
+        labels.append("no overnight swap is charged (positions never stay overnight)")
+    return tuple(labels)
+
+
+def write(result: EvaluationResult, directory: Path, agent: str | None = None) -> list[Path]:
+    """Write `evaluation.json`, `evaluation.txt`, and of one agent (default: the first) `trades.csv`, `equity.csv` and
+    `equity.png`. Returns the paths.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    shown = result.agents[0] if agent is None else result.agent(agent)
+    paths = {name: directory / name for name in
+             ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png")}
+    document = json.dumps(report.to_json(result), indent=2, allow_nan=False)
+    paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
+    paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
+    trades.write_csv(paths["trades.csv"], trades.TRADE_COLUMNS,
+                     trades.trade_rows(shown.trades, result.schedule, result.clock, result.close))
+    trades.write_csv(paths["equity.csv"], trades.EQUITY_COLUMNS,
+                     trades.equity_rows(shown.strategy, shown.account, result.schedule, result.clock,
+                                        result.start_balance))
+    report.draw(result, shown, paths["equity.png"])
+    return list(paths.values())

@@ -1,0 +1,79 @@
+"""From records and trades to the named figures of a report, in dollars. Undefined is None."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.env.state import EndReason
+from jaxtrade.evaluation import metrics
+from jaxtrade.evaluation.backtest import Record, Schedule
+from jaxtrade.evaluation.trades import Trades
+
+Figures = dict[str, Any]
+
+
+def strategy_figures(record: Record, trades: Trades, schedule: Schedule, start_balance: float) -> Figures:
+    """Figures of the pass with account rules off.
+
+    net_profit, costs and the like are dollars over the whole set; return_pct is net_profit over the start balance;
+    turnover is contract sides filled per session; exposure is a share of the stepped bars.
+    """
+    pnl = metrics.session_pnl(record.equity, schedule.last)
+    event = record.event
+    sides = int(2 * trades.contracts.sum())
+    net_profit = int(record.equity[-1]) / 1000
+    return {
+        "net_profit": net_profit,
+        "return_pct": 100 * net_profit / start_balance,
+        "sharpe_daily": metrics.daily_sharpe(pnl),
+        "max_drawdown": metrics.max_drawdown(record.equity) / 1000,
+        "best_session": int(pnl.max()) / 1000,
+        "worst_session": int(pnl.min()) / 1000,
+        "trades": len(trades),
+        "win_rate": metrics.win_rate(trades.net),
+        "profit_factor": metrics.profit_factor(trades.net),
+        "average_trade": _mills(metrics.average(trades.net)),
+        "average_mae_ticks": metrics.average(trades.mae),
+        "average_mfe_ticks": metrics.average(trades.mfe),
+        "turnover": sides / len(schedule.ids),
+        "exposure": metrics.exposure(record.carried, event.order_exit_quantity, event.entry_quantity),
+        "commission": int(trades.commission.sum()) / 1000,
+        "slippage": int(trades.slippage.sum()) / 1000,
+        "illegal_actions": int(np.sum(~record.legal)),
+    }
+
+
+def _mills(value: float | None) -> float | None:
+    return None if value is None else value / 1000
+
+
+def account_figures(record: Record, schedule: Schedule) -> Figures:
+    """Figures of the pass with account rules on.
+
+    accounts = passed + bust + failed_daily_loss + open_at_end. reached_target counts accounts whose realised profit
+    reached the target at some bar (with `on_target=continue` such an account goes on). breaches: bars in which live
+    accounts reached a drawdown or daily-loss floor. net_profit: summed over all accounts.
+    """
+    count = int(record.account.max()) + 1
+    ends = {reason: int(np.sum(record.end == reason)) for reason in EndReason}
+    closing = np.append(np.flatnonzero(np.diff(record.account)), len(record.account) - 1)
+    return {
+        "accounts": count,
+        "passed": ends[EndReason.TARGET],
+        "bust": ends[EndReason.BUST],
+        "failed_daily_loss": ends[EndReason.DAILY_LOSS],
+        "open_at_end": count - ends[EndReason.TARGET] - ends[EndReason.BUST] - ends[EndReason.DAILY_LOSS],
+        "reached_target": len(np.unique(record.account[record.target])),
+        "breaches": int(np.sum(record.event.breach & record.active)),
+        "trades": int(np.sum(record.event.entry_quantity != 0)),
+        "net_profit": int(record.equity[closing].astype(np.int64).sum()) / 1000,
+        "illegal_actions": int(np.sum(~record.legal)),
+        "idle_bars": int(np.sum(~record.active)),
+    }
+
+
+def coverage(record: Record, schedule: Schedule) -> float:
+    """Decision bars visited over all decision bars of the set."""
+    return len(np.intersect1d(record.row, schedule.rows)) / len(schedule.rows)

@@ -1,0 +1,56 @@
+"""Figures of an evaluation: pure NumPy functions. What is undefined is None, never 0.
+
+Money is integer mills; L decision bars, n sessions, K trades.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+TRADING_DAYS = 252
+MIN_SESSIONS = 20  # a daily Sharpe of fewer sessions is noise
+
+
+def session_pnl(equity: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """int64[n]: change of equity int[L] (mills from 0) over each session; `last` indexes each session's last bar."""
+    return np.diff(equity[last].astype(np.int64), prepend=0)
+
+
+def daily_sharpe(pnl: np.ndarray) -> float | None:
+    """mean / standard deviation (ddof 1) of session P&L, times sqrt(252) (Sharpe 1994, zero benchmark).
+
+    None under 20 sessions, and where P&L does not vary.
+    """
+    if len(pnl) < MIN_SESSIONS:
+        return None
+    deviation = float(np.std(pnl, ddof=1))
+    return float(np.mean(pnl)) / deviation * math.sqrt(TRADING_DAYS) if deviation > 0 else None
+
+
+def max_drawdown(equity: np.ndarray) -> int:
+    """Mills: largest fall of close-marked equity int[L] from its highest value so far, the start (0) included."""
+    series = np.concatenate([[0], equity.astype(np.int64)])
+    return int(np.max(np.maximum.accumulate(series) - series))
+
+
+def win_rate(net: np.ndarray) -> float | None:
+    """Share of trades with a profit after commission; None without trades."""
+    return float(np.mean(net > 0)) if len(net) else None
+
+
+def profit_factor(net: np.ndarray) -> float | None:
+    """Sum of profits over sum of losses, after commission; None without a loss (and without trades)."""
+    loss = -int(net[net < 0].sum())
+    return int(net[net > 0].sum()) / loss if loss else None
+
+
+def average(values: np.ndarray) -> float | None:
+    """Mean; None of nothing."""
+    return float(np.mean(values)) if len(values) else None
+
+
+def exposure(carried: np.ndarray, order_exit: np.ndarray, entry: np.ndarray) -> float:
+    """Share of bars in which a position was held after the open: carried in and kept, or entered; int[L] quantities."""
+    return float(np.mean(((carried != 0) & (order_exit == 0)) | (entry != 0)))

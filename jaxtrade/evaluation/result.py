@@ -1,0 +1,46 @@
+"""What an evaluation returns; walk-forward and statistics take it from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.evaluation.backtest import Record, Schedule
+from jaxtrade.evaluation.figures import Figures
+from jaxtrade.evaluation.trades import Clock, Trades
+
+
+@dataclass(frozen=True)
+class AgentResult:
+    """One agent's two passes. `trades` are the strategy pass's; their net sums to its final equity, in mills."""
+
+    name: str
+    about: str
+    strategy: Record
+    account: Record
+    trades: Trades
+    strategy_figures: Figures
+    account_figures: Figures
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Agents in the order given, over one schedule. `settings` and `labels` say under which conventions and costs."""
+
+    agents: tuple[AgentResult, ...]
+    schedule: Schedule
+    clock: Clock
+    close: np.ndarray
+    start_balance: float
+    settings: dict[str, Any]
+    labels: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    def agent(self, name: str) -> AgentResult:
+        """Raises KeyError naming the agents there are."""
+        for result in self.agents:
+            if result.name == name:
+                return result
+        raise KeyError(f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})")

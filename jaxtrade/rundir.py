@@ -1,0 +1,125 @@
+"""A run on disk: its directory, its one-writer lock and its manifest."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from jaxtrade import __version__
+from jaxtrade.config import RunConfig, dump_config, load_config
+from jaxtrade.errors import ConfigError, RunLockedError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_VERSIONED = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas")
+
+
+def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
+    """`runs/<market>-<task>-<utc>-<id>`, not created yet."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    return (root or Path("runs")) / f"{market}-{task}-{stamp}-{secrets.token_hex(2)}"
+
+
+def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
+    """Make the directory with `config.yaml` and `manifest.json`.
+
+    Raises ConfigError where it exists with content, or where its name is not a plain one.
+    """
+    if not _NAME.fullmatch(path.name):
+        raise ConfigError(f"--run-dir {path}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"--run-dir {path}: already exists and is not empty; choose another, or --resume {path}")
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    write_manifest(path, manifest)
+
+
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    temporary = path / "manifest.json.tmp"
+    temporary.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    temporary.replace(path / "manifest.json")
+
+
+def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """The resolved configuration and manifest of a run. Raises ConfigError where it is not a run directory."""
+    for name in ("config.yaml", "manifest.json"):
+        if not (path / name).is_file():
+            raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'")
+    try:
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path / 'manifest.json'}: not valid JSON ({error}); restore it or train again") from None
+    return load_config(str(path / "config.yaml")), manifest
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the run's writer lock, which the system releases even after a kill. RunLockedError names the holder."""
+    handle = (path / "run.lock").open("a+", encoding="utf-8")
+    try:
+        if not _try_lock(handle):
+            handle.seek(0)
+            holder = handle.read().strip() or "another process"
+            raise RunLockedError(f"{path}: locked by {holder}; one writer per run. Wait for it, or stop it")
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"pid {os.getpid()} on {platform.node()}")
+        handle.flush()
+        yield
+    finally:
+        handle.close()
+
+
+def _try_lock(handle: IO[str]) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            handle.seek(1 << 30)  # a byte past the text, so that the holder's name stays readable
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _git_commit() -> str | None:
+    """Commit of the source tree in use, with '-dirty' where it has changes; None outside a git checkout."""
+    here = Path(__file__).resolve().parent
+    try:
+        found = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"],
+                               capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
+    """What a report has to carry to be believed: versions, commit, device, seeds, digests. Imports JAX."""
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "format": 1,
+        "config_sha256": config.digest(),
+        "data_sha256": fingerprint,
+        "seed": config.seed,
+        "versions": {name: metadata.version(name) for name in _VERSIONED}
+        | {"jaxtrade": __version__, "python": platform.python_version()},
+        "git": _git_commit(),
+        "device": {"platform": device.platform, "kind": device.device_kind, "count": jax.device_count()},
+        "machine": {"system": platform.system(), "processor": platform.machine(), "cpus": os.cpu_count()},
+        "nproc": os.environ.get("NPROC"),
+    }

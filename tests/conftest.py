@@ -1,0 +1,12 @@
+"""Shared by all tests: compiled programs are kept between runs in pytest's cache folder."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.cache is not None:
+        jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

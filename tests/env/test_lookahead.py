@@ -1,0 +1,353 @@
+"""No look-ahead: what is known at the close of bar t does not depend on any later bar.
+
+Truncation, perturbation (the bars after t replaced by others) and, for the observation, the Jacobian with respect to
+the float table. Every detector is pointed at a planted leak of its own and has to find it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import EnvConfig, RunConfig, make_config
+from jaxtrade.data import features
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.schema import table_columns
+from jaxtrade.data.synthetic import synthetic_bars
+from jaxtrade.env import dynamics
+from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
+from tests.env import worlds
+from tests.env.worlds import i32, leaves_differ, make_params, rules
+
+ALL_FEATURES = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "vwap", "sma_7", "ema_9",
+                "rsi_10", "atr_8")
+KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar itself
+
+
+# ---- the market's columns
+
+
+def config_for(market: str) -> RunConfig:
+    return make_config({"data": {"market": market}, "env": {"features": list(ALL_FEATURES)}})
+
+
+@functools.cache
+def real_bars(market: str) -> Bars:
+    contract = get_contract(market)
+    if market == "NQ":
+        return synthetic_bars(contract, 4, seed=5)
+    bars = bundled(contract)
+    return bars.rows(slice(0, 5_000))
+
+
+def truncated(bars: Bars, cut: int) -> Bars:
+    return bars.rows(slice(0, cut + 1))
+
+
+def perturbed(bars: Bars, cut: int, seed: int = 0) -> Bars:
+    """The same stamps; after `cut` other prices (on another level) and other volumes."""
+    rng = np.random.default_rng([seed, cut])
+    later = len(bars) - cut - 1
+    walk = int(bars.close[cut]) + 40 + np.cumsum(rng.integers(-9, 10, later + 1))
+    columns = {"open": walk[:-1], "close": walk[1:],
+               "high": np.maximum(walk[:-1], walk[1:]) + rng.integers(0, 9, later),
+               "low": np.minimum(walk[:-1], walk[1:]) - rng.integers(0, 9, later),
+               "volume": rng.integers(0, 9_000, later)}
+    return replace(bars, **{name: np.concatenate([getattr(bars, name)[: cut + 1],
+                                                  new.astype(getattr(bars, name).dtype)])
+                            for name, new in columns.items()})
+
+
+def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
+    """A third of the minutes after `cut` never happens."""
+    keep = np.random.default_rng([seed, cut]).random(len(bars)) > 1 / 3
+    keep[: cut + 1] = True
+    return bars.rows(keep)
+
+
+def columns_of(market: Market) -> dict[str, np.ndarray]:
+    table = np.asarray(market.data.view.table)
+    named = {name: table[:, i] for i, name in enumerate(market.columns)}
+    return named | {name: np.asarray(getattr(market.data, name)) for name in KNOWN_AT_CLOSE}
+
+
+def leaking_columns(bars: Bars, config: RunConfig, cuts: list[int], change: Callable[[Bars, int], Bars]) -> set[str]:
+    """Columns whose bytes at rows <= cut differ once the bars after the cut are changed."""
+    full = columns_of(build_market(bars, config))
+    found = set()
+    for cut in cuts:
+        other = columns_of(build_market(change(bars, cut), config))
+        found |= {name for name, values in full.items()
+                  if values[: cut + 1].tobytes() != other[name][: cut + 1].tobytes()}
+    return found
+
+
+def cuts_of(bars: Bars, count: int, seed: int = 0) -> list[int]:
+    """Rows after the first decisions, drawn at random."""
+    start = int(build_market(bars, config_for(bars.contract.symbol)).data.sessions.first[0]) + 3
+    return sorted(np.random.default_rng(seed).integers(start, len(bars) - 2, count).tolist())
+
+
+CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+@pytest.mark.parametrize("market", ["ES", "EURUSD", "NQ"])
+def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
+    """Every feature and clock column, the true-range sums and the calendar's bars-to-flat: byte-equal prefixes."""
+    bars = real_bars(market)
+    config = config_for(market)
+    assert set(columns_of(build_market(bars, config))) == {*table_columns(ALL_FEATURES), *KNOWN_AT_CLOSE}
+    assert leaking_columns(bars, config, cuts_of(bars, 8), CHANGES[change]) == set()
+
+
+@pytest.mark.parametrize("change", ["truncated", "perturbed"])
+@pytest.mark.parametrize(("name", "leaks"), [("macd", {"feature.macd"}), ("rsi", {"feature.rsi"}),
+                                             ("sma_N", {"feature.sma_5", "feature.sma_7", "feature.sma_20"})])
+def test_a_planted_feature_leak_is_found(monkeypatch: pytest.MonkeyPatch, name: str, leaks: set[str],
+                                         change: str) -> None:
+    """A feature that is its own value one bar later (`shift(-1)`)."""
+    honest = features._COMPUTE[name]
+
+    def early(*args: Any) -> np.ndarray:
+        values = np.asarray(honest(*args), np.float64)
+        return np.concatenate([values[1:], values[-1:]])
+
+    bars = real_bars("ES")
+    cuts = cuts_of(bars, 3)
+    monkeypatch.setitem(features._COMPUTE, name, early)
+    assert leaking_columns(bars, config_for("ES"), cuts, CHANGES[change]) == leaks
+
+
+# ---- masks, observations and states along a run
+
+
+@dataclass(frozen=True)
+class LeakyMaskEnv(TradingEnv):
+    """Forbids buying before a bar that closes lower."""
+
+    def mask(self, state: EnvState, params: EnvParams) -> jax.Array:
+        falls = params.market.close[state.row + 1] < params.market.close[state.row]
+        is_buy = jnp.arange(self.num_actions) == Action.BUY
+        return super().mask(state, params) & ~(is_buy & falls)
+
+
+@dataclass(frozen=True)
+class LeakyWindowEnv(TradingEnv):
+    """Shows the window one bar too late."""
+
+    def observe(self, ref: ObservationRef, params: EnvParams) -> jax.Array:
+        return super().observe(ref.replace(row=ref.row + 1), params)
+
+
+@dataclass(frozen=True)
+class LeakyStopEnv(TradingEnv):
+    """Trails the stop with the close of the bar after."""
+
+    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+        late = params.market.replace(close=jnp.roll(params.market.close, -1))
+        moved, event = dynamics.transition(self.config, state, order, params)
+        stop = jnp.where(moved.position.quantity > 0, late.close[moved.row] - 50, moved.position.stop)
+        return moved.replace(position=moved.position.replace(stop=stop)), event
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
+    """States, masks and observations along one run of random legal actions from `start`, leaves [steps, ...]."""
+
+    def body(state: EnvState, u: jax.Array) -> tuple:
+        ref = env.ref(state, params)
+        seen = {"state": state, "mask": ref.mask, "observation": env.observe(ref, params)}
+        state, _, _ = env.step(jax.random.key(0), state, worlds.pick(ref.mask, u), params)
+        return state, seen
+
+    return jax.lax.scan(body, start, uniform)[1]
+
+
+STEPS = 130
+ENVIRONMENTS = {f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling, mark=mark)  # type: ignore[arg-type]
+                for task, scaling, mark in [("manage", "relative", "extreme"), ("manage", "seed", "close"),
+                                            ("entry", "relative", "close"), ("entry", "seed", "extreme")]}
+SESSIONS = worlds.even_sessions(4, 160)
+HAND_BARS = worlds.random_bars(31, 640)
+
+
+def hand_params(bars: worlds.Bars) -> EnvParams:
+    return make_params(worlds.make_market(bars, SESSIONS), episode_sessions=2,
+                       account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000))
+
+
+def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0) -> set[str]:
+    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
+    other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
+    full, changed = hand_params(HAND_BARS), hand_params(worlds.replace_after(HAND_BARS, cut, other))
+    first = int(full.market.sessions.first[slot])
+    start = env.reset_at(full, slot, first)
+    uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
+    runs = [walk(env, params, start, uniform) for params in (full, changed)]
+    known = np.asarray(runs[0]["state"].row) <= cut
+    # rows are compared where both runs can be: the run is honest up to the first row after the cut
+    count = len(known) if known.all() else int(np.argmin(known))
+    assert count > 0
+    return {name for name in runs[0]
+            if leaves_differ(*(jax.tree.map(lambda x: np.asarray(x)[:count], run[name]) for run in runs))}
+
+
+def hand_cuts(count: int) -> list[int]:
+    first, last = SESSIONS[1].first, SESSIONS[1].last
+    return np.linspace(first + 2, last, count).astype(int).tolist()
+
+
+@pytest.mark.parametrize("name", list(ENVIRONMENTS))
+def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) -> None:
+    env = TradingEnv(ENVIRONMENTS[name])
+    for seed, cut in enumerate(hand_cuts(25)):
+        assert paths_differ(env, cut, seed=seed) == set(), f"bars after row {cut} changed the past"
+
+
+@pytest.mark.parametrize(("leaky", "seen"), [(LeakyMaskEnv, "mask"), (LeakyWindowEnv, "observation"),
+                                             (LeakyStopEnv, "state")])
+def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str) -> None:
+    env = leaky(EnvConfig())
+    found = [paths_differ(env, cut, seed=seed) for seed, cut in enumerate(hand_cuts(25))]
+    assert sum(seen in parts for parts in found) >= 5
+
+
+@pytest.mark.parametrize("scaling", ["relative", "seed"])
+def test_observations_of_real_bars_do_not_depend_on_later_bars(scaling: str) -> None:
+    """From bars through features to the observation, over the bundled ES week."""
+    bars = real_bars("ES")
+    config = make_config({"env": {"scaling": scaling}})
+    env = TradingEnv(config.env)
+    full = build_market(bars, config)
+    observe = jax.jit(jax.vmap(env.observe, (0, None)))
+    sessions = full.data.sessions
+    decisions = np.concatenate([np.arange(a, b + 1)
+                                for a, b in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True)])
+    for cut in cuts_of(bars, 6, seed=1):
+        rows = decisions[decisions <= cut][-200:]
+        other = build_market(perturbed(bars, cut), config)
+        leg = jnp.tile(i32([1, int(bars.close[rows[0]]), int(bars.close[rows[0]]) - 30, 1 << 29, 3]), (200, 1, 1))
+        rows = np.resize(rows, 200)
+        ref = ObservationRef(i32(rows)[:, None], leg, (), jnp.ones((200, env.num_actions), bool), ())
+        seen = [observe(ref, make_params(market.data)) for market in (full, other)]
+        assert np.isfinite(np.asarray(seen[0])).all()
+        assert leaves_differ(*seen) == []
+
+
+@pytest.mark.parametrize("market", ["ES", "EURUSD", "NQ"])
+def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
+    """`observe` slices [t - window, t]: a decision nearer the start of the data than that would be shifted forward."""
+    built = build_market(real_bars(market), config_for(market))
+    assert int(np.asarray(built.data.sessions.first).min()) >= EnvConfig().window
+
+
+# ---- the Jacobian of the observation
+
+
+def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
+    """bool[T]: rows of the float table on which the observation at `row` depends, by automatic differentiation."""
+    bars = worlds.random_bars(5, 64)
+    params = make_params(worlds.make_market(bars, [worlds.Session(0, 64, 30, 60)]))
+    close = int(bars.close[row])
+    leg = i32([[1, close - 7, close - 20, close + 33, 4]])
+    ref = ObservationRef(i32([row]), leg, (), jnp.ones(env.num_actions, bool), ())
+
+    def observe(table: jax.Array) -> jax.Array:
+        market = params.market.replace(view=params.market.view.replace(table=table))
+        return env.observe(ref, params.replace(market=market))
+
+    jacobian = np.asarray(jax.jit(jax.jacrev(observe))(params.market.view.table))
+    assert jacobian.shape[0] == env.observation_size
+    assert np.isfinite(jacobian).all()
+    return (jacobian != 0).any(axis=(0, 2))
+
+
+@pytest.mark.parametrize("scaling", ["relative", "seed"])
+@pytest.mark.parametrize("task", ["entry", "manage"])
+def test_jacobian_is_zero_after_the_decision_bar(task: str, scaling: str) -> None:
+    env = TradingEnv(EnvConfig(task=task, scaling=scaling))  # type: ignore[arg-type]
+    for row in (30, 41, 60):
+        depends = jacobian_rows(env, row)
+        assert depends[row - 20: row + 1].all(), "a bar of the window is not seen at all"
+        assert not depends[row + 1:].any()
+        assert not depends[: row - 20].any()
+
+
+@pytest.mark.parametrize("scaling", ["relative", "seed"])
+def test_the_jacobian_finds_a_planted_leak(scaling: str) -> None:
+    depends = jacobian_rows(LeakyWindowEnv(EnvConfig(scaling=scaling)), 41)  # type: ignore[arg-type]
+    assert depends[42]
+    assert not depends[43:].any()
+
+
+# ---- the normaliser
+
+
+def running(observations: np.ndarray, batch: int = 10) -> np.ndarray:
+    """Each batch normalised with the statistics of the batches up to and with it, as a learner does."""
+    stats, out = init_stats(observations.shape[1]), []
+    for part in observations.reshape(-1, batch, observations.shape[1]):
+        stats = merge(stats, jnp.asarray(part))
+        out.append(np.asarray(normalise(stats, jnp.asarray(part))))
+    return np.concatenate(out)
+
+
+def running_over_everything(observations: np.ndarray) -> np.ndarray:
+    """The planted leak: statistics of the whole series, later rows included."""
+    stats = merge(init_stats(observations.shape[1]), jnp.asarray(observations))
+    return np.asarray(normalise(stats, jnp.asarray(observations)))
+
+
+@functools.cache
+def training_statistics() -> RunningStats:
+    env = TradingEnv(EnvConfig())
+    params = hand_params(worlds.random_bars(77, 640))
+    start = env.reset_at(params, 0, int(params.market.sessions.first[0]))
+    seen = walk(env, params, start, jax.random.uniform(jax.random.key(9), (STEPS,)))["observation"]
+    return merge(init_stats(env.observation_size), seen)
+
+
+def frozen(observations: np.ndarray) -> np.ndarray:
+    """Evaluation: the statistics of training, whatever is observed now."""
+    return np.asarray(normalise(training_statistics(), jnp.asarray(observations)))
+
+
+def normalised_prefix_differs(apply: Callable[[np.ndarray], np.ndarray], cut: int, batch: int = 10) -> bool:
+    env = TradingEnv(EnvConfig())
+    other = worlds.random_bars(500 + cut, 640, price=20_200, step=12)
+    first = int(SESSIONS[1].first)
+    seen = []
+    for bars in (HAND_BARS, worlds.replace_after(HAND_BARS, cut, other)):
+        params = hand_params(bars)
+        run = walk(env, params, env.reset_at(params, 1, first), jax.random.uniform(jax.random.key(4), (STEPS,)))
+        seen.append(apply(np.asarray(run["observation"])))
+    known = (cut - first + 1) // batch * batch  # whole batches of rows <= cut: the last one may not be full yet
+    assert known > 0
+    assert not np.array_equal(seen[0], seen[1]), "the perturbation changed nothing at all"
+    return seen[0][:known].tobytes() != seen[1][:known].tobytes()
+
+
+@pytest.mark.parametrize("apply", [running, frozen])
+def test_normalised_observations_do_not_depend_on_later_bars(apply: Callable[[np.ndarray], np.ndarray]) -> None:
+    first = SESSIONS[1].first
+    assert not any(normalised_prefix_differs(apply, first + offset) for offset in (15, 28, 44, 61, 90))
+
+
+def test_a_normaliser_fitted_on_later_rows_is_found() -> None:
+    first = SESSIONS[1].first
+    assert all(normalised_prefix_differs(running_over_everything, first + offset) for offset in (15, 44, 90))

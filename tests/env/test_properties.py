@@ -1,0 +1,373 @@
+"""Properties of whole runs: exact accounting, monotone costs, symmetry, legality, ends, rewards, flat at flat bars."""
+
+from __future__ import annotations
+
+import functools
+from itertools import pairwise
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order
+from tests.env import worlds
+from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
+
+ENVS, STEPS = 48, 400
+STRICT = {"drawdown": 1_000_000, "daily_loss": 700_000, "target": 1_200_000, "floor_cap": 100_000}
+CASES = {
+    "headline": (EnvConfig(quantity=2), STRICT),
+    "entry": (EnvConfig(task="entry", quantity=2), STRICT),
+    "daily_fail": (EnvConfig(quantity=2), STRICT | {"fail_on_daily_loss": True}),
+    "close_marks": (EnvConfig(mark="close", quantity=2), STRICT),
+    "optimistic": (EnvConfig(mark="close", fill="close", quantity=2), STRICT),
+    "rules_off": (EnvConfig(quantity=2), {}),
+}
+
+
+@functools.cache
+def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
+    """A run of random legal actions; leaves as numpy arrays [STEPS, ENVS]."""
+    config, limits = CASES[case]
+    env = TradingEnv(config)
+    params = make_params(walk_market(3, step=8), account=rules(**limits), episode_sessions=2)
+    return env, params, jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS))
+
+
+@pytest.fixture(params=list(CASES))
+def run(request: pytest.FixtureRequest) -> tuple[TradingEnv, EnvParams, Trace]:
+    return sample(request.param)
+
+
+class Ledger:
+    """An account kept in Python integers from the events alone."""
+
+    def __init__(self, tick_mills: int, commission: int) -> None:
+        self.tick_mills, self.commission = tick_mills, commission
+        self.balance = self.quantity = self.entry = self.sides = self.paid = 0
+
+    def _leave(self, quantity: int, price: int) -> None:
+        assert quantity == self.quantity != 0
+        self.balance += (price - self.entry) * quantity * self.tick_mills
+        self._pay(quantity)
+        self.quantity = self.entry = 0
+
+    def _pay(self, quantity: int) -> None:
+        self.balance -= abs(quantity) * self.commission
+        self.paid += abs(quantity) * self.commission
+        self.sides += abs(quantity)
+
+    def book(self, event: dict[str, int]) -> None:
+        before = self.paid
+        if event["order_exit_quantity"]:
+            self._leave(event["order_exit_quantity"], event["order_exit_price"])
+        if event["entry_quantity"]:
+            assert self.quantity == 0
+            self.quantity, self.entry = event["entry_quantity"], event["entry_price"]
+            self._pay(self.quantity)
+        if event["exit_quantity"]:
+            self._leave(event["exit_quantity"], event["exit_price"])
+            assert event["exit_reason"] != ExitReason.NONE
+        assert self.paid - before == event["commission"]
+
+    def equity(self, close: int) -> int:
+        return self.balance + (close - self.entry) * self.quantity * self.tick_mills
+
+
+def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    """start + profit of fills - commissions == balance, and equity marks the rest at the close, in Python integers."""
+    _, params, trace = run
+    close = np.asarray(params.market.close)
+    info = trace.outcome.info
+    rows = trace.state.row + 1
+    fills = 0
+    for e in range(ENVS):
+        ledger = Ledger(worlds.TICK_MILLS, worlds.COMMISSION)
+        for t in range(STEPS):
+            event = {name: int(getattr(info.event, name)[t, e]) for name in vars(info.event)}
+            ledger.book(event)
+            assert ledger.equity(int(close[rows[t, e]])) == info.equity[t, e]
+            assert ledger.sides == info.stats.sides[t, e]
+            assert ledger.paid == info.stats.commission[t, e]
+            if info.end[t, e] != EndReason.NONE:
+                assert ledger.quantity == 0
+                assert ledger.balance == info.equity[t, e]
+                fills += ledger.sides
+                ledger = Ledger(worlds.TICK_MILLS, worlds.COMMISSION)
+            elif t + 1 < STEPS:
+                assert ledger.balance == trace.state.account.balance[t + 1, e]
+    assert fills > 1_000
+
+
+def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    """At or below the drawdown floor the account ends; at or below the daily floor it locks or fails; never in
+    position below a floor at a bar's end.
+    """
+    _, params, trace = run
+    account, info = params.account, trace.outcome.info
+    end = info.end
+    bust = info.equity <= info.event.floor
+    assert ((end == EndReason.BUST) == bust).all()
+    daily_floor = trace.state.account.session_equity - int(account.daily_loss)
+    below = (info.equity <= daily_floor) & (int(account.daily_loss) < worlds.OFF)
+    if bool(account.fail_on_daily_loss):
+        assert np.isin(end[below], [EndReason.BUST, EndReason.DAILY_LOSS]).all()
+    else:
+        assert not (end == EndReason.DAILY_LOSS).any()
+        same = (end[:-1] == EndReason.NONE) & (trace.state.slot[1:] == trace.state.slot[:-1])
+        assert trace.state.account.locked[1:][below[:-1] & same].all()
+        locked = trace.state.account.locked
+        assert not trace.ref.mask[locked][:, [Action.BUY, Action.SELL]].any()
+    assert (info.event.breach == (bust | (below & ~trace.state.account.locked))).all()
+    state = jax.tree.map(lambda x: x[1:], trace.state)
+    held = state.position.quantity != 0
+    net = state.account.equity - np.abs(state.position.quantity) * worlds.COMMISSION
+    floors = np.maximum(
+        np.minimum(state.account.high_water - int(account.drawdown), int(account.floor_cap)),
+        state.account.session_equity - int(account.daily_loss),
+    )
+    if int(account.drawdown) < worlds.OFF:
+        assert (net > floors)[held].all()
+        assert bust.sum() > 5, "the sample has no bust: the test shows nothing"
+        assert below.sum() > 5, "the sample has no daily breach"
+
+
+def test_flat_at_every_flat_bar(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    """No position survives a session: the flat bar's event leaves it, and every session and episode starts flat."""
+    _, params, trace = run
+    sessions = params.market.sessions
+    last = np.asarray(sessions.last)[np.asarray(params.sessions.ids)[trace.state.slot]]
+    at_flat_bar = trace.state.row == last
+    assert at_flat_bar.sum() > 50
+    new = (trace.state.slot[1:] != trace.state.slot[:-1]) | (trace.outcome.info.end[:-1] != EndReason.NONE)
+    assert (new | ~at_flat_bar[:-1]).all()
+    assert (trace.state.position.quantity[1:][new] == 0).all()
+    forced = trace.outcome.info.event.exit_reason == ExitReason.FLAT
+    assert forced.sum() > 5
+    assert at_flat_bar[forced].all()
+
+
+def test_hold_is_always_legal_and_nothing_opens_late(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    _, params, trace = run
+    assert trace.ref.mask[..., Action.HOLD].all()
+    left = np.asarray(params.market.bars_to_flat)[trace.state.row]
+    assert not trace.ref.mask[left < 2][:, [Action.BUY, Action.SELL]].any()
+    opened = trace.outcome.info.event.entry_quantity != 0
+    assert (left[opened] >= 2).all()
+    assert (left[trace.ref.mask[..., Action.BUY]] == 2).any(), "the last permitted bar was never seen"
+
+
+def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    """The reward is the sum of its terms; over an episode it is (final - start) / risk_unit up to float order."""
+    _, params, trace = run
+    info, outcome = trace.outcome.info, trace.outcome
+    np.testing.assert_array_equal(outcome.reward, info.terms.sum(-1))
+    unit = float(params.account.risk_unit)
+    before = trace.state.account.equity
+    np.testing.assert_array_equal(
+        outcome.reward, (info.equity - before).astype(np.float32) / np.float32(unit))
+    done = info.end != EndReason.NONE
+    assert done.sum() > 20
+    np.testing.assert_allclose(info.stats.reward[done], info.equity[done] / unit, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(info.stats.terms[..., 0], info.stats.reward, rtol=0, atol=1e-6)
+
+
+def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    _, _, trace = run
+    outcome = trace.outcome
+    assert not (outcome.terminated & outcome.truncated).any()
+    assert ((outcome.terminated | outcome.truncated) == (outcome.info.end != EndReason.NONE)).all()
+
+
+def test_million_masked_samples_hold_no_illegal_action() -> None:
+    """10^6 environment steps in one vmapped program: the mask that the sampler used is the mask that `step` checks."""
+    env = TradingEnv(EnvConfig(quantity=2))
+    params = make_params(walk_market(5), account=rules(**STRICT), episode_sessions=2)
+    envs, steps = 4_096, 250
+
+    @jax.jit
+    def count(key: jax.Array, params: EnvParams) -> tuple[jax.Array, jax.Array]:
+        key_reset, key_act = jax.random.split(key)
+        start = jax.vmap(env.reset, (0, None))(jax.random.split(key_reset, envs), params)
+
+        def body(carry: tuple, key: jax.Array) -> tuple:
+            (state, ref), illegal, taken = carry
+            logits = jnp.where(ref.mask, 0.0, -1e9)
+            action = jax.random.categorical(key, logits).astype(jnp.int32)
+            before = state.stats.illegal
+            state, ref, out = jax.vmap(env.step, (None, 0, 0, None))(key, state, action, params)
+            taken = taken + jnp.bincount(action, length=env.num_actions)
+            return ((state, ref), illegal + jnp.sum(out.info.stats.illegal - before), taken), None
+
+        zero = jnp.zeros(env.num_actions, jnp.int32)
+        carry, _ = jax.lax.scan(body, (start, jnp.int32(0), zero), jax.random.split(key_act, steps))
+        return carry[1], carry[2]
+
+    illegal, taken = count(jax.random.key(0), params)
+    assert int(jnp.sum(taken)) == envs * steps >= 1_000_000
+    assert int(illegal) == 0
+    assert (np.asarray(taken) > 1_000).all(), f"an action was hardly ever legal: {taken}"
+
+
+def test_an_illegal_action_is_a_hold_and_counted() -> None:
+    env, params, trace = sample("headline")
+    flat = {name: np.flatnonzero(~trace.ref.mask[..., action].reshape(-1)) for name, action in
+            Action.__members__.items() if name != "HOLD"}
+    states = jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, *x.shape[2:])), trace.state)
+    step = jax.jit(jax.vmap(env.step, (None, 0, 0, None)))
+    key = jax.random.key(0)
+    for name, rows in flat.items():
+        rows = np.resize(rows, 64)
+        chosen = jax.tree.map(lambda x, rows=rows: x[rows], states)
+        illegal = step(key, chosen, jnp.full(64, Action[name], jnp.int32), params)
+        hold = step(key, chosen, jnp.zeros(64, jnp.int32), params)
+        counted = illegal[2].info.stats.illegal - hold[2].info.stats.illegal
+        assert (np.asarray(counted) == 1).all(), name
+        assert [path for path in worlds.leaves_differ(illegal[2], hold[2]) if not path.endswith(".illegal")] == []
+
+
+# ---- the same orders under other costs, rules off
+
+
+def random_orders(seed: int, count: int) -> Order:
+    """Orders of every kind: flips, odd sizes, with and without brackets, stops moved, trail on and off. [count]"""
+    rng = np.random.default_rng(seed)
+    quantity = np.repeat(rng.integers(-3, 4, count // 8 + 1), 8)[:count]
+    return Order(
+        quantity=i32(quantity),
+        stop_ticks=i32(rng.choice([0, 10, 25, 60], count)),
+        target_ticks=i32(rng.choice([0, 15, 40], count)),
+        move_stop=i32(np.full(count, KEEP_STOP)),
+        trail=i32(rng.choice([-1, 0, 1], count, p=[0.8, 0.05, 0.15])),
+    )
+
+
+@jax.jit
+def equity_path(params: EnvParams, state: EnvState, orders: Order) -> tuple[jax.Array, jax.Array]:
+    """int32[steps] equity at every bar and the sides filled, for orders through the public transition."""
+    env = TradingEnv(EnvConfig())
+
+    def body(state: EnvState, order: Order) -> tuple:
+        state, _ = env.transition(state, order, params)
+        return state, (state.account.equity, state.stats.sides, state.position.quantity)
+
+    return jax.lax.scan(body, state, orders)[1]
+
+
+@pytest.fixture(scope="module")
+def recorded_actions() -> list[tuple[EnvState, Order]]:
+    """Orders of random legal actions of `manage` over whole sessions, rules off: (start, orders) per session."""
+    env = TradingEnv(EnvConfig(quantity=3, random_start=False))
+    params = make_params(walk_market(11))
+    steps = 110
+
+    @jax.jit
+    def record(state: EnvState, uniform: jax.Array) -> Order:
+        def body(state: EnvState, u: jax.Array) -> tuple:
+            order = env.decode(worlds.pick(env.mask(state, params), u), state, params)
+            return env.transition(state, order, params)[0], order
+
+        return jax.lax.scan(body, state, uniform)[1]
+
+    runs = []
+    for slot in range(8):
+        state = env.reset_at(params, slot, params.market.sessions.first[slot])
+        runs.append((state, record(state, jax.random.uniform(jax.random.key(slot), (steps,)))))
+    return runs
+
+
+def cost_grid(base: EnvParams, values: list[int], name: str) -> EnvParams:
+    """`base` with one contract figure as a leading axis."""
+    return base.replace(contract=base.contract.replace(**{name: i32(values)}))
+
+
+def in_axes(name: str) -> EnvParams:
+    base = make_params(walk_market(11))
+    axes = jax.tree.map(lambda _: None, base)
+    return axes.replace(contract=axes.contract.replace(**{name: 0}))
+
+
+@pytest.mark.parametrize("name", ["commission", "slippage"])
+def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Order]], name: str) -> None:
+    """Same orders, rules off: equity at every bar is non-increasing in commission and slippage, and each extra cent of
+    commission takes exactly ten mills per contract side from the final equity.
+    """
+    values = [0, 10, 20, 500, 2_080] if name == "commission" else [0, 1, 2, 5]
+    base = make_params(walk_market(11))
+    paths = jax.jit(jax.vmap(equity_path, (in_axes(name), None, None)))
+    random = [(recorded_actions[slot][0], random_orders(slot, 110)) for slot in range(8)]
+    total = 0
+    for state, orders in [*recorded_actions, *random]:
+        equity, sides, quantity = map(np.asarray, paths(cost_grid(base, values, name), state, orders))
+        for cheap, dear in pairwise(equity):
+            assert (dear <= cheap).all()
+        assert (sides == sides[0]).all(), "costs changed what was traded"
+        assert (quantity == quantity[0]).all()
+        assert sides[0, -1] > 0
+        total += int(sides[0, -1])
+        if name == "commission":
+            for value, path in zip(values, equity, strict=True):
+                assert (equity[0] - path == value * sides[0]).all()
+        else:
+            assert (equity[-1, -1] < equity[0, -1]).all()
+    assert total > 200
+
+
+# ---- symmetry
+
+
+@pytest.mark.parametrize("mark", ["extreme", "close"])
+def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"]) -> None:
+    """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored."""
+    env = TradingEnv(EnvConfig(mark=mark, quantity=2))
+    bars = worlds.random_bars(21, 8 * 160, step=8)
+    limits = rules(**STRICT)
+    up, down = (make_params(worlds.make_market(b, worlds.even_sessions(8, 160)), account=limits, episode_sessions=2)
+                for b in (bars, worlds.mirror(bars)))
+    trace = run_random(env, up, 2, ENVS, STEPS)
+    swapped = jnp.asarray([0, 2, 1, 3, 4, 5, 6], jnp.int32)[trace.action]
+
+    @jax.jit
+    def replay(state: EnvState, actions: jax.Array, params: EnvParams) -> tuple:
+        def body(state: EnvState, action: jax.Array) -> tuple:
+            mask = jax.vmap(env.mask, (0, None))(state, params)
+            state, _, out = jax.vmap(env.step, (None, 0, 0, None))(jax.random.key(0), state, action, params)
+            return state, (mask, out)
+
+        return jax.lax.scan(body, state, actions)[1]
+
+    start = jax.tree.map(lambda x: x[0], trace.state)
+    mask, out = replay(start, swapped, down)
+    np.testing.assert_array_equal(mask, trace.ref.mask)
+    mine, theirs = trace.outcome, out
+    for name in ("equity", "end", "stats", "terms"):
+        assert worlds.leaves_differ(getattr(mine.info, name), getattr(theirs.info, name)) == [], name
+    assert worlds.leaves_differ(mine.reward, theirs.reward) == []
+    for kind in ("order_exit", "entry", "exit"):
+        filled = np.asarray(getattr(mine.info.event, f"{kind}_quantity"))
+        np.testing.assert_array_equal(filled, -np.asarray(getattr(theirs.info.event, f"{kind}_quantity")))
+        price, other = (np.asarray(getattr(x.info.event, f"{kind}_price")) for x in (mine, theirs))
+        np.testing.assert_array_equal(price[filled != 0], 40_000 - other[filled != 0])
+    assert np.isin([EndReason.BUST, EndReason.SESSION_END], np.asarray(mine.info.end)).all()
+    assert {int(x) for x in np.unique(mine.info.event.exit_reason)} >= set(ExitReason) - {
+        ExitReason.ORDER, ExitReason.END_OF_DATA}
+
+
+def test_orders_without_brackets_are_never_stopped() -> None:
+    """No stop, no target: with rules off only an order or the flat bar can end the position."""
+    market = walk_market(13, sessions=2)
+    params = make_params(market, costs=contract(slippage=0))
+    env = TradingEnv(EnvConfig())
+    state = env.reset_at(params, 0, int(market.sessions.first[0]))
+    orders = jax.tree.map(lambda x: jnp.full(110, x, jnp.int32), Order(*map(i32, (1, 0, 0, KEEP_STOP, -1))))
+    equity, sides, quantity = map(np.asarray, equity_path(params, state, orders))
+    first = int(market.sessions.first[0]) + 1
+    expected = (np.asarray(market.close)[first:first + 110] - int(market.open[first])) * worlds.TICK_MILLS
+    np.testing.assert_array_equal(equity[:-1], expected[:-1] - worlds.COMMISSION)
+    assert equity[-1] == expected[-1] - 2 * worlds.COMMISSION
+    assert (sides[-1], quantity[-1]) == (2, 0)

@@ -1,0 +1,126 @@
+"""A market small enough to work by hand: two-day (or longer) ES-like bars whose every price is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.schema import table_columns
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import make_params
+from jaxtrade.env.state import EnvParams
+from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
+
+WARM = 22  # bars before the first session's first decision
+
+
+@dataclass(frozen=True)
+class TinyContract:
+    """ES: $12.50 a tick of 0.25 points."""
+
+    symbol: str = "ES"
+    kind: str = "future"
+    tick_size: Decimal = Decimal("0.25")
+    tick_mills: int = 12_500
+    commission_mills: int = 2_080
+    slippage_ticks: int = 1
+    min_stop_ticks: int = 8
+    micro: bool = False
+    decimals: int = 2
+    zone: str = "America/New_York"
+
+
+@dataclass(frozen=True)
+class TinyBars:
+    time: np.ndarray
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+    bar_seconds: int = 60
+
+
+@dataclass(frozen=True)
+class TinyMarket:
+    """The parts of `jaxtrade.data.market.Market` that the evaluation reads."""
+
+    data: MarketData
+    bars: TinyBars
+    contract: TinyContract
+    fingerprint: str = "ab" * 32
+    synthetic: bool = True
+
+    def sessions(self, *ids: int) -> SessionSet:
+        size = len(self.data.sessions.first)
+        padded = list(ids) + [ids[0] if ids else 0] * (size - len(ids))
+        return SessionSet(ids=jnp.asarray(padded, jnp.int32), count=jnp.int32(len(ids)))
+
+
+def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> TinyMarket:
+    """Sessions of `lengths` bars each (the last one the flat bar) after WARM bars at the first open.
+
+    bars: int[sum(lengths), 4] open, high, low, close in ticks. tr_sum: of every bar (140: ATR of 10 ticks).
+    Session k is on 2024-01-02 + k from 09:30 New York time.
+    """
+    warm = np.repeat(bars[:1, :1], WARM, axis=0).repeat(4, axis=1)
+    prices = np.concatenate([warm, bars]).astype(np.int32)
+    start = WARM + np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    end = start + np.array(lengths)
+    to_flat = np.concatenate([np.zeros(WARM, int), *[np.arange(n - 1, -1, -1) for n in lengths]])
+    opening = 1_704_205_800  # 2024-01-02T09:30:00-05:00
+    time = np.concatenate([opening - 60 * np.arange(WARM, 0, -1),
+                           *[opening + 86_400 * k + 60 * np.arange(n) for k, n in enumerate(lengths)]])
+    n = len(lengths)
+    table = SessionTable(
+        start=jnp.asarray(start, jnp.int32), end=jnp.asarray(end, jnp.int32), first=jnp.asarray(start, jnp.int32),
+        last=jnp.asarray(end - 2, jnp.int32), symbol=jnp.zeros(n, jnp.int32),
+        date=jnp.asarray(19_724 + np.arange(n), jnp.int32), complete=jnp.ones(n, bool),
+    )
+    columns = table_columns(RunConfig().env.features)
+    view = np.ones((len(prices), len(columns)), np.float32)
+    view[:, columns.index("close")] = prices[:, 3]
+    data = MarketData(
+        open=jnp.asarray(prices[:, 0]), high=jnp.asarray(prices[:, 1]), low=jnp.asarray(prices[:, 2]),
+        close=jnp.asarray(prices[:, 3]), tr_sum=jnp.full(len(prices), tr_sum, jnp.int32),
+        bars_to_flat=jnp.asarray(to_flat, jnp.int32), sessions=table, view=MarketView(jnp.asarray(view)),
+        fingerprint=jnp.zeros(8, jnp.uint32),
+    )
+    return TinyMarket(data, TinyBars(time.astype(np.int64), *prices.T), TinyContract())
+
+
+def walk(lengths: list[int], seed: int = 0, scale: float = 3.0) -> np.ndarray:
+    """int[sum(lengths), 4]: a random walk of bars around tick 8,000."""
+    rng = np.random.default_rng(seed)
+    n = sum(lengths)
+    close = 8_000 + np.round(np.cumsum(rng.normal(0, scale, n))).astype(int)
+    open_ = np.concatenate([[8_000], close[:-1]]) + rng.integers(-1, 2, n)
+    high = np.maximum(open_, close) + rng.integers(0, 5, n)
+    low = np.minimum(open_, close) - rng.integers(0, 5, n)
+    return np.stack([open_, high, low, close], axis=1)
+
+
+def setup(market: TinyMarket, sessions: SessionSet, **sections: dict) -> tuple[TradingEnv, EnvParams, RunConfig]:
+    """Environment, parameters and configuration; `sections` as in a YAML file."""
+    config = make_config(sections)
+    return TradingEnv(config.env), make_params(market, sessions, config), config  # type: ignore[arg-type]
+
+
+
+
+HAND_BARS = np.array([
+    [8000, 8002, 7998, 8000],  # decision 0: buy
+    [8001, 8006, 7999, 8004],  # filled at 8001 + 1
+    [8004, 8010, 8003, 8009],
+    [8009, 8011, 8001, 8002],
+    [8002, 8005, 8000, 8005],
+    [8006, 8008, 8004, 8007],  # flat bar: out at 8007 - 1
+])
+
+
+def hand_market(sessions: int) -> TinyMarket:
+    """`sessions` sessions of HAND_BARS, five decision bars each."""
+    return tiny_market(np.tile(HAND_BARS, (sessions, 1)), [6] * sessions)

@@ -1,0 +1,236 @@
+"""Configuration: what is accepted, and that every fault is one clear message which names the key."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jaxtrade.config import RunConfig, config_path, dump_config, load_config, make_config
+from jaxtrade.errors import ConfigError
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+
+
+def load_text(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) -> RunConfig:
+    path = folder / "run.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_config(str(path), overrides)
+
+
+def message(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_text(folder, text, overrides)
+    assert "Traceback" not in str(caught.value)
+    return str(caught.value)
+
+
+FAULTS = {  # text of the file -> what the message has to say
+    # unknown keys
+    "ppo: {num_env: 3}": ["unknown key 'ppo.num_env'", "did you mean 'ppo.num_envs'"],
+    "num_envs: 3": ["unknown key 'num_envs'", "did you mean 'ppo.num_envs'"],
+    "ppo: {lr: 1}": ["unknown key 'ppo.lr'", "ppo.learning_rate"],
+    "qwertz: 1": ["unknown key 'qwertz'", "expected one of: seed, data"],
+    "env: {tasks: manage}": ["unknown key 'env.tasks'", "did you mean 'env.task'"],
+    "data: {columns: {time: {a: 1}}}": ["data.columns.time", "valid string"],
+    # duplicate keys and broken YAML
+    "seed: 1\nppo:\n  gamma: 0.9\n  gamma: 0.8": ["run.yaml, line 4", "key 'gamma' appears twice"],
+    "seed: 1\nseed: 1": ["run.yaml, line 2", "'seed' appears twice"],
+    "ppo: [": ["not valid YAML", "run.yaml", "line 1"],
+    "seed: 1\n---\nseed: 2": ["not valid YAML", "single document"],
+    "- seed": ["expected sections of 'key: value', found list"],
+    "just words": ["expected sections of 'key: value', found str"],
+    "? [1, 2]\n: 3": ["run.yaml, line 1", "where a key is expected"],
+    "1: 2": ["'1'", "strings"],
+    "<<: {seed: 3}": ["unknown key '<<'"],
+    "[" * 3_000: ["nested too deeply"],
+    "seed: \x00": ["not valid YAML", "#x0000"],
+    b"seed: 1 # \xff": ["not UTF-8", "byte 10"],
+    "# " + "x" * 1_000_001: ["1,000,003 bytes", "data.file"],
+    'seed: !!python/object/apply:os.system ["true"]': ["not valid YAML", "python/object"],
+    # wrong types: nothing is coerced
+    'ppo: {learning_rate: "0.1"}': ["'ppo.learning_rate' = '0.1'", "valid number"],
+    "ppo: {num_envs: 2.5}": ["'ppo.num_envs' = 2.5", "valid integer"],
+    "seed: true": ["'seed' = True", "valid integer"],
+    "seed: 12:30": ["'seed' = '12:30'", "valid integer"],
+    "seed: 017": ["'seed' = '017'", "valid integer"],
+    "session: {overnight: yes}": ["'session.overnight' = 'yes'", "valid boolean"],
+    "session: {overnight: 1}": ["'session.overnight' = 1", "valid boolean"],
+    "ppo: {hidden: 64}": ["'ppo.hidden' = 64", "tuple"],
+    "env: {features: close}": ["'env.features' = 'close'", "tuple"],
+    "data: {expiry: 201312}": ["'data.expiry' = 201312", "valid string"],
+    "data: {file: [a, b]}": ["'data.file'", "valid string"],
+    "ppo:": ["'ppo' = None", "valid dictionary"],
+    "env: manage": ["'env' = 'manage'", "valid dictionary"],
+    "seed:": ["'seed' = None", "valid integer"],
+    # not numbers
+    "ppo: {learning_rate: .nan}": ["'ppo.learning_rate' = nan", "finite"],
+    "ppo: {learning_rate: .inf}": ["'ppo.learning_rate' = inf", "finite"],
+    "costs: {commission: -.inf}": ["'costs.commission' = -inf", "finite"],
+    # ranges
+    "ppo: {gamma: 1.01}": ["'ppo.gamma' = 1.01", "less than or equal to 1"],
+    "ppo: {learning_rate: 0}": ["'ppo.learning_rate' = 0", "greater than 0"],
+    "ppo: {num_steps: 0}": ["'ppo.num_steps' = 0", "greater than or equal to 1"],
+    "ppo: {hidden: [64, 0]}": ["'ppo.hidden.1' = 0", "greater than or equal to 1"],
+    "seed: -1": ["'seed' = -1", "greater than or equal to 0"],
+    "seed: 4294967296": ["'seed' = 4294967296", "less than 2147483648"],
+    "episode: {max_steps: 3e9}": ["'episode.max_steps' = 3000000000", "less than 2147483648"],
+    "costs: {slippage: 3e9}": ["'costs.slippage' = 3000000000", "less than or equal to 10000"],
+    "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 1"],
+    "data: {price_scale: 0}": ["'data.price_scale' = 0", "greater than 0"],
+    "env: {task: trade}": ["'env.task' = 'trade'", "'entry' or 'manage'"],
+    "account: {drawdown: hello}": ["'account.drawdown' = 'hello'", "valid number; or: Input should be 'off'"],
+    # contradictions
+    "env: {fill: close}": ["fill=close exists only together with mark=close", "set env.mark=close"],
+    "ppo: {num_envs: 10}": ["num_envs (10) must be a multiple of num_shards (8)"],
+    "ppo: {num_minibatches: 7}": ["must be a multiple of num_minibatches (7)"],
+    "evaluation: {sma_fast: 50, sma_slow: 10}": ["sma_fast (50) must be below sma_slow (10)"],
+}
+
+
+@pytest.mark.parametrize("text", list(FAULTS), ids=[repr(text[:40]) for text in FAULTS])
+def test_a_fault_names_file_key_value_and_expectation(text: str | bytes, tmp_path: Path) -> None:
+    found = message(tmp_path, text)
+    assert "run.yaml" in found
+    for part in FAULTS[text]:
+        assert part in found
+
+
+def test_there_are_forty_faults() -> None:
+    assert len(FAULTS) >= 40
+
+
+def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:
+    found = message(tmp_path, "seed: x\nppo: {gamma: 2, num_env: 1}\nenv: {window: 0}")
+    assert len(found.splitlines()) == 4
+    for key in ("'seed'", "'ppo.gamma'", "'ppo.num_env'", "'env.window'"):
+        assert key in found
+
+
+def test_an_alias_bomb_answers_fast_and_short(tmp_path: Path) -> None:
+    """Ten levels of ten aliases: 10^10 elements if anything walks them."""
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
+    for before, name in zip("abcdefghi", "bcdefghij", strict=True):
+        lines.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]")
+    began = time.perf_counter()
+    found = message(tmp_path, "\n".join([*lines, "seed: *j", "ppo: {hidden: *j, gamma: *j}"]))
+    assert time.perf_counter() - began < 2
+    assert "'seed'" in found
+    assert len(found) < 10_000
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("1e-3", 1e-3), ("1E-3", 1e-3), ("1.0e-3", 1e-3), (".001", 1e-3), ("+1e-3", 1e-3), ("1", 1.0), ("1_0.5", 10.5),
+])
+def test_numbers_as_people_write_them(text: str, value: float, tmp_path: Path) -> None:
+    """YAML 1.1 reads 1e-3 as a string; here it is a number, in a file and in an override."""
+    assert load_text(tmp_path, f"ppo: {{learning_rate: {text}}}").ppo.learning_rate == value
+    assert load_config(None, [f"ppo.learning_rate={text}"]).ppo.learning_rate == value
+
+
+def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:
+    for text in ("1e6", "1_000_000", "1000000", "1.0e+6"):
+        steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
+        assert (steps, type(steps)) == (1_000_000, int)
+
+
+def test_off_and_dates_are_text(tmp_path: Path) -> None:
+    """YAML 1.1 makes `off` False and 2013-10-07 a date object."""
+    config = load_text(tmp_path, "account: {drawdown: off, profit_target: 'off'}\ndata: {start: 2013-10-07}",
+                       ("account.daily_loss=off", "data.end=2013-10-11"))
+    assert (config.account.drawdown, config.account.profit_target, config.account.daily_loss) == ("off",) * 3
+    assert (config.data.start, config.data.end) == ("2013-10-07", "2013-10-11")
+
+
+def test_a_byte_order_mark_and_an_empty_file_are_fine(tmp_path: Path) -> None:
+    assert load_text(tmp_path, b"\xef\xbb\xbfseed: 4").seed == 4
+    assert load_text(tmp_path, "") == RunConfig()
+    assert load_text(tmp_path, "# nothing\n") == RunConfig()
+
+
+# ---- overrides
+
+
+def test_overrides_win_over_the_file_and_the_last_one_wins(tmp_path: Path) -> None:
+    config = load_text(tmp_path, "seed: 1\nppo: {gamma: 0.5, num_steps: 16}",
+                       ("ppo.gamma=0.6", "seed=2", "ppo.gamma=0.7"))
+    assert (config.seed, config.ppo.gamma, config.ppo.num_steps) == (2, 0.7, 16)
+
+
+@pytest.mark.parametrize(("override", "parts"), [
+    ("ppo.gamma", ["--set ppo.gamma", "section.key=value"]),
+    ("=3", ["--set =3", "section.key=value"]),
+    ("seed.x=1", ["'seed'"]),
+    ("ppo.gama=1", ["unknown key 'ppo.gama'", "did you mean 'ppo.gamma'", "--set"]),
+    ("ppo.gamma=[", ["--set ppo.gamma=[", "not valid YAML"]),
+    ("seed=", ["'seed' = None"]),
+    ("ppo=3", ["'ppo' = 3"]),
+])
+def test_a_bad_override_is_named(override: str, parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, [override])
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_an_override_below_a_plain_value_is_refused(tmp_path: Path) -> None:
+    assert "'seed' is a value, not a section" in message(tmp_path, "seed: 1", ("seed.x=2",))
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_loads(path: Path) -> None:
+    assert load_config(str(path)) == load_config(path.stem)
+
+
+def test_quickstart_is_shipped() -> None:
+    assert "quickstart" in [path.stem for path in CONFIGS]
+
+
+def test_a_missing_file_names_what_is_shipped(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'quickstrt'.*shipped: .*quickstart.*did you mean 'quickstart'"):
+        load_config("quickstrt")
+    with pytest.raises(ConfigError, match="no such file"):
+        load_config(str(tmp_path / "absent.yaml"))
+    with pytest.raises(ConfigError, match="no such file"):
+        config_path(str(tmp_path))
+
+
+# ---- round trip
+
+
+@pytest.mark.parametrize("name", [None, *(path.stem for path in CONFIGS)])
+def test_dump_and_load_give_the_same_configuration(name: str | None, tmp_path: Path) -> None:
+    overrides = ["account.drawdown=off", "data.start=2013-10-07", "ppo.learning_rate=1e-5", "ppo.hidden=[8]",
+                 "data.columns={time: 'on', open: '1e3'}", "data.expiry='201312'", "account.daily_loss=250.5"]
+    config = load_config(name, overrides)
+    text = dump_config(config)
+    again = load_text(tmp_path, text)
+    assert again == config
+    assert again.digest() == config.digest()
+    assert dump_config(again) == text
+    assert hash(again.env) == hash(config.env)
+    written = yaml.safe_load(text)
+    assert set(written) == set(RunConfig.model_fields)
+    assert all(set(written[name]) == set(getattr(config, name).__class__.model_fields) for name in written
+               if name != "seed")
+
+
+def test_the_digest_tells_configurations_apart() -> None:
+    base = make_config({})
+    changes = ({}, {"seed": 1}, {"ppo": {"gamma": 0.98}}, {"env": {"task": "entry"}}, {"account": {"drawdown": "off"}})
+    assert len({make_config(values).digest() for values in changes}) == 5
+    assert make_config({"seed": 0}).digest() == base.digest()
+
+
+def test_the_models_are_frozen_and_hashable() -> None:
+    config = make_config({})
+    with pytest.raises(ValueError, match="frozen"):
+        config.seed = 3  # type: ignore[misc]
+    assert hash(config.env) == hash(make_config({}).env)
+    assert not config.env.optimistic
+    assert make_config({"env": {"mark": "close", "fill": "close"}}).env.optimistic
