@@ -94,7 +94,7 @@ class BracketConfig(_Model, frozen=True):
     target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
     trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
     min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
-    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: 1 "
+    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past entry; None: 1 "
                                  "(0.25 points in parity scaling)")
 
 
