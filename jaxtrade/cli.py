@@ -97,11 +97,15 @@ def _train(args: argparse.Namespace) -> int:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
         from jaxtrade.experiment import resume
 
-        return resume(Path(args.resume)).exit_code
+        result = resume(Path(args.resume))
+        print(result.table)
+        return result.exit_code
     config = resolve(args.config, args.overrides, args.market, args.data, args.test)
     from jaxtrade.experiment import run
 
-    return run(config, Path(args.run_dir) if args.run_dir else None).exit_code
+    result = run(config, Path(args.run_dir) if args.run_dir else None)
+    print(result.table)
+    return result.exit_code
 
 
 def _evaluate(args: argparse.Namespace) -> int:

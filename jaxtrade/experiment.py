@@ -55,12 +55,16 @@ class Setup:
 
 @dataclass(frozen=True)
 class RunResult:
-    """exit_code: 0, or 1 where the run finished but a learning-health check failed."""
+    """exit_code: 0, or 1 where the run finished but a learning-health check failed. table: the evaluation as text."""
 
     path: Path
     training: TrainResult
     evaluation: EvaluationResult
     exit_code: int
+
+    @property
+    def table(self) -> str:
+        return report.table(self.evaluation)
 
 
 def prepare(config: RunConfig) -> Setup:
@@ -165,10 +169,11 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
         policy = policy_of(trained.state)
         save_policy_bundle(path / "policy", policy, setup.env, setup.algorithm, setup.market, config)
         result = _evaluate(setup, policy, setup.evaluation_split(), path)
-        closing = [*_closing_lines(trained), report.table(result)]
-        for line in closing:
+        for line in _closing_lines(trained):
             for sink in sinks:
                 sink.message(line)
+        for sink in sinks[1:]:  # the console shows progress on standard error; the table is the command's output
+            sink.message(report.table(result))
     finally:
         for sink in sinks:
             sink.close()

@@ -15,11 +15,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
+from jaxtrade import __version__
 from jaxtrade.config import RunConfig, dump_config, load_config
 from jaxtrade.errors import ConfigError, RunLockedError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_VERSIONED = ("jaxtrade", "jax", "jaxlib", "flax", "optax", "numpy", "pandas")
+_VERSIONED = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas")
 
 
 def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
@@ -115,7 +116,8 @@ def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
         "config_sha256": config.digest(),
         "data_sha256": fingerprint,
         "seed": config.seed,
-        "versions": {name: metadata.version(name) for name in _VERSIONED} | {"python": platform.python_version()},
+        "versions": {name: metadata.version(name) for name in _VERSIONED}
+        | {"jaxtrade": __version__, "python": platform.python_version()},
         "git": _git_commit(),
         "device": {"platform": device.platform, "kind": device.device_kind, "count": jax.device_count()},
         "machine": {"system": platform.system(), "processor": platform.machine(), "cpus": os.cpu_count()},

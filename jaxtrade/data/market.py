@@ -88,8 +88,6 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
         DataError: too few bars for one decision, or dates outside the calendar.
         ConfigError: unknown feature, or figures that could pass int32.
     """
-    import jax.numpy as jnp
-
     contract = _with_costs(bars.contract, config)
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds)
@@ -115,16 +113,23 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
         "complete": rows.complete, "table": table,
     }
     digest = fingerprint(arrays, contract)
+    notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
+             *_session_notes(rows, ids, dates))
+    return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
+                  fingerprint=digest, synthetic=bars.synthetic, notes=notes,
+                  window_length_minutes=window_minutes(contract, overnight), has_volume=host.has_volume)
+
+
+def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
+    """Host arrays by name, and the fingerprint in hex, as the device pytree."""
+    import jax.numpy as jnp
+
     device = {name: jnp.asarray(value) for name, value in arrays.items()}
     view = MarketView(table=device.pop("table"))
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
     words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    data = MarketData(**device, sessions=sessions, view=view, fingerprint=words)
-    notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
-             *_session_notes(rows, ids, dates))
-    return Market(data, contract, bars, rows.date, columns, digest, bars.synthetic, notes,
-                  window_minutes(contract, overnight), host.has_volume)
+    return MarketData(**device, sessions=sessions, view=view, fingerprint=words)
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:

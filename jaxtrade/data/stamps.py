@@ -12,6 +12,7 @@ from jaxtrade.data.faults import Faults
 from jaxtrade.data.tabular import Table, as_numbers
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
+DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 OFFSET = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
 
@@ -64,13 +65,14 @@ def _text(text: Any, zone: str | None, name: str, rows: np.ndarray, faults: Faul
     """ISO 8601 text, all with an offset or all without."""
     import pandas as pd
 
-    aware = text.str.contains(OFFSET, regex=True).to_numpy(bool)
-    if aware.any() and not aware.all():
-        odd = int(np.flatnonzero(aware != aware[0])[0])
+    dated = text.str.match(DATED).to_numpy(bool)
+    aware = text.str.contains(OFFSET, regex=True).to_numpy(bool) | ~dated  # cells that are no stamps fail below
+    if aware.any() and not aware.all() and dated[aware].any():
+        odd = int(np.flatnonzero(dated & (aware != aware[dated][0]))[0])
         faults.add("some stamps carry a time zone offset and some do not", "write all of them the same way",
                    int(rows[odd]), name, text.iloc[odd])
         faults.stop()
-    if aware.all():
+    if aware[dated].all():
         parsed = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
         return _seconds(parsed)
     parsed = pd.to_datetime(text, format="ISO8601", errors="coerce")

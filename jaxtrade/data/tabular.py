@@ -5,6 +5,7 @@ CSV cells stay text until they are checked, so that a fault can be quoted as it 
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import zlib
@@ -105,8 +106,11 @@ def _csv(raw: bytes, source: str) -> Table:
     if twins:
         raise DataError(f"{source}:1: column '{twins[0]}' appears twice. Fix: keep one")
     for number, line in enumerate(lines[1:], start=2):
-        if line.count(separator) != fields:
-            raise DataError(f"{source}:{number}: {line.count(separator) + 1} fields where the header has {fields + 1}: "
+        if line == lines[0]:
+            raise DataError(f"{source}:{number}: the header line again: '{line[:60]}'. Fix: remove it (files were joined)")
+        count = line.count(separator) if '"' not in line else len(next(csv.reader([line], delimiter=separator))) - 1
+        if count != fields:
+            raise DataError(f"{source}:{number}: {count + 1} fields where the header has {fields + 1}: "
                             f"'{line[:60]}'. Fix: the line is cut, blank or has a stray '{separator}'; export again")
     frame = pd.read_csv(io.StringIO("\n".join(lines[1:])), sep=separator, header=None, names=header, dtype=str,
                         keep_default_na=False, skip_blank_lines=False, index_col=False) if len(lines) > 1 else None

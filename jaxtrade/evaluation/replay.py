@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EnvParams, Event, ExitReason
+from jaxtrade.env.state import EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import Record, backtest, make_schedule
@@ -40,17 +40,16 @@ def _session_index(market: Market, session: str) -> int:
     return int(found[0])
 
 
-def _fills(event: Event, i: int, price: str) -> str:
+def _fills(event: Event, i: int, price: Callable[[int], str]) -> str:
     """What was filled in the bar after decision `i`; `event` leaves are [L]."""
-    tick = float(price)
     parts = []
     if event.order_exit_quantity[i]:
-        parts.append(f"closed {event.order_exit_quantity[i]:+d} @ {event.order_exit_price[i] * tick:.10g}")
+        parts.append(f"closed {event.order_exit_quantity[i]:+d} @ {price(event.order_exit_price[i])}")
     if event.entry_quantity[i]:
-        parts.append(f"opened {event.entry_quantity[i]:+d} @ {event.entry_price[i] * tick:.10g}")
+        parts.append(f"opened {event.entry_quantity[i]:+d} @ {price(event.entry_price[i])}")
     if event.exit_quantity[i]:
         reason = ExitReason(int(event.exit_reason[i])).name.lower()
-        parts.append(f"{reason} {event.exit_quantity[i]:+d} @ {event.exit_price[i] * tick:.10g}")
+        parts.append(f"{reason} {event.exit_quantity[i]:+d} @ {price(event.exit_price[i])}")
     return ", ".join(parts)
 
 
@@ -70,6 +69,10 @@ def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: 
 def _lines(env: TradingEnv, params: EnvParams, market: Market, record: Record, session: str) -> Iterator[str]:
     contract, zone = market.contract, ZoneInfo(market.contract.zone)
     tick = float(contract.tick_size)
+
+    def price(ticks: int) -> str:
+        return f"{ticks * tick:.{contract.decimals}f}"
+
     names = [action.name for action in task_actions(env.config)]
     atr = np.asarray(jnp.take(params.market.view.table[:, market.columns.index("atr")], record.row)) * tick
     yield (f"{contract.symbol} {session}: decisions at bar closes ({contract.zone}), fills in the next bar; legal: "
@@ -80,7 +83,7 @@ def _lines(env: TradingEnv, params: EnvParams, market: Market, record: Record, s
         closes = datetime.datetime.fromtimestamp(int(market.bars.time[row]) + market.bars.bar_seconds, zone)
         legal = "".join(SHORT[name] if record.mask[i, k] else "." for k, name in enumerate(names))
         chosen = names[record.action[i]] if record.active[i] else "(account over)"
-        end = f"  END {record.end[i]}" if record.end[i] else ""
-        yield (f"{closes:%H:%M:%S} {market.bars.close[row] * tick:>12.10g} {atr[i]:>8.4g} {record.carried[i]:>+4d} "
+        end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
+        yield (f"{closes:%H:%M:%S} {price(market.bars.close[row]):>12} {atr[i]:>8.4g} {record.carried[i]:>4d} "
                f"{legal:<7} {chosen:<22} {record.equity[i] / 1000:>10.2f} {record.event.floor[i] / 1000:>10.2f}"
-               f"  {_fills(record.event, i, str(contract.tick_size))}{end}")
+               f"  {_fills(record.event, i, price)}{end}")

@@ -21,6 +21,10 @@ def _money(value: float) -> str:
     return f"{value:,.2f}"
 
 
+def _dollars(value: float) -> str:
+    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
+
+
 def _percent(value: float) -> str:
     return f"{value:.2f} %"
 
@@ -112,9 +116,9 @@ def verdict(result: EvaluationResult) -> str:
     if not len(first.trades):
         return f"'{first.name}' stayed flat over {span}. Staying flat can be the right answer."
     if profit <= 0:
-        return (f"'{first.name}' did not beat staying flat over {span} (${profit:,.2f} after costs). "
+        return (f"'{first.name}' did not beat staying flat over {span} ({_dollars(profit)} after costs). "
                 "Staying flat can be the right answer.")
-    return (f"'{first.name}' ended ${profit:,.2f} above staying flat over {span}; so little is no evidence of an edge, "
+    return (f"'{first.name}' ended {_dollars(profit)} above staying flat over {span}; so little is no evidence of an edge, "
             "and staying flat can still be the right answer.")
 
 

@@ -17,7 +17,8 @@ ILLEGAL = float(jnp.finfo(jnp.float32).min)
 
 def log_probs(logits: Array, mask: Array) -> Array:
     """Log-probability of every action, float32[..., A]: log-softmax over the legal actions, `ILLEGAL` elsewhere."""
-    legal = jnp.where(mask, logits, ILLEGAL)
+    # Bounded, so that the difference of two legal logits is finite.
+    legal = jnp.where(mask, jnp.clip(logits, ILLEGAL / 4, -ILLEGAL / 4), ILLEGAL)
     # Shifted by the largest legal logit; `where` before `exp`, so that illegal entries send no gradient either.
     shifted = jnp.where(mask, legal - jax.lax.stop_gradient(legal.max(axis=-1, keepdims=True)), 0.0)
     total = jnp.sum(jnp.where(mask, jnp.exp(shifted), 0.0), axis=-1, keepdims=True)

@@ -170,7 +170,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
                 parameters, state.normaliser, forward, take_rows(batch, rows), params, hparams, ent_coef,
                 config.normalise_advantages)
-            grad_norm = optax.global_norm(grads)
+            grad_norm = optax.tree.norm(grads)
             finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
             stopped |= (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
             # A step that is not finite is never taken: `finite` stops the run, with the parameters still usable.
@@ -217,7 +217,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             "learning_rate": learning_rate,
             "ent_coef": ent_coef,
             "explained_variance": losses.explained_variance(batch.value, batch.target),
-            "param_delta": optax.global_norm(jax.tree.map(jnp.subtract, new.params, state.params)),
+            "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
             "illegal": count_illegal(env, seen),
             "action_share": jnp.mean(seen.action[..., None] == jnp.arange(env.num_actions), axis=(0, 1)),
         }

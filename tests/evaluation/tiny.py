@@ -7,7 +7,6 @@ from decimal import Decimal
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.schema import table_columns
@@ -110,7 +109,18 @@ def setup(market: TinyMarket, sessions: SessionSet, **sections: dict) -> tuple[T
     return TradingEnv(config.env), make_params(market, sessions, config), config  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="session")
-def walk_market() -> TinyMarket:
-    lengths = [60, 60, 40, 60]
-    return tiny_market(walk(lengths), lengths)
+
+
+HAND_BARS = np.array([
+    [8000, 8002, 7998, 8000],  # decision 0: buy
+    [8001, 8006, 7999, 8004],  # filled at 8001 + 1
+    [8004, 8010, 8003, 8009],
+    [8009, 8011, 8001, 8002],
+    [8002, 8005, 8000, 8005],
+    [8006, 8008, 8004, 8007],  # flat bar: out at 8007 - 1
+])
+
+
+def hand_market(sessions: int) -> TinyMarket:
+    """`sessions` sessions of HAND_BARS, five decision bars each."""
+    return tiny_market(np.tile(HAND_BARS, (sessions, 1)), [6] * sessions)

@@ -14,46 +14,62 @@ from jaxtrade.types import Array, Outcome
 
 
 class ProbeRef(struct.PyTreeNode):
-    """cue: float32[], a random number in {-1, 1} drawn at each reset; time: int32[]."""
+    """cue: float32[], -1 or 1, drawn at each reset; time: int32[] steps into the episode; shown: float32[], 1 or 0."""
 
     cue: Array
     time: Array
+    shown: Array
+
+
+class ProbeParams(struct.PyTreeNode):
+    """Traced half of a probe. kind: which reward; length: steps of an episode; truncates: how it ends;
+    shows_time: is the time in the observation; scale: float32[] factor of the reward."""
+
+    kind: Array
+    length: Array
+    truncates: Array
+    shows_time: Array
+    scale: Array
+
+
+def probe_params(kind: int = 0, length: int = 1, truncates: bool = False, shows_time: bool = True,
+                 scale: float = 1.0) -> ProbeParams:
+    return ProbeParams(jnp.int32(kind), jnp.int32(length), jnp.bool_(truncates), jnp.bool_(shows_time),
+                       jnp.float32(scale))
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """Episodes of `length` steps, then terminated or truncated; the reward is `reward(ref, action)`.
+    """The observation is (cue, time / 10, or 0 where time is not shown).
 
-    The observation is (cue, time / length). With `masked`, action 0 is illegal while cue > 0, and the last action is
-    always illegal.
+    rewards: functions of (ref, action), selected by `params.kind`. With `masked`, action 0 is illegal while cue > 0,
+    and the last action is always illegal.
     """
 
-    reward_fn: Callable[[ProbeRef, Array], Array]
-    length: int = 1
-    truncates: bool = False
-    masked: bool = False
-    num_actions: int = 2
+    rewards: tuple[Callable[[ProbeRef, Array], Any], ...]
+    masked: bool = True
+    num_actions: int = 4
     observation_size: int = 2
 
-    def reset(self, key: Array, params: Any) -> tuple[ProbeRef, ProbeRef]:
-        del params
-        ref = ProbeRef(jnp.where(jax.random.bernoulli(key), 1.0, -1.0), jnp.int32(0))
+    def reset(self, key: Array, params: ProbeParams) -> tuple[ProbeRef, ProbeRef]:
+        ref = ProbeRef(jnp.where(jax.random.bernoulli(key), 1.0, -1.0), jnp.int32(0), jnp.float32(params.shows_time))
         return ref, ref
 
-    def step(self, key: Array, state: ProbeRef, action: Array, params: Any) -> tuple[ProbeRef, ProbeRef, Outcome]:
+    def step(self, key: Array, state: ProbeRef, action: Array,
+             params: ProbeParams) -> tuple[ProbeRef, ProbeRef, Outcome]:
         following = state.replace(time=state.time + 1)
-        done = following.time >= self.length
-        no = jnp.bool_(False)
+        done = following.time >= params.length
         fresh, _ = self.reset(key, params)
         state_next = jax.tree.map(lambda a, b: jnp.where(done, a, b), fresh, following)
-        outcome = Outcome(
-            final_ref=following, reward=jnp.float32(self.reward_fn(state, action)),
-            terminated=no if self.truncates else done, truncated=done if self.truncates else no, info=())
+        branches = [lambda s, a, f=f: jnp.float32(f(s, a)) for f in self.rewards]
+        reward = params.scale * jax.lax.switch(params.kind, branches, state, action)
+        outcome = Outcome(final_ref=following, reward=reward, terminated=done & ~params.truncates,
+                          truncated=done & params.truncates, info=())
         return state_next, state_next, outcome
 
-    def observe(self, ref: ProbeRef, params: Any) -> Array:
+    def observe(self, ref: ProbeRef, params: ProbeParams) -> Array:
         del params
-        return jnp.stack([ref.cue, ref.time / self.length]).astype(jnp.float32)
+        return jnp.stack([ref.cue, ref.shown * ref.time / 10])
 
     def action_mask(self, ref: ProbeRef) -> Array:
         legal = jnp.ones(self.num_actions, bool)

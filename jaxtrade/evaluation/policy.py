@@ -1,0 +1,230 @@
+"""The policy bundle, what leaves training: weights, frozen observation statistics, schema of what goes in and out.
+
+A bundle is a folder of `jaxtrade.checkpoint` (every byte covered by SHA-256, no pickle): `policy.npz`, `schema.json`,
+`manifest.json`. The schema names every observation slot and action; their digests are recorded, and a bundle whose
+slots or actions this version of the package would build differently is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from jaxtrade import checkpoint
+from jaxtrade.config import EnvConfig, PPOConfig, RunConfig
+from jaxtrade.env.actions import task_actions
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.observation import make_spec
+from jaxtrade.errors import CheckpointError
+from jaxtrade.networks.heads import ActorCritic
+from jaxtrade.networks.normalize import init_stats
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.state import Policy
+from jaxtrade.types import Algorithm, Array
+
+if TYPE_CHECKING:
+    from jaxtrade.data.market import Market
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+FORMAT = 1
+FOLDER = "policy"  # of a run directory
+
+
+def observation_schema(env: EnvConfig) -> dict[str, Any]:
+    """Every slot in order: name, unit, warm-up in bars; and how they are scaled."""
+    spec = make_spec(env)
+    slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
+    return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
+
+
+def action_schema(env: EnvConfig) -> dict[str, Any]:
+    """Action names in id order."""
+    return {"names": [action.name for action in task_actions(env)]}
+
+
+def digest(part: Mapping[str, Any]) -> str:
+    """sha256 (hex) of a part of the schema in canonical JSON."""
+    return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfig) -> dict[str, Any]:
+    """What `schema.json` holds."""
+    observation, actions = observation_schema(env), action_schema(env)
+    return {
+        "schema_format": FORMAT,
+        "observation": observation,
+        "observation_sha256": digest(observation),
+        "actions": actions,
+        "actions_sha256": digest(actions),
+        "env": env.model_dump(mode="json"),
+        "network": ppo.model_dump(mode="json", include={"hidden", "activation", "normalise_observations"}),
+        "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
+                   "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic},
+        "data_sha256": market.fingerprint,
+        "config_sha256": config.digest(),
+    }
+
+
+def save_policy_bundle(
+    directory: Path, policy: Policy, env: TradingEnv, algorithm: Algorithm, market: Market, config: RunConfig
+) -> Path:
+    """Write the bundle, replacing an old one only once the new one is complete. Raises OSError (disk)."""
+    return checkpoint.save_policy(directory, policy, make_schema(env.config, algorithm.config, market, config))
+
+
+class _Given(NamedTuple):
+    """A reference that is the observation itself: float32[..., D], bool[..., A]."""
+
+    observation: Array
+    mask: Array
+
+
+@dataclass(frozen=True)
+class _GivenEnv:
+    """As much of an `Env` as `Algorithm.act` needs, so that a loaded policy acts through the learner's own function."""
+
+    num_actions: int
+    observation_size: int
+
+    def observe(self, ref: _Given, params: Any) -> Array:
+        return ref.observation
+
+    def action_mask(self, ref: _Given) -> Array:
+        return ref.mask
+
+
+@dataclass(frozen=True)
+class LoadedPolicy:
+    """A policy ready to act. `policy` is what `Algorithm.act` takes; `schema` is the bundle's."""
+
+    path: Path
+    policy: Policy
+    schema: dict[str, Any]
+    _act: Any
+
+    @property
+    def observation_names(self) -> list[str]:
+        """Slot names, in order."""
+        return [slot["name"] for slot in self.schema["observation"]["slots"]]
+
+    @property
+    def action_names(self) -> list[str]:
+        """Action names, in id order."""
+        return list(self.schema["actions"]["names"])
+
+    def act(
+        self, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
+    ) -> int | np.ndarray:
+        """The action for a raw observation, by the frozen normaliser and the masked distribution.
+
+        Args:
+            observation: float[D] or float[B, D], as `observe` gives it (not normalised).
+            mask: bool[A] or bool[B, A], at least one True in each.
+            explore: sample instead of taking the most probable legal action; needs a typed `key`.
+        Returns:
+            int, or int32[B].
+        Raises:
+            ValueError: a wrong shape, a number that is not finite, a mask without a legal action, or no key.
+        """
+        observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
+        self._check(observation, mask)
+        if explore and key is None:
+            raise ValueError("explore=True needs a key, e.g. jax.random.key(0)")
+        action = np.asarray(self._act(self.policy, observation, mask, key if explore else None, explore))
+        return action if action.ndim else int(action)
+
+    def _check(self, observation: np.ndarray, mask: np.ndarray) -> None:
+        size, actions = self.schema["observation"]["size"], len(self.schema["actions"]["names"])
+        lead = observation.shape[:-1]
+        if observation.ndim not in (1, 2) or observation.shape[-1] != size:
+            raise ValueError(f"observation has shape {observation.shape}, expected ({size},) or (B, {size})")
+        if mask.dtype != np.bool_ or mask.shape != (*lead, actions):
+            raise ValueError(f"mask is {mask.dtype}{list(mask.shape)}, expected bool{[*lead, actions]}")
+        if not np.isfinite(observation).all():
+            slot = int(np.argwhere(~np.isfinite(observation))[0, -1])
+            raise ValueError(f"observation slot {slot} ('{self.observation_names[slot]}') is not finite")
+        if not mask.any(axis=-1).all():
+            raise ValueError("the mask allows no action")
+
+
+def load_policy(directory: Path | str) -> LoadedPolicy:
+    """Load a bundle, from a run directory or from the bundle's own folder.
+
+    Raises:
+        CheckpointError: no bundle there, damaged bytes, another format, or slots or actions that this version of the
+            package builds differently from the ones the policy was trained on.
+    """
+    path = _bundle(Path(directory))
+    schema = checkpoint.read_schema(path)
+    _check_schema(schema, path)
+    size, actions = schema["observation"]["size"], len(schema["actions"]["names"])
+    config = _rebuild(PPOConfig, schema, "network", path)
+    policy, _ = checkpoint.load_policy(path, _structure(config, size, actions))
+    algorithm = make_ppo(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
+
+    def act(policy: Policy, observation: Array, mask: Array, key: Array | None, explore: bool) -> Array:
+        return algorithm.act(policy, (), _Given(observation, mask), (), key, explore)[1]
+
+    return LoadedPolicy(path, policy, schema, jax.jit(act, static_argnums=4))
+
+
+def _bundle(directory: Path) -> Path:
+    for path in (directory / FOLDER, directory):
+        if (path / "schema.json").is_file() or (path / "policy.npz").is_file():
+            return path
+    raise CheckpointError(f"{directory}: no policy bundle here (expected {FOLDER}/schema.json, as a finished run has); "
+                          "train first, or resume the run so that it finishes")
+
+
+def _check_schema(schema: dict[str, Any], path: Path) -> None:
+    where = path / "schema.json"
+    if schema.get("schema_format") != FORMAT:
+        raise CheckpointError(f"{where}: schema format {schema.get('schema_format')}, this version reads {FORMAT}")
+    env = _rebuild(EnvConfig, schema, "env", path)
+    for part, built in (("observation", observation_schema(env)), ("actions", action_schema(env))):
+        if digest(schema[part]) != schema[f"{part}_sha256"]:
+            raise CheckpointError(f"{where}: '{part}' does not match its recorded sha256; restore the file")
+        if digest(built) != schema[f"{part}_sha256"]:
+            raise CheckpointError(f"{where}: this version builds other {part} ({_difference(schema[part], built)}); "
+                                  "use the version that trained the policy, or train again")
+
+
+def _rebuild(model: type[ModelT], schema: dict[str, Any], part: str, path: Path) -> ModelT:
+    try:
+        return model.model_validate(schema[part])
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(name) for name in first["loc"])
+        raise CheckpointError(f"{path / 'schema.json'}: '{part}.{key}': {first['msg']}; use the version that trained "
+                              "the policy, or train again") from None
+
+
+def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
+    """The first thing that differs, in words."""
+    key = "slots" if "slots" in saved else "names"
+    old, new = saved[key], built[key]
+    if len(old) != len(new):
+        return f"{len(new)} instead of {len(old)} {key}"
+    for i, (a, b) in enumerate(zip(old, new, strict=True)):
+        if a != b:
+            return f"{key[:-1]} {i} is {b} instead of {a}"
+    return "scaling differs"
+
+
+def _structure(config: PPOConfig, size: int, actions: int) -> Policy:
+    """Shapes and dtypes of the policy that `make_ppo(config, ...)` trains."""
+    network = ActorCritic(actions, config.hidden, config.activation)
+
+    def build(key: Array) -> Policy:
+        return Policy(network.init(key, jnp.zeros(size))["params"], init_stats(size))
+
+    return jax.eval_shape(build, jax.random.key(0))

@@ -1,0 +1,74 @@
+"""Small bar files written by hand, and the markets that several tests read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.market import Market, build_market
+
+HEADER = "time,open,high,low,close,volume"
+# ES around the cash open of 2013-10-07 (09:30 New York); prices on the quarter-point grid.
+ROWS = (
+    "2013-10-07T13:30:00Z,1670.25,1671.00,1669.75,1670.50,5031",
+    "2013-10-07T13:31:00Z,1670.50,1671.25,1670.25,1671.00,2210",
+    "2013-10-07T13:32:00Z,1671.00,1671.00,1670.00,1670.25,1900",
+    "2013-10-07T13:33:00Z,1670.25,1670.75,1669.50,1669.75,2400",
+    "2013-10-07T13:34:00Z,1669.75,1670.50,1669.75,1670.50,1750",
+    "2013-10-07T13:35:00Z,1670.50,1672.00,1670.50,1671.75,3100",
+)
+
+
+@pytest.fixture
+def rows() -> list[str]:
+    return list(ROWS)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """write(rows, header=..., name=...) -> path of a CSV file."""
+
+    def _write(rows: list[str] | tuple[str, ...] = ROWS, header: str = HEADER, name: str = "bars.csv") -> Path:
+        path = tmp_path / name
+        path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+        return path
+
+    return _write
+
+
+@pytest.fixture(scope="session")
+def es_bars() -> Bars:
+    return bundled(get_contract("ES"))
+
+
+@pytest.fixture(scope="session")
+def es_market(es_bars: Bars) -> Market:
+    return build_market(es_bars, RunConfig())
+
+
+@pytest.fixture(scope="session")
+def nq_market() -> Market:
+    from jaxtrade.data.market import load_market
+
+    return load_market(make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}}))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared reference data; tests that need it skip where it is absent."""
+    root = Path(os.environ.get("JAXTRADE_SHARED", Path(__file__).parents[3] / "shared"))
+    if not (root / "data").is_dir():
+        pytest.skip(f"no shared data at {root} (set JAXTRADE_SHARED)")
+    return root
+
+
+def utc(text: str) -> int:
+    return int(np.datetime64(text, "s").astype(np.int64))

@@ -1,0 +1,217 @@
+"""Every wrong input is refused in one message with file, line, column, value and fix; nothing is repaired."""
+
+import gzip
+
+import pandas as pd
+import pytest
+
+from jaxtrade.data.bars import from_frame, load_bars
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.errors import DataError
+
+ES = get_contract("ES")
+HEADER = "time,open,high,low,close,volume"
+
+
+def refused(path, *fragments, contract=ES, stamp="open", **options):
+    with pytest.raises(DataError) as error:
+        load_bars(path, contract, stamp=stamp, **options)
+    message = str(error.value)
+    assert str(path) in message
+    for fragment in fragments:
+        assert fragment in message, message
+    return message
+
+
+# (what a row becomes, its line in the file, fragments of the message)
+CELL_FAULTS = [
+    ("high<low", "2013-10-07T13:32:00Z,1671.00,1670.00,1670.50,1670.25,1", ["'high' = '1670.00'", "high is below low"]),
+    ("close outside", "2013-10-07T13:32:00Z,1671.00,1671.00,1670.00,1672.00,1", ["'close' = '1672.00'",
+                                                                                  "close is outside low..high"]),
+    ("open outside", "2013-10-07T13:32:00Z,1669.00,1671.00,1670.00,1670.00,1", ["'open' = '1669.00'",
+                                                                                 "open is outside low..high"]),
+    ("NaN", "2013-10-07T13:32:00Z,1671.00,nan,1670.00,1670.25,1", ["'high' = 'nan'", "not a finite price"]),
+    ("blank", "2013-10-07T13:32:00Z,1671.00,,1670.00,1670.25,1", ["'high' = ''", "not a finite price"]),
+    ("inf", "2013-10-07T13:32:00Z,1671.00,inf,1670.00,1670.25,1", ["'high' = 'inf'", "not a finite price"]),
+    ("text", "2013-10-07T13:32:00Z,1671.00,$1671,1670.00,1670.25,1", ["'high' = '$1671'", "plain number"]),
+    ("zero", "2013-10-07T13:32:00Z,0,1671.00,0,1670.25,1", ["'open' = '0'", "not positive"]),
+    ("negative", "2013-10-07T13:32:00Z,1671,1671.00,-1670,1670.25,1", ["'low' = '-1670'", "not positive"]),
+    ("off tick", "2013-10-07T13:32:00Z,1671.00,1671.10,1670.00,1670.25,1", ["'high' = '1671.10'",
+                                                                             "off the tick of ES (0.25)"]),
+    ("huge", "2013-10-07T13:32:00Z,1671.00,5000000,1670.00,1670.25,1", ["'high' = '5000000'", "ticks, more than"]),
+    ("volume", "2013-10-07T13:32:00Z,1671.00,1671.00,1670.00,1670.25,-5", ["'volume' = '-5'", "negative volume"]),
+    ("duplicate", "2013-10-07T13:31:00Z,1671.00,1671.00,1670.00,1670.25,1", ["'time'", "a duplicate stamp"]),
+    ("unsorted", "2013-10-07T13:29:00Z,1671.00,1671.00,1670.00,1670.25,1", ["not sorted", "sort the file"]),
+    ("jitter", "2013-10-07T13:32:07Z,1671.00,1671.00,1670.00,1670.25,1", ["67 s after the row before",
+                                                                          "file of 60 s bars"]),
+    ("13th month", "2013-13-07T13:32:00Z,1671.00,1671.00,1670.00,1670.25,1", ["'2013-13-07T13:32:00Z'",
+                                                                              "not an ISO 8601 stamp"]),
+    ("slashes", "10/07/2013 13:32:00Z,1671.00,1671.00,1670.00,1670.25,1", ["not an ISO 8601 stamp"]),
+    ("blank stamp", ",1671.00,1671.00,1670.00,1670.25,1", ["'time' = ''", "not an ISO 8601 stamp"]),
+    ("mixed zones", "2013-10-07T13:32:00,1671.00,1671.00,1670.00,1670.25,1", ["carry a time zone offset and some do "
+                                                                              "not"]),
+]
+
+
+@pytest.mark.parametrize(("row", "fragments"), [f[1:] for f in CELL_FAULTS], ids=[f[0] for f in CELL_FAULTS])
+def test_a_bad_row_is_named_by_line_column_and_value(write, rows, row, fragments):
+    rows[2] = row
+    path = write(rows)
+    refused(path, f"{path}:4:", "Fix: ", *fragments)
+
+
+@pytest.mark.parametrize(("row", "line"), [("2013-10-07T13:32:00Z,1671.00,1671.00", 4),
+                                           ("2013-10-07T13:32:00Z,1671.00,1671.00,1670.00,1670.25,1,9", 4), ("", 4),
+                                           (HEADER + ",again", 4)])
+def test_short_long_and_blank_lines_are_refused(write, rows, row, line):
+    rows[2] = row
+    path = write(rows)
+    refused(path, f"{path}:{line}:", "fields where the header has 6")
+
+
+def test_a_repeated_header_is_refused(write, rows):
+    path = write([*rows[:3], HEADER, *rows[3:]])
+    refused(path, f"{path}:5:", "the header line again")
+
+
+HEADER_FAULTS = [
+    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "near: closing", "data.columns={close: NAME}"]),
+    ("no header", "2013-10-07T13:29:00Z,1,1,1,1,1", [":1:", "no header line"]),
+    ("twins", "time,open,high,low,low,volume", [":1:", "'low' appears twice"]),
+    ("two candidates", "time,open,o,high,low,close", ["could each be open"]),
+]
+
+
+@pytest.mark.parametrize(("header", "fragments"), [f[1:] for f in HEADER_FAULTS], ids=[f[0] for f in HEADER_FAULTS])
+def test_a_bad_header_is_explained(write, header, fragments):
+    refused(write(header=header), *fragments)
+
+
+OPTION_FAULTS = [
+    ("stamp", {"stamp": None}, ["open or its close", "data.stamp=open"]),
+    ("unknown field", {"columns": {"opne": "open"}}, ["unknown field 'opne'", "did you mean 'open'"]),
+    ("mapped column absent", {"columns": {"close": "last"}}, ["no column 'last' for close"]),
+    ("no expiry column", {"expiry": "201312"}, ["no expiry or symbol column"]),
+    ("no such date", {"start": "2014-01-01"}, ["no bars of trade dates 2014-01-01", "2013-10-07..2013-10-07"]),
+    ("bad zone", {"time_zone": "New York"}, ["unknown time zone 'New York'", "America/New_York"]),
+]
+
+
+@pytest.mark.parametrize(("options", "fragments"), [f[1:] for f in OPTION_FAULTS], ids=[f[0] for f in OPTION_FAULTS])
+def test_what_is_not_stated_is_asked_for(write, options, fragments):
+    refused(write(), *fragments, **options)
+
+
+def test_no_time_zone(write, rows):
+    refused(write([row.replace("Z", "") for row in rows]), ":2:", "no time zone", "data.time_zone=America/New_York")
+
+
+@pytest.mark.parametrize("stamp", ["2013-11-03 01:30:00", "2013-03-10 02:30:00"])
+def test_hours_that_daylight_saving_repeats_or_skips(write, rows, stamp):
+    refused(write([stamp + rows[0][20:], stamp[:-4] + "1:00" + rows[1][20:]]), "twice or never in America/New_York",
+            time_zone="America/New_York")
+
+
+INSTRUMENT_FAULTS = [
+    ("spread", "symbol", ["ESZ3"] * 5 + ["ESZ3-ESH4"], ["a calendar spread is mixed in (1 rows)", "'ESZ3-ESH4'", ":7:"]),
+    ("expiry spread", "expiry", ["201312"] * 5 + ["201312-201403"], ["a calendar spread is mixed in"]),
+    ("two symbols", "symbol", ["ESZ3"] * 4 + ["ESH4"] * 2, ["holds 2 contracts: ESZ3 (4 rows), ESH4 (2 rows)",
+                                                            "data.expiry=ESZ3"]),
+    ("two expiries", "expiry", ["201312"] * 3 + ["201403"] * 3, ["holds 2 contracts", "data.expiry="]),
+    ("another product", "symbol", ["NQZ3"] * 6, ["these are NQ bars but data.market is ES", "'NQZ3'"]),
+]
+
+
+@pytest.mark.parametrize(("column", "values", "fragments"), [f[1:] for f in INSTRUMENT_FAULTS],
+                         ids=[f[0] for f in INSTRUMENT_FAULTS])
+def test_one_file_is_one_contract_of_the_market(write, rows, column, values, fragments):
+    lines = [f"{row},{value}" for row, value in zip(rows, values, strict=True)]
+    refused(write(lines, header=f"{HEADER},{column}"), *fragments)
+
+
+def test_a_spread_can_be_named_out_of_the_file(write, rows):
+    lines = [f"{row},ESZ3" for row in rows] + [f"{rows[-1].replace('13:35', '13:36')},ESZ3-ESH4"]
+    bars = load_bars(write(lines, header=f"{HEADER},symbol"), ES, stamp="open", expiry="ESZ3")
+    assert len(bars) == 6
+
+
+def test_an_expiry_that_is_not_there_lists_those_that_are(write, rows):
+    refused(write([f"{row},201312" for row in rows], header=f"{HEADER},expiry"), "no row of contract '201406'",
+            "one of 201312", expiry="201406")
+
+
+@pytest.mark.parametrize("market", ["NQ", "YM", "RTY", "MNQ"])
+def test_prices_that_contradict_the_market_are_refused(write, rows, market):
+    whole = [",".join([c[0], "1670", "1671", "1669", "1670", c[5]]) for c in (row.split(",") for row in rows)]
+    refused(write(whole), f"bars of 2013 contradict {market}", "they fit ES", "data.market",
+            contract=get_contract(market))
+
+
+def test_a_block_of_prices_a_hundred_times_too_small_is_refused(write, rows):
+    rows[3] = "2013-10-07T13:33:00Z,16.75,16.75,16.50,16.50,2400"
+    refused(write(rows), ":5:", "'low' = '16.50'", "1 of 6 bars of 2013 contradict ES")
+
+
+def test_faults_are_collected_and_counted(write, rows):
+    lines = [row.replace("2013-10-07T13:3", f"2013-10-07T1{h}:3").replace("1670.50,", "1670.55,")
+             for h in range(10) for row in rows]
+    message = refused(write(lines), "more faults")
+    assert message.count("off the tick") == 20
+
+
+def test_files_that_are_none(tmp_path):
+    refused(tmp_path / "none.csv", "no such file", "data.file")
+    refused(tmp_path, "is a directory")
+    empty = tmp_path / "empty.csv"
+    empty.touch()
+    refused(empty, "is empty")
+
+
+BYTES = [
+    ("utf16", HEADER.encode("utf-16"), ["UTF-16", "UTF-8"]),
+    ("binary", b"\x89PNG\r\n\x00\x01", ["not text"]),
+    ("latin", b"time,open\n\xff\xfe\xfd", ["not UTF-8"]),
+    ("page", b"<!DOCTYPE html><html>", ["HTML"]),
+    ("header alone", HEADER.encode() + b"\n", ["0 bars: too few"]),
+    ("one bar", HEADER.encode() + b"\n2013-10-07T13:30:00Z,1670,1670,1670,1670,1\n", ["1 bars: too few"]),
+    ("blank", b"\n\n", ["is empty"]),
+    ("parquet cut", b"PAR1 and then nothing", ["cannot be read as Parquet"]),
+]
+
+
+@pytest.mark.parametrize(("content", "fragments"), [b[1:] for b in BYTES], ids=[b[0] for b in BYTES])
+def test_bytes_that_are_not_bars(tmp_path, content, fragments):
+    path = tmp_path / "bars.csv"
+    path.write_bytes(content)
+    refused(path, *fragments)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip"])
+def test_a_damaged_gzip_is_not_read_halfway(tmp_path, write, rows, damage):
+    packed = bytearray(gzip.compress(write(rows * 50).read_bytes()))
+    path = tmp_path / "bars.csv.gz"
+    if damage == "flip":
+        packed[-6] ^= 1  # the stored checksum
+    path.write_bytes(bytes(packed[:-20] if damage == "cut" else packed))
+    refused(path, "cut or damaged", "download the file again")
+
+
+def test_daily_bars_are_refused(write, rows):
+    lines = [row.replace("2013-10-07T13:3" + str(i), f"2013-10-{7 + i:02d}T13:30") for i, row in enumerate(rows)]
+    refused(write(lines), "step between bars is 86400 s", "intraday")
+
+
+def test_missing_parquet_support_names_the_extra(tmp_path, monkeypatch):
+    import sys
+
+    path = tmp_path / "bars.parquet"
+    path.write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    refused(path, "pip install 'jaxtrade[parquet]'")
+
+
+def test_frames_are_checked_alike(write, rows):
+    frame = pd.read_csv(write(rows))
+    frame.loc[2, "high"] = 1.0
+    with pytest.raises(DataError, match=r"frame:2: column 'high' = '1.0': high is below low"):
+        from_frame(frame, ES, stamp="open")

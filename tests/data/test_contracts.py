@@ -1,0 +1,46 @@
+import pytest
+
+from jaxtrade.data.contracts import CONTRACTS, get_contract, whole_mills
+from jaxtrade.errors import ConfigError
+
+# symbol, tick size, dollars per tick, dollars per point (CME contract specifications)
+SPECS = [("NQ", "0.25", 5.0, 20), ("ES", "0.25", 12.5, 50), ("YM", "1", 5.0, 5), ("RTY", "0.10", 5.0, 50),
+         ("MNQ", "0.25", 0.5, 2), ("MES", "0.25", 1.25, 5), ("MYM", "1", 0.5, 0.5), ("M2K", "0.10", 0.5, 5),
+         ("EURUSD", "0.00001", 1.0, 100_000)]
+
+
+@pytest.mark.parametrize(("symbol", "tick", "money", "point"), SPECS)
+def test_tick_values_follow_the_exchange(symbol, tick, money, point):
+    contract = get_contract(symbol)
+    assert str(contract.tick_size) == tick
+    assert contract.tick_mills == money * 1000
+    assert float(contract.tick_size) * point == pytest.approx(money)
+    assert contract.commission_mills >= 0
+    assert contract.micro == (contract.symbol[0] == "M")
+
+
+def test_all_contracts_are_specified_here():
+    assert {spec[0] for spec in SPECS} == set(CONTRACTS)
+
+
+def test_an_unknown_market_lists_and_suggests():
+    with pytest.raises(ConfigError, match=r"'MESS': unknown market \(known: NQ, ES, .*did you mean 'MES'"):
+        get_contract("MESS")
+
+
+@pytest.mark.parametrize(("money", "mills"), [(2.08, 2080), ("0.001", 1), (0, 0), (2.1, 2100)])
+def test_money_in_whole_mills(money, mills):
+    assert whole_mills(money, "costs.commission") == mills
+
+
+@pytest.mark.parametrize("money", [2.0805, -1.0, 3e6])
+def test_other_money_is_an_error_that_names_the_key(money):
+    with pytest.raises(ConfigError, match=r"costs\.commission"):
+        whole_mills(money, "costs.commission")
+
+
+def test_price_ranges_tell_the_markets_apart_since_2013():
+    for year in range(2013, 2027):
+        es, nq, ym, rty = (CONTRACTS[s].price_range(year) for s in ("ES", "NQ", "YM", "RTY"))
+        assert es[1] < min(nq[0], ym[0]), year
+        assert rty[0] < es[0], year

@@ -1,0 +1,251 @@
+"""The session table, the float table and the fingerprint, on the real ES week and on cut or changed copies of it."""
+
+from dataclasses import replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.market import build_market, feature_input, load_market
+from jaxtrade.data.schema import FIXED_COLUMNS
+from jaxtrade.data.sessions import window_minutes
+from jaxtrade.errors import ConfigError, DataError
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+def clock(market, row):
+    return datetime.fromtimestamp(int(market.bars.time[int(row)]), NEW_YORK).strftime("%m-%d %H:%M")
+
+
+def column(market, name):
+    return np.asarray(market.data.view.table)[:, market.columns.index(name)]
+
+
+def test_the_real_week_has_five_full_sessions(es_market):
+    sessions = es_market.data.sessions
+    assert [str(d) for d in es_market.trade_dates] == [f"2013-10-{d:02d}" for d in (7, 8, 9, 10, 11)]
+    assert [clock(es_market, r) for r in sessions.first] == [f"10-{d:02d} 09:30" for d in (7, 8, 9, 10, 11)]
+    assert [clock(es_market, r + 1) for r in sessions.last] == [f"10-{d:02d} 16:58" for d in (7, 8, 9, 10, 11)]
+    # 449 minutes from 09:30 to 16:59 less the 15-minute halt; the flat bar is one of them
+    assert (np.asarray(sessions.last) - np.asarray(sessions.first) + 2).tolist() == [434] * 5
+    assert np.asarray(sessions.complete).all()
+    assert clock(es_market, sessions.start[0]) == "10-06 18:00"
+    assert clock(es_market, sessions.end[0] - 1) == "10-07 17:14"
+    assert es_market.window_length_minutes == 449
+
+
+def test_session_rows_are_ordered_and_disjoint(es_market, nq_market):
+    for market in (es_market, nq_market):
+        s = {k: np.asarray(getattr(market.data.sessions, k)) for k in ("start", "end", "first", "last")}
+        assert (s["start"] <= s["first"]).all()
+        assert (s["first"] <= s["last"]).all()
+        assert (s["last"] + 1 < s["end"]).all()
+        assert (s["end"][:-1] <= s["start"][1:]).all()
+
+
+def test_bars_to_flat_counts_the_calendar(es_market):
+    to_flat = np.asarray(es_market.data.bars_to_flat)
+    last = np.asarray(es_market.data.sessions.last)
+    assert to_flat[last].tolist() == [1] * 5
+    assert to_flat[last + 1].tolist() == [0] * 5
+    assert to_flat[np.asarray(es_market.data.sessions.first)].tolist() == [448] * 5  # 09:31 to 16:59
+
+
+def test_overnight_starts_in_the_evening_once_warm(es_bars):
+    market = build_market(es_bars, make_config({"session": {"overnight": True}}))
+    first = np.asarray(market.data.sessions.first)
+    assert [clock(market, r) for r in first[1:]] == [f"10-{d:02d} 18:00" for d in (7, 8, 9, 10)]
+    assert first[0] == 20 + 104 - 1  # window plus the warm-up of macd, counted in rows
+    assert market.window_length_minutes == 1379
+
+
+def test_half_days_end_a_minute_before_the_close(nq_market):
+    last = np.asarray(nq_market.data.sessions.last)
+    assert [clock(nq_market, r + 1)[6:] for r in last[:6]] == ["16:58", "16:58", "16:58", "12:58", "13:13", "16:58"]
+
+
+def test_fx_hours_step_the_whole_day_to_the_bar_closing_at_16():
+    market = load_market(make_config({"data": {"market": "EURUSD", "start": "2014-05-01", "end": "2014-06-30"}}))
+    first, last = np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last)
+    assert {clock(market, r)[6:] for r in first[1:]} == {"17:00"}
+    assert {clock(market, r + 1)[6:] for r in last} == {"15:00"}
+    assert (last - first + 2)[1:].tolist() == [23] * (market.num_sessions - 1)
+    assert not market.has_volume
+    assert window_minutes(market.contract, False) == 1439
+
+
+def test_the_fixed_columns_of_the_first_decision_bar(es_market):
+    row = int(es_market.data.sessions.first[0])  # 09:30, closes 09:31
+    bars = es_market.bars
+    assert column(es_market, "close")[row] == bars.close[row]
+    ranges = [max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
+              for i in range(row - 13, row + 1)]
+    assert int(es_market.data.tr_sum[row]) == sum(ranges)
+    assert column(es_market, "atr")[row] == np.float32(sum(ranges) / 14)
+    assert column(es_market, "volume_mean")[row] == np.float32(bars.volume[row - 19:row + 1].mean())
+    assert column(es_market, "hour")[row] == 0
+    assert column(es_market, "from_open_seed")[row] == 0
+    assert column(es_market, "to_close_seed")[row] == 1  # 449 minutes from 09:30 to 16:59
+    assert column(es_market, "from_open")[row] == 0
+    assert column(es_market, "to_flat")[row] == np.float32(448 / 449)
+
+
+def test_clock_columns_outside_the_window_are_not_clipped(es_market):
+    evening = int(es_market.data.sessions.start[1])  # 18:00 of the day before
+    assert column(es_market, "from_open_seed")[evening] == np.float32(510 / 449)
+    assert column(es_market, "from_open")[evening] == np.float32(-930 / 449)
+    flat = int(es_market.data.sessions.last[0]) + 1
+    assert column(es_market, "to_flat")[flat] == 0
+    assert column(es_market, "to_flat")[flat + 5] == np.float32(-5 / 449)
+
+
+def test_stored_features_are_gaps_in_ticks(es_market):
+    row = int(es_market.data.sessions.first[2]) + 100
+    close = es_market.bars.close.astype(float)
+    assert column(es_market, "feature.close")[row] == 0
+    assert column(es_market, "feature.sma_5")[row] == np.float32(close[row - 4:row + 1].mean() - close[row])
+    assert column(es_market, "feature.momentum")[row] == close[row] - close[row - 10]
+    assert column(es_market, "feature.volume")[row] == es_market.bars.volume[row]
+    assert es_market.columns[:8] == FIXED_COLUMNS
+
+
+def test_every_float_is_finite(es_market, nq_market):
+    for market in (es_market, nq_market):
+        assert np.isfinite(np.asarray(market.data.view.table)).all()
+
+
+@pytest.mark.parametrize("features", [("close",), ("ema_50", "rsi_14"), ("macd", "vwap")])
+def test_decisions_start_after_the_longest_warm_up(es_bars, features):
+    from jaxtrade.data.features import compute_features
+
+    config = make_config({"session": {"overnight": True}, "env": {"features": features, "window": 7}})
+    market = build_market(es_bars, config)
+    days = np.zeros(len(es_bars), "datetime64[D]")
+    values = compute_features(feature_input(es_bars, days), features, np.zeros(len(es_bars), int))
+    first = int(market.data.sessions.first[0])
+    assert np.isfinite(values[first - 7:]).all()
+    assert first == max(7 + int(np.isnan(values).any(axis=1).sum()), 19)  # 19: the mean volume's 20 bars
+
+
+# --- holes, ends, shortage -------------------------------------------------------------------------------------------
+
+def test_data_that_end_inside_a_session_truncate_it(es_bars, es_market):
+    end = int(es_market.data.sessions.first[4]) + 60
+    market = build_market(es_bars.rows(slice(0, end + 1)), RunConfig())
+    complete, last = np.asarray(market.data.sessions.complete), np.asarray(market.data.sessions.last)
+    assert complete.tolist() == [True] * 4 + [False]
+    assert last[4] + 1 == end  # the last bar of the data
+    assert any("2013-10-11: the data end before the flat bar" in note for note in market.notes)
+
+
+@pytest.mark.parametrize(("cut", "complete"), [("16:57", False), ("16:58", True), ("17:05", True), ("16:14", False)])
+def test_complete_asks_the_calendar_for_the_next_bar(es_bars, cut, complete):
+    end = int(datetime(2013, 10, 11, int(cut[:2]), int(cut[3:]), tzinfo=NEW_YORK).timestamp())
+    market = build_market(es_bars.rows(es_bars.time <= end), RunConfig())
+    assert bool(market.data.sessions.complete[-1]) == complete
+
+
+def test_a_missing_flat_bar_moves_it_one_bar_forward(es_bars, es_market):
+    flat = int(es_market.data.sessions.last[1]) + 1
+    keep = np.arange(len(es_bars)) != flat
+    market = build_market(es_bars.rows(keep), RunConfig())
+    assert clock(market, market.data.sessions.last[1] + 1) == "10-08 16:57"
+    assert int(market.data.bars_to_flat[market.data.sessions.last[1]]) == 2  # the calendar, not the bars
+    assert bool(market.data.sessions.complete[1])
+
+
+@pytest.mark.parametrize(("missing", "restarts"), [((8,), False), ((8, 9), True)])
+def test_windows_cross_one_missing_session_and_no_more(es_bars, missing, restarts):
+    from jaxtrade.data.calendar import trade_dates
+
+    days = trade_dates(es_bars.time, es_bars.contract)
+    keep = ~np.isin(days, [np.datetime64(f"2013-10-{d:02d}") for d in missing])
+    market = build_market(es_bars.rows(keep), RunConfig())
+    start = int(np.flatnonzero(days[keep] == np.datetime64("2013-10-10"))[0]) if restarts else int(
+        np.flatnonzero(days[keep] == np.datetime64("2013-10-09"))[0])
+    assert (np.asarray(market.data.tr_sum)[start] == -1) == restarts
+    assert any("feature windows restart on 2013-10-10" in n for n in market.notes) == restarts
+
+
+def test_too_few_bars_say_how_many_are_needed(es_bars):
+    with pytest.raises(DataError, match=r"124 bars of history are needed.*the data have 100 bars over 1 scheduled"):
+        build_market(es_bars.rows(slice(0, 100)), RunConfig())
+
+
+@pytest.mark.parametrize(("values", "key"), [
+    ({"brackets": {"stop_atr": 2_000_000_000}}, r"brackets\.stop_atr = 2000000000"),
+    ({"brackets": {"target_multiple": 3_000_000}}, r"brackets\.target_multiple = 3000000"),
+    ({"env": {"quantity": 10_000}}, r"env\.quantity = 10000"),
+    ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: not a whole number of mills"),
+])
+def test_figures_that_int32_cannot_hold_are_config_errors(es_bars, values, key):
+    with pytest.raises(ConfigError, match=key):
+        build_market(es_bars, make_config(values))
+
+
+# --- fingerprint ------------------------------------------------------------------------------------------------------
+
+def test_the_fingerprint_is_stable_and_on_device(es_bars, es_market):
+    again = build_market(es_bars, RunConfig())
+    assert again.fingerprint == es_market.fingerprint
+    words = "".join(f"{int(w):08x}" for w in es_market.data.fingerprint)
+    assert words == es_market.fingerprint
+
+
+@pytest.mark.parametrize("name", ["open", "high", "low", "close"])
+def test_one_tick_changes_the_fingerprint(es_bars, es_market, name):
+    prices = getattr(es_bars, name).copy()
+    prices[3000] += 1
+    assert build_market(replace(es_bars, **{name: prices}), RunConfig()).fingerprint != es_market.fingerprint
+
+
+@pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}}, {"env": {"window": 21}},
+                                    {"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}])
+def test_costs_and_layout_are_in_the_fingerprint(es_bars, es_market, values):
+    market = build_market(es_bars, make_config(values))
+    assert (market.fingerprint != es_market.fingerprint) == (values != {"env": {"window": 21}})
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("data", "message"), [
+    ({"market": "NQ"}, r"data\.market = NQ: no bundled bars.*data\.source=synthetic"),
+    ({"market": "XX"}, r"'XX': unknown market"),
+    ({"source": "file"}, r"needs data\.file"),
+    ({"file": "a.csv"}, r"data\.source = bundled; set data\.source=file"),
+    ({"calendar": "nothing.csv"}, r"data\.calendar = 'nothing\.csv'"),
+])
+def test_contradictions_in_the_configuration(data, message):
+    with pytest.raises(ConfigError, match=message):
+        load_market(make_config({"data": data}))
+
+
+def test_a_file_loads_like_the_bundle(tmp_path, es_market):
+    from importlib import resources
+
+    with resources.as_file(resources.files("jaxtrade.data.bundled") / "es_1m_trade.csv.gz") as path:
+        data = {"source": "file", "file": str(path), "stamp": "open", "expiry": "201312", "start": "2013-10-07",
+                "end": "2013-10-11"}
+        assert load_market(make_config({"data": data})).fingerprint == es_market.fingerprint
+
+
+def test_another_expiry_of_the_bundle():
+    bars = bundled(get_contract("ES"), expiry="202003")
+    assert str(bars.time[0].astype("datetime64[s]"))[:10] == "2020-01-05"
+
+
+def test_bundled_files_are_small_and_attributed():
+    from importlib import resources
+
+    files = {f.name: f for f in resources.files("jaxtrade.data.bundled").iterdir() if not f.name.startswith("__")}
+    assert sum(len(f.read_bytes()) for f in files.values()) < 4_000_000
+    for name in ("es_1m_trade", "eurusd_hour_bidask"):
+        source = files[f"{name}.SOURCE.md"].read_text()
+        assert "Apache-2.0" in source
+        assert "UTC" in source
+    assert "Apache License" in files["LICENSE.upstream"].read_text()

@@ -1,0 +1,104 @@
+"""Both engines on the same decisions: what must be equal, and what may differ by a known amount."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env.state import EnvParams, ExitReason
+from tests.differential import ours, reference
+from tests.differential.reference import Fill, Log, Terms
+
+
+@dataclass
+class Tally:
+    """Figures of compared passes. equity_bars: rows at which equity was compared (and equal)."""
+
+    trades: int = 0
+    same_bar: int = 0
+    allowed: int = 0  # open beyond the target, stop touched later in that bar
+    equity_bars: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    gaps: int = 0  # stop or target filled at an open that had passed it
+
+    def add(self, other: Tally) -> None:
+        self.trades += other.trades
+        self.same_bar += other.same_bar
+        self.allowed += other.allowed
+        self.equity_bars += other.equity_bars
+        self.reasons += other.reasons
+        self.gaps += other.gaps
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
+        return (f"{self.trades} trades identical, equity equal at {self.equity_bars} bars; {kinds}; "
+                f"same-bar {self.same_bar}, filled at a gap {self.gaps}, allowed difference {self.allowed}")
+
+
+def slipped(fill: Fill, ticks: int) -> Fill:
+    """The round turn with every market and stop fill `ticks` against us; a target fill is not slipped."""
+    exit_ticks = 0 if fill.reason == ExitReason.TARGET else ticks
+    return replace(fill, entry_price=fill.entry_price + fill.side * ticks,
+                   exit_price=fill.exit_price - fill.side * exit_ticks)
+
+
+def at_the_open(fill: Fill, log: Log) -> Fill:
+    """Our booking of the allowed difference: the target, at the open that had already passed it."""
+    if not fill.open_beyond_target:
+        return fill
+    return replace(fill, exit_price=int(log.bars[fill.exit_row, 0]), reason=int(ExitReason.TARGET),
+                   open_beyond_target=False)
+
+
+def expected(log: Log, terms: Terms, theirs: list[Fill], cents: np.ndarray) -> tuple[list[Fill], np.ndarray]:
+    """Round turns and equity (mills at each row, int64[T]) as we must have them, from the reference's."""
+    wanted = [slipped(at_the_open(fill, log), terms.slippage) for fill in theirs]
+    moved = np.zeros(len(cents), np.int64)  # cents by which our equity must differ, from each row on
+    for fill, want in zip(theirs, wanted, strict=True):
+        tick = fill.side * fill.contracts * terms.tick_cents
+        moved[fill.entry_row] -= tick * (want.entry_price - fill.entry_price)
+        moved[fill.exit_row] += tick * (want.exit_price - fill.exit_price)
+    return wanted, 10 * (cents + np.cumsum(moved))
+
+
+def compare(config: EnvConfig, params: EnvParams, logits: np.ndarray, terms: Terms | None = None) -> Tally:
+    """Play both engines on the same decisions; every trade and the equity at every bar must be equal.
+
+    `terms` replaces the reference's figures (a planted fault). Raises AssertionError at the first difference.
+    """
+    log, turns, equity = ours.play(config, params, logits)
+    terms = ours.reference_terms(params, config.quantity) if terms is None else terms
+    theirs, cents, out_of_step = reference.run(log, terms)
+    wanted, wanted_equity = expected(log, terms, theirs, cents)
+    for number, (turn, want) in enumerate(zip(turns, wanted, strict=False)):
+        bars = log.bars[want.entry_row:want.exit_row + 1].tolist()
+        assert turn == want, f"trade {number}: ours {turn}, expected {want}, bars from its entry on {bars}"
+    assert len(turns) == len(wanted)
+    assert not out_of_step, f"decisions of rows {out_of_step[:5]} did not fit the reference's position"
+    different = np.flatnonzero(equity != wanted_equity)
+    assert different.size == 0, (
+        f"equity differs first at row {different[0]}: ours {equity[different[0]]}, expected "
+        f"{wanted_equity[different[0]]} mills; largest difference {np.abs(equity - wanted_equity).max()}")
+    return tally(log, theirs, wanted, len(equity))
+
+
+def tally(log: Log, theirs: list[Fill], wanted: list[Fill], bars: int) -> Tally:
+    """Counted on the reference's unslipped prices; reasons as we book them."""
+    by_level = {ExitReason.STOP, ExitReason.BREAKEVEN, ExitReason.TRAIL, ExitReason.TARGET}
+    return Tally(
+        trades=len(theirs),
+        same_bar=sum(f.entry_row == f.exit_row for f in theirs),
+        allowed=sum(f.open_beyond_target for f in theirs),
+        equity_bars=bars,
+        reasons=Counter(ExitReason(f.reason).name for f in wanted),
+        gaps=sum(f.reason in by_level and f.exit_price == log.bars[f.exit_row, 0] for f in theirs),
+    )
+
+
+def compare_random(config: EnvConfig, params: EnvParams, seed: int, reversals: bool = False) -> Tally:
+    """`compare` on random masked actions, mostly HOLD."""
+    choices = ours.choices_of(config, reversals)
+    return compare(config, params, ours.random_logits(params, seed, choices))

@@ -1,0 +1,101 @@
+"""Generated bars made to be awkward: gaps over brackets, reversals inside one bar, exact touches, missing bars."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.env.rewards import TERMS
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
+from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
+from tests.differential.reference import true_ranges
+
+START_PRICE = 40_000  # ticks, far above any walk below
+
+
+def bars(rng: np.random.Generator, count: int, volatility: float, close: int) -> np.ndarray:
+    """int64[count, 4] open, high, low, close in ticks, following a bar that closed at `close`.
+
+    One bar in eight opens away from the last close, and half of those turn round inside the bar; small volatilities
+    make touches to the tick common.
+    """
+    out = np.zeros((count, 4), np.int64)
+    for i in range(count):
+        gap = rng.random() < 0.125
+        jump = round(rng.normal(0, 5 * volatility)) if gap else int(rng.integers(-1, 2))
+        opened = close + jump
+        back = -jump * rng.uniform(0.5, 2.5) if gap and rng.random() < 0.5 else 0
+        pull = 0.002 * (START_PRICE - opened)
+        close = opened + round(back + pull + rng.normal(0, volatility))
+        wicks = rng.exponential(volatility / 2, 2).round().astype(int)
+        out[i] = opened, max(opened, close) + wicks[0], min(opened, close) - wicks[1], close
+    return out
+
+
+def _session(rng: np.random.Generator, start: int) -> tuple[list[int], dict[str, int]]:
+    """One session -> (bars to flat of each of its rows, its row of the session table). Minutes may be missing, so the
+    flat bar may come early: a position can then open in it."""
+    before, window, after = rng.integers(0, 20), rng.integers(20, 70), rng.integers(0, 4)
+    flat_minute = before + window - 1  # the minute whose bar should close at flat time
+    minutes = np.arange(before + window + after)
+    present = rng.random(len(minutes)) > (0.1 if rng.random() < 0.3 else 0)
+    present[[0, before, before + 1]] = True
+    minutes = minutes[present]
+    inside = np.flatnonzero((minutes >= before) & (minutes <= flat_minute))
+    row = {"start": start, "end": start + len(minutes), "first": start + int(inside[0]),
+           "last": start + int(inside[-2])}
+    return np.maximum(flat_minute - minutes, 0).tolist(), row
+
+
+def market(seed: int, sessions: int) -> MarketData:
+    """A market of many short sessions, each with its own volatility. The true-range window starts anew at every tenth,
+    and the data end inside the last one where `seed` is odd."""
+    rng = np.random.default_rng(seed)
+    to_flat: list[int] = []
+    table: list[dict[str, int]] = []
+    for _ in range(sessions):
+        part, row = _session(rng, len(to_flat))
+        to_flat += part
+        table.append(row)
+    table[0]["first"] = max(table[0]["first"], 1)  # the reference engine takes no decision on bar 0
+    pieces = []
+    for row, volatility in zip(table, rng.choice([1.2, 3.0, 9.0], sessions), strict=True):
+        close = int(pieces[-1][-1, 3]) if pieces else START_PRICE
+        pieces.append(bars(rng, row["end"] - row["start"], volatility, close))
+    ohlc = np.concatenate(pieces)
+    tr_sum = np.convolve(true_ranges(ohlc), np.ones(14, np.int64))[: len(ohlc)]
+    for row in table[::10]:
+        tr_sum[row["start"]:row["start"] + 14] = -1
+    complete = np.ones(sessions, bool)
+    complete[-1] = seed % 2 == 0
+    ints = {name: jnp.asarray([row[name] for row in table], jnp.int32) for name in ("start", "end", "first", "last")}
+    column = [jnp.asarray(ohlc[:, i], jnp.int32) for i in range(4)]
+    return MarketData(
+        *column,
+        tr_sum=jnp.asarray(tr_sum, jnp.int32),
+        bars_to_flat=jnp.asarray(to_flat, jnp.int32),
+        sessions=SessionTable(**ints, symbol=jnp.zeros(sessions, jnp.int32),
+                              date=jnp.arange(sessions, dtype=jnp.int32), complete=jnp.asarray(complete)),
+        view=MarketView(jnp.zeros((len(ohlc), 1), jnp.float32)),
+        fingerprint=jnp.zeros(8, jnp.uint32),
+    )
+
+
+def rules_off(data: MarketData, *, tick_mills: int = 5_000, commission: int = 2_040, slippage: int = 0,
+              min_stop: int = 1, be_ticks: int = 1, stop_atr: int = 1500, target_multiple: int = 3,
+              trail_atr: int = 1000) -> EnvParams:
+    """Parameters without account rules. Money in mills, multiples in thousandths of ATR."""
+    sessions = data.sessions.first.shape[0]
+    return EnvParams(
+        market=data,
+        sessions=SessionSet(jnp.arange(sessions, dtype=jnp.int32), jnp.int32(sessions)),
+        contract=ContractParams(*map(jnp.int32, (tick_mills, commission, slippage, min_stop, be_ticks)),
+                                tick_size=jnp.float32(0.25)),
+        account=AccountParams(*map(jnp.int32, (OFF, OFF, OFF, OFF, 0)), stop_at_target=jnp.bool_(False),
+                              fail_on_daily_loss=jnp.bool_(False), max_contracts=jnp.int32(100),
+                              risk_unit=jnp.float32(500_000)),
+        brackets=BracketParams(*map(jnp.int32, (stop_atr, target_multiple, trail_atr))),
+        reward_weights=jnp.ones(len(TERMS), jnp.float32),
+        episode_sessions=jnp.int32(sessions),
+        max_steps=jnp.int32(0),
+    )

@@ -1,0 +1,175 @@
+"""Our side: random masked actions through the compiled environment, and its events as round turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import tasks
+from jaxtrade.env.actions import Action, task_actions
+from jaxtrade.env.dynamics import TradingEnv, next_session
+from jaxtrade.env.execution import select
+from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
+from jaxtrade.types import Array
+from tests.differential.reference import REVERSE, Fill, Log, Terms
+
+# Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of exits.
+ODDS: Mapping[int, float] = {
+    Action.HOLD: 1.0,
+    Action.BUY: 0.25,
+    Action.SELL: 0.25,
+    Action.MOVE_STOP_TO_BREAKEVEN: 0.5,
+    Action.ENABLE_TRAIL: 2.0,
+    Action.DISABLE_TRAIL: 0.1,
+    Action.CLOSE: 0.04,
+    REVERSE: 0.04,
+}
+
+
+def decision_rows(params: EnvParams) -> np.ndarray:
+    """Every decision bar of the split, in time order."""
+    table = params.market.sessions
+    ids = np.asarray(params.sessions.ids)[: int(params.sessions.count)]
+    first, last = np.asarray(table.first), np.asarray(table.last)
+    return np.concatenate([np.arange(first[i], last[i] + 1) for i in ids])
+
+
+def choices_of(config: EnvConfig, reversals: bool) -> tuple[int, ...]:
+    """The columns of logits: the task's actions, and REVERSE."""
+    return (*task_actions(config), REVERSE) if reversals else task_actions(config)
+
+
+def random_logits(params: EnvParams, seed: int, choices: tuple[int, ...]) -> np.ndarray:
+    """float32[steps, A]: log odds plus Gumbel noise, so the best legal column is a draw from the legal odds."""
+    odds = np.log(np.array([ODDS[choice] for choice in choices]))
+    noise = np.random.default_rng(seed).gumbel(size=(len(decision_rows(params)), len(choices)))
+    return (odds + noise).astype(np.float32)
+
+
+def chosen_logits(actions: list[int], choices: tuple[int, ...]) -> np.ndarray:
+    """float32[steps, A] by which each action is taken where it is legal, HOLD where not."""
+    logits = np.full((len(actions), len(choices)), -10.0, np.float32)
+    logits[:, 0] = 0
+    logits[np.arange(len(actions)), [choices.index(action) for action in actions]] = 10
+    return logits
+
+
+@partial(jax.jit, static_argnums=0)
+def _rollout(env: TradingEnv, params: EnvParams, logits: Array) -> tuple[Array, Array, Event, Array, Array]:
+    """`step` over the whole split in one episode; `logits`: float32[steps, A], noise included."""
+    start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
+
+    def body(state: EnvState, row_logits: Array):
+        action = jnp.argmax(jnp.where(env.mask(state, params), row_logits, -jnp.inf))
+        after, _, outcome = env.step(jax.random.key(0), state, action, params)
+        return after, (state.row, action, outcome.info.event, outcome.info.equity, outcome.info.stats.illegal)
+
+    return jax.lax.scan(body, start, logits)[1]
+
+
+@partial(jax.jit, static_argnums=0)
+def _rollout_of_orders(env: TradingEnv, params: EnvParams, logits: Array) -> tuple[Array, Array, Event, Array, Array]:
+    """The same with `transition` and Orders, the way of baselines: one more choice, REVERSE, in the last column."""
+    start = env.reset_at(params, 0, params.market.sessions.first[params.sessions.ids[0]])
+
+    def body(state: EnvState, row_logits: Array):
+        can_reverse = (state.position.quantity != 0) & (params.market.bars_to_flat[state.row] >= 2)
+        legal = jnp.append(env.mask(state, params), can_reverse)
+        action = jnp.argmax(jnp.where(legal, row_logits, -jnp.inf))
+        reverse = action == env.num_actions
+        flip: Order = tasks.bracket(state, -state.position.quantity, params)
+        order = select(reverse, flip, env.decode(action, state, params))
+        after, event = env.transition(state, order, params)
+        over = after.row > params.market.sessions.last[params.sessions.ids[state.slot]]
+        seen = (state.row, jnp.where(reverse, REVERSE, action), event, after.account.equity, jnp.int32(0))
+        return select(over, next_session(after, params), after), seen
+
+    return jax.lax.scan(body, start, logits)[1]
+
+
+def forget_compiled() -> None:
+    """Trace the environment anew at the next call (a planted fault would otherwise not be seen)."""
+    _rollout.clear_cache()
+    _rollout_of_orders.clear_cache()
+
+
+def play(config: EnvConfig, params: EnvParams, logits: np.ndarray) -> tuple[Log, list[Fill], np.ndarray]:
+    """Steps the whole split once; with one column more than the task has actions, through Orders (REVERSE).
+
+    -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
+    stepped bars is the last one known (the account is flat there).
+    """
+    env = TradingEnv(config)
+    rows = decision_rows(params)
+    rollout = _rollout_of_orders if logits.shape[1] > env.num_actions else _rollout
+    everything = params.replace(episode_sessions=params.sessions.count)
+    seen = jax.tree.map(np.asarray, rollout(env, everything, jnp.asarray(logits)))
+    row, action, event, equity, illegal = seen
+    assert np.array_equal(row, rows), "not every decision bar was visited once"
+    assert illegal.max() == 0
+
+    market = jax.tree.map(np.asarray, params.market)
+    bars = np.stack([market.open, market.high, market.low, market.close], axis=1).astype(np.int64)
+    taken = np.full(len(bars), -1)
+    taken[rows] = action
+    flat_reason = np.zeros(len(bars), int)
+    for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)]:
+        reason = ExitReason.FLAT if market.sessions.complete[i] else ExitReason.END_OF_DATA
+        flat_reason[market.sessions.last[i] + 1] = reason
+    known = np.full(len(bars), -1)
+    known[rows + 1] = np.arange(len(rows))
+    known = np.maximum.accumulate(known)
+    series = np.where(known >= 0, equity[known], 0).astype(np.int64)
+    return Log(bars, taken, flat_reason), round_turns(row + 1, event, int(params.contract.commission) // 10), series
+
+
+def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[Fill]:
+    """Events, one per row, as round turns. Fails where an exit has no entry or another size."""
+    turns: list[Fill] = []
+    held: tuple[int, int, int] | None = None  # quantity, row, price
+
+    def leave(row: int, quantity: int, price: int, reason: int) -> None:
+        assert held is not None, "an exit that matches no entry"
+        assert held[0] == quantity, "an exit of another size"
+        turns.append(Fill(int(np.sign(quantity)), abs(quantity), held[1], held[2], row, price, reason,
+                          2 * abs(quantity) * commission_cents))
+
+    columns = [getattr(event, name).tolist() for name in (
+        "order_exit_quantity", "order_exit_price", "entry_quantity", "entry_price", "exit_quantity", "exit_price",
+        "exit_reason")]
+    for row, ordered, ordered_price, entered, entry_price, left, price, reason in zip(
+            rows.tolist(), *columns, strict=True):
+        if ordered:
+            leave(row, ordered, ordered_price, int(ExitReason.ORDER))
+            held = None
+        if entered:
+            assert held is None, "a second position"
+            held = (entered, row, entry_price)
+        if left:
+            leave(row, left, price, reason)
+            held = None
+    assert held is None, "a position left open at the end"
+    return turns
+
+
+def reference_terms(params: EnvParams, contracts: int) -> Terms:
+    """The same figures in the reference engine's units. Fails where they are not whole cents."""
+    tick, commission = int(params.contract.tick_mills), int(params.contract.commission)
+    assert tick % 10 == 0, "the comparison is in whole cents"
+    assert commission % 10 == 0, "the comparison is in whole cents"
+    return Terms(
+        contracts=contracts,
+        tick_cents=tick // 10,
+        commission_cents=commission // 10,
+        slippage=int(params.contract.slippage),
+        min_stop=int(params.contract.min_stop),
+        be_ticks=int(params.contract.be_ticks),
+        stop_atr=int(params.brackets.stop_atr),
+        target_multiple=int(params.brackets.target_multiple),
+        trail_atr=int(params.brackets.trail_atr),
+    )

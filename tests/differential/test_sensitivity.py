@@ -1,0 +1,103 @@
+"""The comparison can fail: each planted fault, on either side, is seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import dynamics, execution
+from jaxtrade.env.state import ExitReason
+from tests.differential import generated, ours
+from tests.differential.compare import compare, compare_random
+from tests.differential.passes import Setting
+
+CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False)
+
+
+@pytest.fixture(scope="module")
+def params():
+    setting = Setting(slippage=2, trail_atr=600, commission=52)
+    return setting.apply(generated.rules_off(generated.market(3, sessions=60)))
+
+
+@pytest.mark.parametrize("change", [
+    {"contracts": 2}, {"tick_cents": 501}, {"commission_cents": 53}, {"slippage": 1}, {"min_stop": 30}, {"be_ticks": 2},
+    {"stop_atr": 1550}, {"target_multiple": 4}, {"trail_atr": 700},
+], ids=lambda change: next(iter(change)))
+def test_another_figure_is_seen(params, change: dict[str, int]):
+    terms = replace(ours.reference_terms(params, CONFIG.quantity), **change)
+    logits = ours.random_logits(params, 3, ours.choices_of(CONFIG, reversals=False))
+    with pytest.raises(AssertionError):
+        compare(CONFIG, params, logits, terms)
+
+
+def target_first(book, bar, liquidates, params):
+    """The target counts before the stop."""
+    position = book.position
+    side = jnp.sign(position.quantity)
+    best = jnp.where(side > 0, bar.high, bar.low)
+    hit = side * (best - position.target) >= 0
+    book = execution._exit(book, hit, position.target, jnp.int32(ExitReason.TARGET), params)
+    return STOP_FIRST(book, bar, liquidates, params)
+
+
+def not_in_the_entry_bar(book, bar, liquidates, params):
+    """Stop and target live from the second bar on."""
+    fresh = book.event.entry_quantity != 0
+    return execution.select(fresh, book, STOP_FIRST(book, bar, liquidates, params))
+
+
+def no_gaps(book, price, liquidates, params):
+    """A bar that opens past a level is not treated apart."""
+    return book
+
+
+def flat_at_the_open(book, when, price, reason, params):
+    """The forced exit one tick away from the close."""
+    return FORCE_EXIT(book, when, price + 1, reason, params)
+
+
+def loose_trail(position, close, tr_sum, params):
+    """The trail also loosens."""
+    side = jnp.sign(position.quantity)
+    level = close - side * execution.trail_distance(tr_sum, params)
+    return position.replace(stop=jnp.where(position.trailing == 1, level, position.stop))
+
+
+def bracket_around_the_fill(book, order, allowed, price, row, params):
+    """Stop and target placed around the slipped fill."""
+    after = ENTER(book, order, allowed, price, row, params)
+    entered = (after.event.entry_quantity != 0) & (book.event.entry_quantity == 0)
+    shift = jnp.where(entered, after.position.entry - price, 0)
+    position = after.position.replace(stop=after.position.stop + shift, target=after.position.target + shift)
+    return after._replace(position=position)
+
+
+STOP_FIRST, FORCE_EXIT, ENTER = execution.stop_first, execution.force_exit, execution.enter
+FAULTS = [("stop_first", target_first), ("stop_first", not_in_the_entry_bar), ("opening_print", no_gaps),
+          ("force_exit", flat_at_the_open), ("ratchet", loose_trail), ("enter", bracket_around_the_fill)]
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
+def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
+    assert dynamics.execution is execution
+    monkeypatch.setattr(execution, name, fault)
+    ours.forget_compiled()
+    try:
+        with pytest.raises(AssertionError, match=r"trade \d+: ours|equity differs"):
+            compare_random(CONFIG, params, seed=3)
+    finally:
+        ours.forget_compiled()
+
+
+def test_no_trade_is_no_success(params):
+    """HOLD only: nothing is compared, and the tally says so."""
+    choices = ours.choices_of(CONFIG, reversals=False)
+    rows = len(ours.decision_rows(params))
+    total = compare(CONFIG, params, ours.chosen_logits([0] * rows, choices))
+    assert total.trades == 0
+    assert not np.any(list(total.reasons.values()))

@@ -1,0 +1,172 @@
+"""The evaluator on markets whose outcome is worked by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.env import tasks
+from jaxtrade.env.actions import Action
+from jaxtrade.env.state import EndReason, ExitReason
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.figures import account_figures, coverage, strategy_figures
+from jaxtrade.evaluation.trades import assemble_trades
+from tests.evaluation.tiny import WARM, hand_market, setup, tiny_market, walk
+
+OFF = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
+KEY = jax.random.key(0)
+
+
+def run(market, which, agent=baselines.buy_and_hold, **sections):
+    sessions = market.sessions(*range(len(market.data.sessions.first)))
+    env, params, _ = setup(market, sessions, **sections)
+    schedule = make_schedule(market.data, sessions)
+    return backtest(env, agent(env), params, schedule, which, KEY), schedule, params
+
+
+def test_buy_and_hold_by_hand():
+    record, schedule, params = run(hand_market(1), "strategy")
+    # In at 8002, marked at each close, $12.50 a tick, $2.08 a side, out at 8006.
+    assert record.equity.tolist() == [22_920, 85_420, -2_080, 35_420, 45_840]
+    assert record.quantity.tolist() == [1, 1, 1, 1, 0]
+    trades = assemble_trades(record, schedule, params.contract)
+    assert [int(getattr(trades, name)[0]) for name in ("ticks", "net", "commission", "slippage", "mae", "mfe")] == [
+        4, 45_840, 4_160, 25_000, 3, 9]
+    assert trades.reason.tolist() == [ExitReason.FLAT]
+    figures = strategy_figures(record, trades, schedule, 50_000)
+    assert figures["net_profit"] == 45.84
+    assert figures["return_pct"] == pytest.approx(0.09168)
+    assert figures["max_drawdown"] == 87.5
+    assert (figures["trades"], figures["win_rate"], figures["turnover"], figures["exposure"]) == (1, 1.0, 2.0, 1.0)
+    assert figures["profit_factor"] is None
+    assert figures["sharpe_daily"] is None
+
+
+def test_strategy_pass_carries_equity_over_sessions():
+    record, schedule, _ = run(hand_market(3), "strategy", account={"drawdown": 100.0})
+    assert record.equity[schedule.last].tolist() == [45_840, 91_680, 137_520]
+    assert not record.end.any()
+
+
+def test_accounts_start_again_after_a_bust():
+    # The floor reaches +$10.42 at the high of bar 3 (8011); its low goes through the level (8003), out at 8002.
+    record, schedule, _ = run(hand_market(3), "account", account=OFF | {"drawdown": 100.0, "freeze": "never"})
+    assert record.equity.tolist() == [22_920, 85_420, -4_160, -4_160, -4_160] * 3
+    assert record.event.floor[:3].tolist() == [-52_080, -2_080, 10_420]
+    assert record.end.tolist() == [0, 0, EndReason.BUST, 0, 0] * 3
+    assert record.account.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert record.active.tolist() == [True, True, True, False, False] * 3
+    assert not record.mask[~record.active, Action.BUY].any()
+    figures = account_figures(record, schedule)
+    assert figures == {
+        "accounts": 3, "passed": 0, "bust": 3, "failed_daily_loss": 0, "open_at_end": 0, "reached_target": 0,
+        "breaches": 3, "trades": 3, "net_profit": -12.48, "illegal_actions": 0, "idle_bars": 6}
+
+
+def test_account_passes_on_realised_profit_and_a_new_one_opens():
+    # $45.84 a session, realised at the flat bar: $80 is reached in the second.
+    record, schedule, _ = run(hand_market(3), "account", account=OFF | {"profit_target": 80.0})
+    assert np.flatnonzero(record.end).tolist() == [9]
+    assert record.end[9] == EndReason.TARGET
+    assert record.equity[schedule.last].tolist() == [45_840, 91_680, 45_840]
+    figures = account_figures(record, schedule)
+    assert (figures["accounts"], figures["passed"], figures["open_at_end"]) == (2, 1, 1)
+
+
+def test_continue_after_the_target_keeps_the_account():
+    account = OFF | {"profit_target": 80.0, "on_target": "continue"}
+    record, schedule, _ = run(hand_market(3), "account", account=account)
+    figures = account_figures(record, schedule)
+    assert (figures["accounts"], figures["passed"], figures["reached_target"], figures["open_at_end"]) == (1, 0, 1, 1)
+
+
+@pytest.mark.parametrize(("on_daily_loss", "failed"), [("fail", 2), ("lock_until_next_session", 0)])
+def test_daily_loss(on_daily_loss, failed):
+    # Floor -$30: the level is 7999, the low of bar 1; out at 7998, -4 ticks and two commissions.
+    record, schedule, _ = run(hand_market(2), "account",
+                              account=OFF | {"daily_loss": 30.0, "on_daily_loss": on_daily_loss})
+    assert record.equity[:5].tolist() == [-54_160] * 5
+    figures = account_figures(record, schedule)
+    assert (figures["failed_daily_loss"], figures["breaches"]) == (failed, 2)
+    assert figures["accounts"] == (2 if failed else 1)
+    assert figures["open_at_end"] == (0 if failed else 1)
+
+
+def test_coverage_is_complete_and_checked():
+    market = tiny_market(walk([30, 20, 25]), [30, 20, 25])
+    record, schedule, params = run(market, "account", baselines.random_masked)
+    expected = [*range(WARM, WARM + 29), *range(WARM + 30, WARM + 49), *range(WARM + 50, WARM + 74)]
+    assert record.row.tolist() == expected
+    assert coverage(record, schedule) == 1.0
+    env, *_ = setup(market, params.sessions)
+    wrong = dataclasses.replace(schedule, rows=schedule.rows + 1)
+    with pytest.raises(RuntimeError, match="decision bars not visited"):
+        backtest(env, baselines.flat(), params, wrong, "account", KEY)
+
+
+def test_a_subset_of_sessions_is_stepped_in_order():
+    market = hand_market(4)
+    sessions = market.sessions(1, 3)
+    env, params, _ = setup(market, sessions)
+    record = backtest(env, baselines.buy_and_hold(env), params, make_schedule(market.data, sessions), "strategy", KEY)
+    assert record.row.tolist() == [*range(WARM + 6, WARM + 11), *range(WARM + 18, WARM + 23)]
+    assert record.equity[-1] == 2 * 45_840
+
+
+@pytest.mark.parametrize("ids", [(), (2, 1), (1, 1)])
+def test_session_sets_that_cannot_be_evaluated(ids):
+    market = hand_market(3)
+    with pytest.raises(DataError, match="session"):
+        make_schedule(market.data, market.sessions(*ids))
+
+
+@pytest.mark.parametrize("env", [{}, {"task": "entry"}, {"mark": "close", "fill": "close"}])
+def test_evaluator_equals_stepping_the_environment(env):
+    """One session, actions of the random agent, by `env.step`: every event and equity is the same."""
+    market = tiny_market(walk([80], scale=6.0), [80])
+    record, schedule, params = run(market, "account", baselines.random_masked, env=env)
+    trading, *_ = setup(market, params.sessions, env=env)
+    state = trading.reset_at(params, 0, schedule.rows[0])
+    step = jax.jit(trading.step)
+    assert len(set(record.action.tolist())) >= 3
+    for i, action in enumerate(record.action):
+        assert np.array_equal(trading.mask(state, params), record.mask[i])
+        state, _, outcome = step(KEY, state, jnp.int32(action), params)
+        assert int(outcome.info.equity) == record.equity[i]
+        for name, leaf in vars(outcome.info.event).items():
+            assert np.asarray(leaf) == getattr(record.event, name)[i], (i, name)
+    assert bool(outcome.terminated)
+    assert int(outcome.info.end) == EndReason.SESSION_END
+
+
+def test_same_twice_and_same_draws_in_both_passes():
+    market = tiny_market(walk([60, 60]), [60, 60])
+    first, *_ = run(market, "strategy", baselines.random_masked, account=OFF)
+    again, *_ = run(market, "strategy", baselines.random_masked, account=OFF)
+    with_rules, *_ = run(market, "account", baselines.random_masked, account=OFF)
+    for a, b, c in zip(*(jax.tree.leaves(r) for r in (first, again, with_rules)), strict=True):
+        assert np.array_equal(a, b)
+        assert np.array_equal(a, c)
+
+
+def test_an_illegal_order_is_counted():
+    def greedy_buyer(carry, state, ref, params, key):
+        return carry, tasks.hold(state).replace(quantity=jnp.int32(1)), jnp.int32(Action.BUY)
+
+    record, *_ = run(hand_market(1), "strategy", lambda env: Agent("buyer", greedy_buyer, (), "buys always"))
+    # BUY while in position is not in the mask; at the last decision the calendar forbids to open as well.
+    assert record.legal.tolist() == [True, False, False, False, False]
+
+
+def test_equity_near_int32_is_an_error():
+    bars = np.stack([8_000 + 10 * np.arange(6)] * 4, axis=1)
+    market = tiny_market(np.tile(bars, (2, 1)), [6, 6])
+    with pytest.raises(ConfigError, match=r"buy_hold.*int32 limit.*fewer sessions"):
+        run(market, "strategy", env={"quantity": 1000}, account=OFF | {"max_contracts": 1000})

@@ -1,0 +1,138 @@
+"""Rule-based agents: legal, causal, and what they say they are."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.env.actions import Action
+from jaxtrade.env.state import ExitReason
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.agents import NO_ACTION
+from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.trades import assemble_trades
+from tests.evaluation.tiny import setup, tiny_market, walk
+
+LENGTHS = [60, 60, 40, 60]
+MARKET = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
+ACCOUNT = {"drawdown": 800.0, "daily_loss": 500.0, "profit_target": 1_000.0}
+
+
+def run(agent, which="account", seed=0, account=ACCOUNT, **env_values):
+    sessions = MARKET.sessions(0, 1, 2, 3)
+    env, params, _ = setup(MARKET, sessions, account=account, env=env_values)
+    schedule = make_schedule(MARKET.data, sessions)
+    return backtest(env, agent(env), params, schedule, which, jax.random.key(seed)), schedule, params
+
+
+def sma(env):
+    return baselines.sma_cross(env, MARKET.data, 3, 8)
+
+
+@pytest.mark.parametrize("which", ["account", "strategy"])
+@pytest.mark.parametrize("agent", [lambda env: baselines.flat(), baselines.random_masked, baselines.buy_and_hold, sma])
+def test_no_baseline_emits_an_illegal_order(agent, which):
+    for values in ({}, {"task": "entry", "quantity": 3}):
+        record, *_ = run(agent, which, **values)
+        assert record.legal.all()
+
+
+def test_the_account_pass_meets_ends_in_these_runs():
+    """The legality test above is not empty: accounts end and entries are locked in it."""
+    ended = [record.end.any() for record, *_ in (run(baselines.random_masked), run(sma), run(baselines.buy_and_hold))]
+    assert sum(ended) >= 2
+
+
+def test_flat_never_trades():
+    record, *_ = run(lambda env: baselines.flat())
+    assert not record.equity.any()
+    assert not record.quantity.any()
+    assert (record.action == Action.HOLD).all()
+
+
+def test_random_is_uniform_over_the_legal_actions():
+    """Over 40 seeds: each action's count against the sum over bars of legal / number of legal."""
+    counts, expected, variance = np.zeros(7), np.zeros(7), np.zeros(7)
+    for seed in range(40):
+        record, *_ = run(baselines.random_masked, "strategy", seed)
+        assert record.mask[np.arange(len(record.action)), record.action].all()
+        counts += np.bincount(record.action, minlength=7)
+        p = record.mask / record.mask.sum(axis=1, keepdims=True)
+        expected += p.sum(axis=0)
+        variance += (p * (1 - p)).sum(axis=0)
+    assert (expected > 20).all()
+    assert (np.abs(counts - expected) < 4 * np.sqrt(variance)).all()
+
+
+def test_random_depends_on_its_seed():
+    a, b = (run(baselines.random_masked, "strategy", seed)[0].action for seed in (0, 1))
+    assert not np.array_equal(a, b)
+
+
+def test_buy_and_hold_trades_once_a_session():
+    record, schedule, params = run(baselines.buy_and_hold, "strategy", quantity=2)
+    trades = assemble_trades(record, schedule, params.contract)
+    assert trades.session.tolist() == [0, 1, 2, 3]
+    assert trades.decision_row.tolist() == np.asarray(MARKET.data.sessions.first).tolist()
+    assert trades.exit_row.tolist() == (np.asarray(MARKET.data.sessions.last) + 1).tolist()
+    assert (trades.reason == ExitReason.FLAT).all()
+    assert (trades.contracts == 2).all()
+
+
+def test_buy_and_hold_does_not_re_enter_after_a_liquidation():
+    record, *_ = run(baselines.buy_and_hold, account={"drawdown": "off", "daily_loss": 60.0, "profit_target": "off"})
+    assert (record.event.exit_reason == ExitReason.LIQUIDATION).any()
+    assert (record.event.entry_quantity != 0).sum() == 4
+
+
+def brute_signs(market, fast, slow):
+    close, ready = np.asarray(market.close, np.int64), np.asarray(market.tr_sum) >= 0
+    signs = []
+    for t in range(len(close)):
+        whole = t + 1 >= slow and ready[t + 1 - slow: t + 1].all()
+        gap = close[t + 1 - fast: t + 1].mean() - close[t + 1 - slow: t + 1].mean() if whole else 0.0
+        signs.append(0 if abs(gap) < 1e-9 else int(np.sign(gap)))
+    return signs
+
+
+def test_sma_signs_are_the_averages_and_respect_windows():
+    data = MARKET.data.replace(tr_sum=MARKET.data.tr_sum.at[90:104].set(-1))
+    signs = baselines.sma_signs(data, 3, 8)
+    assert signs.tolist() == brute_signs(data, 3, 8)
+    assert not signs[90:111].any()
+    assert signs[111:].any()
+
+
+def test_sma_signs_do_not_look_ahead():
+    signs = baselines.sma_signs(MARKET.data, 3, 8)
+    for cut in range(30, len(signs), 17):
+        future = MARKET.data.close.at[cut:].set(1 + jnp.arange(len(signs) - cut) * 1000)
+        assert np.array_equal(baselines.sma_signs(MARKET.data.replace(close=future), 3, 8)[:cut], signs[:cut])
+
+
+def test_sma_cross_follows_its_signs():
+    """Independent bookkeeping: which side is held after each bar, from the signs and the calendar alone."""
+    record, schedule, params = run(sma, "strategy")
+    signs = baselines.sma_signs(MARKET.data, 3, 8)
+    to_flat = np.asarray(MARKET.data.bars_to_flat)
+    held, flips = 0, 0
+    for i, row in enumerate(schedule.rows):
+        wanted = signs[row] if signs[row] != 0 else held
+        flips += held * wanted < 0
+        held = wanted if wanted == held or to_flat[row] >= 2 else 0
+        held = 0 if to_flat[row] == 1 else held  # the flat bar
+        assert record.quantity[i] == held
+    trades = assemble_trades(record, schedule, params.contract)
+    assert flips > 5
+    assert (record.action == NO_ACTION).sum() >= flips
+    assert set(trades.reason.tolist()) == {ExitReason.ORDER, ExitReason.FLAT}
+
+
+@pytest.mark.parametrize(("fast", "slow"), [(8, 8), (9, 8), (0, 8)])
+def test_sma_periods_are_checked(fast, slow):
+    env, *_ = setup(MARKET, MARKET.sessions(0))
+    with pytest.raises(ConfigError, match="sma_fast"):
+        baselines.sma_cross(env, MARKET.data, fast, slow)

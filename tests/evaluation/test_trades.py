@@ -1,0 +1,134 @@
+"""Trades: exact identity with equity, excursions against a brute-force reference, files that read back."""
+
+from __future__ import annotations
+
+import csv
+from decimal import Decimal
+
+import jax
+import numpy as np
+import pytest
+
+from jaxtrade.env.state import ExitReason
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.trades import Clock, assemble_trades
+from tests.evaluation.tiny import setup, tiny_market, walk
+
+LENGTHS = [60, 60, 40, 60]
+MARKET = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
+
+
+def run(agent, env_values=None, **sections):
+    sessions = MARKET.sessions(0, 1, 2, 3)
+    env, params, _ = setup(MARKET, sessions, env=env_values or {}, **sections)
+    schedule = make_schedule(MARKET.data, sessions)
+    record = backtest(env, agent(env), params, schedule, "strategy", jax.random.key(3))
+    return record, assemble_trades(record, schedule, params.contract), schedule
+
+
+def sma(env):
+    return baselines.sma_cross(env, MARKET.data, 3, 8)
+
+
+@pytest.mark.parametrize(("agent", "env"), [
+    (baselines.random_masked, {}), (baselines.random_masked, {"quantity": 3}),
+    (baselines.random_masked, {"mark": "close"}), (baselines.random_masked, {"task": "entry"}),
+    (sma, {}), (sma, {"mark": "close", "fill": "close"}),
+])
+def test_trades_sum_to_equity_in_mills(agent, env):
+    record, trades, _ = run(agent, env, costs={"slippage": 2})
+    assert len(trades) > 0
+    assert int(trades.net.sum()) == int(record.equity[-1])
+    assert int(trades.commission.sum()) == int(record.event.commission.sum())
+
+
+def test_slippage_is_what_a_run_without_it_saves():
+    """Buy-and-hold pays its slippage on both sides of each trade: the trades of both runs are the same."""
+    dear, paid, _ = run(baselines.buy_and_hold, costs={"slippage": 3})
+    free, none, _ = run(baselines.buy_and_hold, costs={"slippage": 0})
+    assert not none.slippage.any()
+    assert int(free.equity[-1]) - int(dear.equity[-1]) == int(paid.slippage.sum()) == 4 * 2 * 3 * 12_500
+
+
+def test_targets_pay_one_slippage():
+    _, trades, _ = run(baselines.random_masked, brackets={"target_multiple": 1, "stop_atr": 800})
+    at_target = trades.reason == ExitReason.TARGET
+    assert at_target.sum() > 3
+    assert (~at_target).sum() > 3
+    assert set(trades.slippage[at_target].tolist()) == {12_500}
+    assert set(trades.slippage[~at_target].tolist()) == {25_000}
+
+
+def test_excursions_of_flips_against_the_bars():
+    """Without a bracket a trade sees whole bars, but of the bar in which it leaves by order only the open."""
+    _, trades, _ = run(sma)
+    bars = MARKET.bars
+    assert (trades.reason == ExitReason.ORDER).sum() > 5
+    for k in range(len(trades)):
+        last = trades.exit_row[k] + (trades.reason[k] == ExitReason.FLAT)
+        seen = np.concatenate([bars.high[trades.entry_row[k]:last], bars.low[trades.entry_row[k]:last],
+                               bars.open[trades.exit_row[k]: trades.exit_row[k] + 1]])
+        moves = trades.side[k] * (seen - trades.entry_price[k])
+        assert trades.mfe[k] == max(moves.max(), 0)
+        assert trades.mae[k] == max(-moves.min(), 0)
+
+
+def test_excursions_stop_at_the_exit():
+    """A bracket caps both: a stopped trade's worst price is its unslipped exit, a target's best one is the target."""
+    _, trades, _ = run(baselines.random_masked, {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
+    stopped, won = trades.reason == ExitReason.STOP, trades.reason == ExitReason.TARGET
+    assert stopped.sum() > 3
+    assert won.sum() > 3
+    unslipped = trades.exit_price + trades.side  # one tick of slippage
+    adverse = trades.side * (trades.entry_price - unslipped)
+    assert np.array_equal(trades.mae[stopped], adverse[stopped])
+    assert np.array_equal(trades.mfe[won], trades.ticks[won])
+
+
+def test_same_bar_entries_and_exits_are_trades():
+    _, trades, _ = run(baselines.random_masked, {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
+    assert (trades.entry_row == trades.exit_row).any()
+    assert (trades.decision_row == trades.entry_row - 1).all()
+
+
+def test_entries_without_exits_are_a_bug():
+    record, _, schedule = run(baselines.buy_and_hold)
+    quantity = record.event.exit_quantity.copy()
+    quantity[np.flatnonzero(quantity)[0]] = 0
+    broken = record.replace(event=record.event.replace(exit_quantity=quantity))
+    _, params, _ = setup(MARKET, MARKET.sessions(0))
+    with pytest.raises(RuntimeError, match="do not pair"):
+        assemble_trades(broken, schedule, params.contract)
+
+
+def test_stamps_and_prices_are_exact():
+    clock = Clock(np.array([1_381_498_200, 1_704_205_800]), 60, Decimal("0.25"), 2, "America/New_York")
+    assert clock.opened(0) == "2013-10-11T09:30:00-04:00"
+    assert clock.closed(1) == "2024-01-02T09:31:00-05:00"
+    assert clock.price(6_801) == "1700.25"
+    assert Clock(clock.time, 60, Decimal("0.00001"), 5, "America/New_York").price(134_567) == "1.34567"
+
+
+def test_files_read_back(tmp_path):
+    from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
+
+    sessions = MARKET.sessions(0, 1, 2, 3)
+    env, params, config = setup(MARKET, sessions, account={"drawdown": 800.0, "profit_target": 1_000.0})
+    result = evaluate(env, params, standard_agents(env, MARKET, config), MARKET, sessions, config)
+    write(result, tmp_path, "random")
+    with (tmp_path / "trades.csv").open() as file:
+        trades = list(csv.DictReader(file))
+    with (tmp_path / "equity.csv").open() as file:
+        equity = list(csv.DictReader(file))
+    assert len(equity) == len(result.schedule.rows) == 216
+    profit = Decimal(equity[-1]["strategy_equity"]) - 50_000
+    assert sum(Decimal(row["net_pnl"]) for row in trades) == profit
+    assert profit == Decimal(str(result.agent("random").strategy_figures["net_profit"]))
+    first = trades[0]
+    gained = (Decimal(first["exit_price"]) - Decimal(first["entry_price"])) * (1 if first["side"] == "long" else -1)
+    assert gained / Decimal("0.25") == int(first["ticks"])
+    assert {row["account_end"] for row in equity} >= {"", "bust"}
+    bust = next(i for i, row in enumerate(equity) if row["account_end"] == "bust")
+    assert Decimal(equity[bust]["account_equity"]) <= Decimal(equity[bust]["drawdown_floor"])
+    assert equity[bust + 1]["drawdown_floor"] == "" or equity[bust + 1]["account"] != equity[bust]["account"]

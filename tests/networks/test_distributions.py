@@ -1,0 +1,132 @@
+"""The masked categorical, against NumPy in float64 and at the edges of float32."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.networks import distributions as d
+
+SIZES = st.integers(1, 9)
+
+
+@st.composite
+def logits_and_mask(draw, low=-30.0, high=30.0):
+    size = draw(SIZES)
+    logits = draw(st.lists(st.floats(low, high, width=32), min_size=size, max_size=size))
+    legal = draw(st.integers(0, size - 1))
+    mask = draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    mask[legal] = True
+    # padded to one size, so that everything below compiles once; padding is illegal
+    pad = 9 - size
+    return np.array(logits + [50.0] * pad, np.float32), np.array(mask + [False] * pad)
+
+
+def reference(logits, mask) -> np.ndarray:
+    """Probabilities in float64; illegal actions are simply left out."""
+    z = logits[mask].astype(np.float64)
+    p = np.exp(z - z.max())
+    out = np.zeros(len(logits))
+    out[mask] = p / p.sum()
+    return out
+
+
+log_probs, entropy, mode, kl = jax.jit(d.log_probs), jax.jit(d.entropy), jax.jit(d.mode), jax.jit(d.kl)
+sample = jax.jit(jax.vmap(d.sample, (0, None, None)))
+KEYS = jax.random.split(jax.random.key(0), 256)
+
+
+@settings(max_examples=150, deadline=None)
+@given(logits_and_mask())
+def test_matches_float64(case):
+    logits, mask = case
+    p = reference(logits, mask)
+    np.testing.assert_allclose(np.exp(log_probs(logits, mask)), p, atol=1e-6)
+    assert np.all(np.asarray(d.probs(logits, mask))[~mask] == 0.0)
+    np.testing.assert_allclose(log_probs(logits, mask)[mask], np.log(p[mask]), rtol=1e-5, atol=1e-5)
+    positive = p[p > 0]
+    np.testing.assert_allclose(entropy(logits, mask), -(positive * np.log(positive)).sum(), atol=2e-5)
+    assert mask[mode(logits, mask)]
+    assert logits[mode(logits, mask)] == logits[mask].max()
+
+
+@settings(max_examples=100, deadline=None)
+@given(logits_and_mask(low=-3.4028234663852886e38, high=3.4028234663852886e38))
+def test_never_illegal_at_the_edges_of_float(case):
+    logits, mask = case
+    assert mask[mode(logits, mask)]
+    assert mask[np.asarray(sample(KEYS, logits, mask))].all()
+    assert np.isfinite(entropy(logits, mask))
+
+
+@pytest.mark.parametrize("special", [np.nan, -np.inf])
+def test_never_illegal_with_special_values(special):
+    mask = np.array([False, True, False, True, False])
+    for where in ([1], [3], [1, 3]):
+        logits = np.zeros(5, np.float32)
+        logits[where] = special
+        assert mask[mode(logits, mask)]
+        assert mask[np.asarray(sample(KEYS, logits, mask))].all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(logits_and_mask(-5, 5), st.integers(0, 2**31 - 1))
+def test_kl_is_that_of_the_definition(case, seed):
+    logits, mask = case
+    other = np.random.default_rng(seed).normal(size=len(logits)).astype(np.float32)
+    p, q = reference(logits, mask), reference(other, mask)
+    np.testing.assert_allclose(kl(logits, other, mask), (p[mask] * np.log(p[mask] / q[mask])).sum(), atol=2e-5)
+    np.testing.assert_allclose(kl(logits, logits, mask), 0.0, atol=1e-7)
+
+
+def test_a_million_samples_none_illegal_and_frequencies_right():
+    count, size = 1_000_000, 7
+    key_logits, key_mask, key_sample = jax.random.split(jax.random.key(3), 3)
+    logits = 3.0 * jax.random.normal(key_logits, (count, size))
+    mask = jax.random.bernoulli(key_mask, 0.4, (count, size)).at[:, 0].set(True)
+    action = jax.jit(d.sample)(key_sample, logits, mask)
+    legal = jnp.take_along_axis(mask, action[:, None], axis=1)
+    assert int(jnp.sum(~legal)) == 0
+    # Expected counts under the model; each is a sum of independent Bernoullis, so 5 standard deviations bound it.
+    p = np.asarray(d.probs(logits, mask), np.float64)
+    found = np.bincount(action, minlength=size)
+    assert np.all(np.abs(found - p.sum(0)) < 5 * np.sqrt((p * (1 - p)).sum(0)))
+
+
+def test_the_largest_uniform_number_selects_the_last_supported_action(monkeypatch):
+    largest = np.nextafter(np.float32(1), np.float32(0))
+    monkeypatch.setattr(d.jax.random, "uniform", lambda key, shape: jnp.full(shape, largest))
+    mask = jnp.array([True, True, True, False])
+    logits = jnp.array([0.0, 0.0, -200.0, 5.0])  # the third action's probability underflows to 0
+    assert d.sample(jax.random.key(0), logits, mask) == 1
+    assert d.sample(jax.random.key(0), jnp.zeros(4), mask) == 2
+
+
+def test_gradients_are_finite_and_none_reaches_illegal_logits():
+    mask = jnp.array([True, False, True, False])
+    logits = jnp.array([0.3, jnp.inf, -0.2, 1e30])
+
+    def objective(z):
+        return d.log_prob(z, mask, jnp.int32(2)) + d.entropy(z, mask)
+
+    grad = jax.grad(objective)(logits)
+    assert np.isfinite(grad).all()
+    assert np.all(np.asarray(grad)[[1, 3]] == 0)
+    step = 1e-3
+    for i in (0, 2):
+        bump = jnp.zeros(4).at[i].set(step)
+        clean = jnp.where(mask, logits, 0.0)
+        numeric = (objective(clean + bump) - objective(clean - bump)) / (2 * step)
+        np.testing.assert_allclose(grad[i], numeric, atol=1e-3)
+
+
+def test_one_legal_action_is_certain():
+    mask = jnp.array([False, True])
+    logits = jnp.array([9.0, -9.0])
+    assert d.log_prob(logits, mask, jnp.int32(1)) == 0.0
+    assert d.entropy(logits, mask) == 0.0
+    assert d.log_prob(logits, mask, jnp.int32(0)) == d.ILLEGAL

@@ -1,0 +1,71 @@
+"""Running statistics, against NumPy in float64."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.networks.normalize import CLIP, RunningStats, init_stats, merge, normalise
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.integers(0, 2**31 - 1))
+def test_any_cut_into_batches_gives_the_whole_samples_moments(sizes, seed):
+    rng = np.random.default_rng(seed)
+    data = (rng.normal(size=(sum(sizes), 3)) * [1.0, 300.0, 1e-3] + [0.0, 24_000.0, 0.5]).astype(np.float32)
+    stats = init_stats(3)
+    start = 0
+    for size in sizes:
+        stats = merge(stats, jnp.asarray(data[start:start + size]))
+        start += size
+    exact = data.astype(np.float64)
+    assert stats.mean.shape == (1, 3)
+    np.testing.assert_array_equal(stats.count, np.full((1, 3), sum(sizes), np.float32))
+    np.testing.assert_allclose(stats.mean[0], exact.mean(0), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(stats.variance[0], exact.var(0), rtol=1e-4, atol=1e-5)
+
+
+def test_prices_keep_their_shape_after_many_updates():
+    """Raw prices N(24000, 300): 200 batches later the network must still see mean 0, standard deviation 1."""
+    rng = np.random.default_rng(0)
+    stats = init_stats(1)
+    add = jax.jit(merge)
+    for _ in range(200):
+        stats = add(stats, jnp.asarray(rng.normal(24_000, 300, (512, 1)), jnp.float32))
+    seen = np.asarray(normalise(stats, jnp.asarray(rng.normal(24_000, 300, (10_000, 1)), jnp.float32)))
+    assert abs(seen.mean()) < 0.05
+    assert abs(seen.std() - 1) < 0.05
+
+
+@pytest.mark.parametrize("constant", [0.0, 24_000.123, -1e-30, 3.3e7])
+def test_a_slot_that_never_varies_gives_zero(constant):
+    stats = init_stats(2)
+    rng = np.random.default_rng(1)
+    for size in (1, 7, 100, 33):
+        batch = np.stack([np.full(size, constant), rng.normal(size=size)], axis=1).astype(np.float32)
+        stats = merge(stats, jnp.asarray(batch))
+    assert stats.variance[0, 0] == 0.0
+    assert normalise(stats, jnp.array([constant, 0.5]))[0] == 0.0
+    assert normalise(stats, jnp.array([constant + 1e6, 0.5]))[0] == 0.0
+    assert np.isfinite(normalise(stats, jnp.array([constant, 0.5]))).all()
+
+
+def test_clips_at_ten():
+    stats = RunningStats(jnp.ones((1, 1)), jnp.zeros((1, 1)), jnp.ones((1, 1)))
+    np.testing.assert_array_equal(normalise(stats, jnp.array([[1e6], [-1e6], [3.0]])), [[CLIP], [-CLIP], [3.0]])
+
+
+def test_slots_with_different_counts_merge_independently():
+    """A slot added later starts its own statistics: with count 0 it takes the batch's moments whole."""
+    stats = RunningStats(jnp.array([[100.0, 0.0]]), jnp.array([[2.0, 0.0]]), jnp.array([[4.0, 1.0]]))
+    batch = jnp.array([[3.0, 10.0], [5.0, 14.0]])
+    merged = merge(stats, batch)
+    np.testing.assert_allclose(merged.count, [[102.0, 2.0]])
+    # slot 0: mean (100*2 + 3 + 5)/102; variance from second moments (100*(4 + 2^2) + 9 + 25)/102 - mean^2
+    mean = 208 / 102
+    np.testing.assert_allclose(merged.mean, [[mean, 12.0]], rtol=1e-6)
+    np.testing.assert_allclose(merged.variance, [[834 / 102 - mean**2, 4.0]], rtol=1e-5)

@@ -1,0 +1,234 @@
+"""Drive the JAX environment and the oracle with the same actions and say where they first differ.
+
+The JAX side is one `scan` over `vmap`: every environment has its own market and account, so one compiled program
+serves all presets of a task. The oracle replays the actions and is compared in every field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.env.state import EnvParams
+from tests.oracle.engines import env_config
+from tests.oracle.events import HABITS, habit_logits
+from tests.oracle.markets import env_params
+from tests.oracle.oracle import Bars, OracleEnv, Settings
+
+TOLERANCE = 1e-5  # of observations and rewards, relative to max(1, |x|)
+WILD = 0.04  # share of actions drawn without a look at the mask
+Tree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Lane:
+    """One environment of the batch."""
+
+    bars: Bars
+    settings: Settings
+    habit: str
+
+
+@dataclasses.dataclass
+class Comparison:
+    """fault: the first disagreement, or None. steps and kinds are counted on the oracle's side."""
+
+    fault: str | None
+    steps: int
+    kinds: Counter[str]
+
+
+def pad_bars(bars: Bars, count: int) -> Bars:
+    """The same market with copies of its last bar behind the end, where no session looks: equal shapes for vmap."""
+    extra = count - len(bars.close)
+
+    def longer(values: Sequence[Any]) -> list[Any]:
+        return [*values, *[values[-1]] * extra]
+
+    names = ("open", "high", "low", "close", "volume", "window_open", "flat_time", "trade_date")
+    stamps = [*bars.stamps, *[bars.stamps[-1] + bars.bar_seconds * (i + 1) for i in range(extra)]]
+    return dataclasses.replace(bars, stamps=stamps, **{name: longer(getattr(bars, name)) for name in names})
+
+
+def stack(trees: Sequence[Tree]) -> Tree:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def make_rollout(settings: Settings, env_class: Any, look: bool = True) -> Any:
+    """jit of (params[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of T steps).
+
+    look: rebuild observations as well (half of the compile time).
+    """
+    env, seed_env = env_class(env_config(settings)), env_class(env_config(settings, "seed"))
+
+    def one(state: Tree, params: EnvParams, key: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
+            ) -> tuple[Tree, Tree]:
+        ref, mask = env.ref(state, params), env.mask(state, params)
+        action = jnp.where(wild >= 0, wild, jnp.argmax(jnp.where(mask, logits + noise, -jnp.inf)))
+        following, _, outcome = env.step(key, state, action, params)
+        trace = {"state": state, "mask": mask, "ref_mask": env.action_mask(ref), "action": action,
+                 "reward": outcome.reward, "terminated": outcome.terminated, "truncated": outcome.truncated,
+                 "info": outcome.info, "seen": {}}
+        if look:
+            trace["seen"] = {
+                "relative": env.observe(ref, params), "seed": seed_env.observe(ref, params),
+                "final_relative": env.observe(outcome.final_ref, params),
+                "final_seed": seed_env.observe(outcome.final_ref, params)}
+        return following, trace
+
+    def rollout(params: EnvParams, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
+                ) -> tuple[Tree, Tree]:
+        states, _ = jax.vmap(env.reset)(keys, params)
+
+        def body(states: Tree, inputs: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
+            return jax.vmap(one)(states, params, keys, logits, *inputs)
+
+        return jax.lax.scan(body, states, (noise, wild))
+
+    return jax.jit(rollout)
+
+
+def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Preferences, Gumbel noise and wild actions (-1: none) for a rollout."""
+    rng, actions = np.random.default_rng(seed), lanes[0].settings.num_actions
+    noise = rng.gumbel(size=(steps, len(lanes), actions)).astype(np.float32)
+    anything = rng.integers(0, actions, (steps, len(lanes)))
+    wild = np.where(rng.random((steps, len(lanes))) < WILD, anything, -1).astype(np.int32)
+    return habit_logits([lane.habit for lane in lanes], actions), noise, wild
+
+
+def compare(lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: EnvParams | None = None) -> Comparison:
+    """Roll the JAX environment, replay in the oracle, compare everything. All lanes share the static settings."""
+    if params is None:
+        params = stack([env_params(lane.bars, lane.settings) for lane in lanes])
+    keys = jax.random.split(jax.random.key(seed), len(lanes))
+    last, trace = jax.device_get(rollout(params, keys, *draw(lanes, steps, seed)))
+    kinds: Counter[str] = Counter()
+    counted = 0
+    for e, lane in enumerate(lanes):
+        mine = jax.tree.map(lambda leaf, e=e: leaf[:, e], trace)
+        final = jax.tree.map(lambda leaf, e=e: leaf[e], last)
+        fault, played = compare_lane(lane, mine, final, steps, kinds)
+        counted += played
+        if fault:
+            return Comparison(f"lane {e} ({lane.habit}): {fault}", counted, kinds)
+    return Comparison(None, counted, kinds)
+
+
+INTS = ("row", "slot", "sessions_left", "time", "quantity", "entry", "stop", "target", "stop_kind", "trailing",
+        "opened", "balance", "equity", "high_water", "session_equity", "locked", "days", "traded")
+EVENTS = ("order_exit_quantity", "order_exit_price", "entry_quantity", "entry_price", "exit_quantity", "exit_price",
+          "exit_reason", "commission", "favourable", "adverse", "breach")
+STATS = ("length", "trades", "wins", "sides", "commission", "illegal", "breaches", "peak", "max_drawdown")
+
+
+def oracle_ints(env: OracleEnv) -> list[int]:
+    p, a = env.position, env.account
+    return [env.row, env.slot, env.sessions_left, env.time, p.quantity, p.entry, p.stop or 0, p.target or 0, p.kind,
+            p.trailing, p.opened, a.balance, a.equity, a.high_water, a.session_equity, a.locked, a.days, a.traded]
+
+
+def jax_ints(state: Tree) -> np.ndarray:
+    """int64[..., len(INTS)] in the oracle's order."""
+    p, a = state.position, state.account
+    leaves = [state.row, state.slot, state.sessions_left, state.time, p.quantity, p.entry, p.stop, p.target,
+              p.stop_kind, p.trailing, p.opened, a.balance, a.equity, a.high_water, a.session_equity, a.locked,
+              a.days, a.traded]
+    return np.stack([np.asarray(leaf, np.int64) for leaf in leaves], -1)
+
+
+def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter[str]) -> tuple[str | None, int]:
+    """-> (first fault or None, steps played)."""
+    env, info = OracleEnv(lane.bars, lane.settings), trace["info"]
+    states, end_state = jax_ints(trace["state"]), jax_ints(last)
+    ends = np.asarray(info.end)
+    events = np.stack([np.asarray(getattr(info.event, name), np.int64) for name in EVENTS], -1)
+    stats = np.stack([np.asarray(getattr(info.stats, name), np.int64) for name in STATS], -1)
+    env.reset(int(states[0, 1]), int(states[0, 0]))
+    seen = {name: np.asarray(values, np.float64) for name, values in trace["seen"].items()}
+    mine = {name: values.copy() for name, values in seen.items()}
+    rewards = np.zeros(steps)
+    for i in range(steps):
+        fault = differing(f"step {i} state", INTS, states[i], oracle_ints(env))
+        mask = env.mask()
+        if fault is None and not (mask == trace["mask"][i].tolist() == trace["ref_mask"][i].tolist()):
+            fault = f"step {i} mask: jax {trace['mask'][i]}, in the ref {trace['ref_mask'][i]}, oracle {mask}"
+        if fault:
+            return fault, i
+        look_at(env, i, mine, "")
+        half_day = is_half_day(env)
+        result = env.step(int(trace["action"][i]))
+        kinds.update(result.event.kinds)
+        kinds["half_day"] += half_day and env.row == env.session.last + 1
+        rewards[i] = result.reward
+        event = result.event
+        told = [*(int(getattr(event, name)) for name in EVENTS)]
+        found = [int(result.end), result.terminated, result.truncated, env.account.equity]
+        theirs = [int(ends[i]), bool(trace["terminated"][i]), bool(trace["truncated"][i]), int(info.equity[i])]
+        fault = (differing(f"step {i} event", EVENTS, events[i], told)
+                 or differing(f"step {i}", ("end", "terminated", "truncated", "equity"), theirs, found)
+                 or differing(f"step {i} stats", STATS, stats[i], [getattr(env.stats, name) for name in STATS]))
+        if fault is None and event.floor is not None and int(info.event.floor[i]) != event.floor:
+            fault = f"step {i} event: floor: jax {int(info.event.floor[i])}, oracle {event.floor}"
+        if fault is None and abs(float(info.stats.reward[i]) - env.stats.reward) > 1e-4 * max(1, abs(env.stats.reward)):
+            fault = f"step {i} stats: reward: jax {info.stats.reward[i]}, oracle {env.stats.reward}"
+        if fault:
+            return fault, i
+        look_at(env, i, mine, "final_")  # before the reset; after a jump between sessions
+        if env.done:
+            following = states[i + 1] if i + 1 < steps else end_state
+            slot, row = int(following[1]), int(following[0])
+            if not 0 <= slot < len(env.slots):
+                return f"step {i}: reset to slot {slot} of {len(env.slots)}", i
+            env.reset(slot, row)
+            if not env.session.first <= row <= env.session.last:
+                return f"step {i}: reset to row {row}, no decision bar of session {env.session}", i
+    fault = differing("after the last step: state", INTS, end_state, oracle_ints(env))
+    for name, values in mine.items():
+        fault = fault or far(name, seen[name], values)
+    return fault or far("reward", np.asarray(trace["reward"], np.float64)[:, None], rewards[:, None]), steps
+
+
+def look_at(env: OracleEnv, step: int, into: dict[str, np.ndarray], prefix: str) -> None:
+    """Write both observations into the arrays, where there are any."""
+    for scaling in ("relative", "seed"):
+        if prefix + scaling in into:
+            into[prefix + scaling][step] = env.observation(scaling)
+
+
+def is_half_day(env: OracleEnv) -> bool:
+    return env.bars.flat_time[env.row] - env.bars.window_open[env.row] < 60 * 300
+
+
+def differing(where: str, names: Sequence[str], jax_values: Sequence[Any], oracle_values: Sequence[Any]) -> str | None:
+    """The first field in which two lists of integers differ."""
+    theirs = jax_values.tolist() if isinstance(jax_values, np.ndarray) else jax_values
+    if theirs == oracle_values:
+        return None
+    for name, a, b in zip(names, theirs, oracle_values, strict=True):
+        if a != b:
+            return f"{where}: {name}: jax {a}, oracle {b}"
+    return None
+
+
+def far(where: str, jax_values: np.ndarray, oracle_values: np.ndarray) -> str | None:
+    """The first number that is off by more than the tolerance (or is not a number)."""
+    off = ~(np.abs(jax_values - oracle_values) <= TOLERANCE * np.maximum(1.0, np.abs(oracle_values)))
+    if not off.any():
+        return None
+    step, slot = (int(x) for x in np.argwhere(off)[0])
+    return (f"step {step} {where}[{slot}]: jax {jax_values[step, slot]!r}, oracle {oracle_values[step, slot]!r} "
+            f"({off.sum()} such)")
+
+
+@functools.cache
+def habits_of(count: int) -> tuple[str, ...]:
+    names = list(HABITS)
+    return tuple(names[i % len(names)] for i in range(count))

@@ -1,0 +1,69 @@
+"""The same market for both engines: the oracle's `Bars` and settings as `MarketData` and `EnvParams`.
+
+The columns of small generated markets come from the oracle's own indicators (how the package computes them from real
+bars is tested where `jaxtrade.data` builds the market).
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
+from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
+from tests.oracle.oracle import Bars, Features, Settings
+
+
+def ints(values: object) -> jnp.ndarray:
+    return jnp.asarray(values, jnp.int32)
+
+
+def session_table(bars: Bars) -> SessionTable:
+    rows = {name: ints([getattr(s, name) for s in bars.sessions]) for name in ("start", "end", "first", "last")}
+    return SessionTable(**rows, symbol=ints([0] * len(bars.sessions)),
+                        date=ints([bars.trade_date[s.first] for s in bars.sessions]),
+                        complete=jnp.asarray([s.complete for s in bars.sessions]))
+
+
+def market_data(bars: Bars, settings: Settings) -> MarketData:
+    """MarketData with the table columns in the package's order: base columns, then one per feature (gaps to close)."""
+    features = Features(bars, settings)
+    atr = np.array([features.atr_at(row) for row in range(len(bars.close))])
+    columns = [features.close, atr, features.volume_mean, features.hour,
+               *features.clock["seed"], *features.clock["relative"]]
+    for j, name in enumerate(settings.features):
+        gap = name.partition("_")[0] in ("close", "sma", "ema", "vwap")
+        columns.append(features.columns[:, j] - (features.close if gap else 0.0))
+    table = np.nan_to_num(np.stack(columns, 1)).astype(np.float32)
+    closes = np.array(bars.stamps) + bars.bar_seconds
+    to_flat = (np.array(bars.flat_time) - closes) // bars.bar_seconds
+    return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
+                      tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
+                      view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32))
+
+
+def session_set(bars: Bars, settings: Settings) -> SessionSet:
+    ids = list(settings.session_slots) or list(range(len(bars.sessions)))
+    padded = ids + ids[:1] * (len(bars.sessions) - len(ids))
+    return SessionSet(ids=ints(padded), count=ints(len(ids)))
+
+
+def env_params(bars: Bars, settings: Settings, market: MarketData | None = None) -> EnvParams:
+    """The traced half of the environment, straight from the oracle's settings."""
+    def limit(value: int | None) -> jnp.ndarray:
+        return ints(OFF if value is None else value)
+
+    contract = ContractParams(
+        tick_mills=ints(settings.tick_mills), commission=ints(settings.commission), slippage=ints(settings.slippage),
+        min_stop=ints(settings.min_stop), be_ticks=ints(settings.be_ticks), tick_size=jnp.float32(settings.tick_size))
+    account = AccountParams(
+        drawdown=limit(settings.drawdown), daily_loss=limit(settings.daily_loss), target=limit(settings.target),
+        floor_cap=limit(settings.floor_cap), min_days=ints(settings.min_days),
+        stop_at_target=jnp.bool_(settings.stop_at_target), fail_on_daily_loss=jnp.bool_(settings.fail_on_daily_loss),
+        max_contracts=ints(10), risk_unit=jnp.float32(settings.risk_unit))
+    brackets = BracketParams(stop_atr=ints(settings.stop_atr), target_multiple=ints(settings.target_multiple),
+                             trail_atr=ints(settings.trail_atr))
+    return EnvParams(market=market_data(bars, settings) if market is None else market,
+                     sessions=session_set(bars, settings), contract=contract, account=account, brackets=brackets,
+                     reward_weights=jnp.asarray([settings.reward_weight], jnp.float32),
+                     episode_sessions=ints(settings.episode_sessions), max_steps=ints(settings.max_steps))

@@ -1,0 +1,582 @@
+"""A second trading environment, in plain Python, to hold the JAX one against.
+
+It was written from the written semantics alone and shares no code with `jaxtrade.env`: one environment, one bar at a
+time, Python integers for ticks and mills (nothing can wrap), float64 for observations, every indicator recomputed
+from the bars. Letters such as 5e in the comments name the order of events within a bar:
+
+5a mark at the open; 5b exit by order; 5c entry; 5d moved stop and trail switch; 5e the opening print against stop,
+liquidation level and target; 5f favourable extreme, then floor, adverse extreme, target; 5g flat bar; 5h mark at the
+close; 5i floors; 5j profit target; 5k trail ratchet, live from the next bar.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from jaxtrade.env.state import EndReason, ExitReason, StopKind
+from tests.oracle import indicators
+
+HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = range(7)
+NEW_YORK = ZoneInfo("America/New_York")
+REASON_OF_KIND = {StopKind.INITIAL: ExitReason.STOP, StopKind.BREAKEVEN: ExitReason.BREAKEVEN,
+                  StopKind.TRAIL: ExitReason.TRAIL}
+
+
+@dataclass(frozen=True)
+class Session:
+    """Rows: feature bars [start, end), decision bars first..last, flat bar last+1 (last bar of data if incomplete)."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A market as the oracle sees it: ticks, UTC seconds of bar opens, and the calendar's facts per bar."""
+
+    open: Sequence[int]
+    high: Sequence[int]
+    low: Sequence[int]
+    close: Sequence[int]
+    volume: Sequence[float]
+    stamps: Sequence[int]
+    bar_seconds: int
+    window_open: Sequence[int]  # UTC second at which the decision window of the bar's session opens
+    flat_time: Sequence[int]  # UTC second at which the bar's session must be flat
+    window_minutes: int  # of an ordinary day, opening to 16:59
+    trade_date: Sequence[int]  # days since 1970-01-01
+    sessions: Sequence[Session]
+    restarts: Sequence[int] = ()
+    has_volume: bool = True
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything an environment is told. Money in mills, None where a rule is off; multiples in thousandths."""
+
+    task: str = "manage"
+    actions: str = "full"
+    fill: str = "next_open"
+    mark: str = "extreme"
+    tick_size: float = 0.25
+    tick_mills: int = 12_500
+    commission: int = 2_080
+    slippage: int = 1
+    min_stop: int = 8
+    be_ticks: int = 1
+    stop_atr: int = 1_500
+    target_multiple: int = 3
+    trail_atr: int = 1_000
+    quantity: int = 1
+    drawdown: int | None = 2_500_000
+    daily_loss: int | None = None
+    target: int | None = 3_000_000
+    floor_cap: int | None = None
+    min_days: int = 0
+    stop_at_target: bool = True
+    fail_on_daily_loss: bool = False
+    risk_unit: float = 2_500_000.0
+    reward_weight: float = 1.0
+    episode_sessions: int = 1
+    max_steps: int = 0
+    window: int = 20
+    features: tuple[str, ...] = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
+    session_slots: tuple[int, ...] = ()  # the split: rows of the session list; all of them where empty
+
+    @property
+    def num_actions(self) -> int:
+        return 3 if self.task == "entry" else (6 if self.actions == "seed6" else 7)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is wanted from the next open on; None leaves the stop (or the trail) as it is."""
+
+    quantity: int
+    stop_ticks: int = 0
+    target_ticks: int = 0
+    move_stop: int | None = None
+    trail: bool | None = None
+
+
+@dataclass
+class Position:
+    quantity: int = 0
+    entry: int = 0
+    stop: int | None = None
+    target: int | None = None
+    kind: StopKind = StopKind.INITIAL
+    trailing: bool = False
+    opened: int = 0
+
+    @property
+    def side(self) -> int:
+        return (self.quantity > 0) - (self.quantity < 0)
+
+
+@dataclass
+class Account:
+    balance: int = 0
+    equity: int = 0
+    high_water: int = 0
+    session_equity: int = 0
+    locked: bool = False
+    days: int = 0
+    traded: bool = False
+
+
+@dataclass
+class Stats:
+    """Episode figures, sums of what happened."""
+
+    reward: float = 0.0
+    length: int = 0
+    trades: int = 0
+    wins: int = 0
+    sides: int = 0
+    commission: int = 0
+    illegal: int = 0
+    breaches: int = 0
+    peak: int = 0
+    max_drawdown: int = 0
+
+
+@dataclass
+class Event:
+    """One bar's fills. `kinds` are labels for counting, not part of the comparison."""
+
+    order_exit_quantity: int = 0
+    order_exit_price: int = 0
+    entry_quantity: int = 0
+    entry_price: int = 0
+    exit_quantity: int = 0
+    exit_price: int = 0
+    exit_reason: ExitReason = ExitReason.NONE
+    commission: int = 0
+    favourable: int = 0
+    adverse: int = 0
+    floor: int | None = None
+    breach: bool = False
+    kinds: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Result:
+    reward: float
+    terminated: bool
+    truncated: bool
+    end: EndReason
+    event: Event
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    return -((-numerator) // denominator)
+
+
+class OracleEnv:
+    """One environment over `bars`; the caller resets it, no automatic reset."""
+
+    def __init__(self, bars: Bars, settings: Settings) -> None:
+        self.bars, self.settings = bars, settings
+        self.slots = list(settings.session_slots) or list(range(len(bars.sessions)))
+        self.features = Features(bars, settings)
+        self.tr_sum = self.features.tr_sum
+        self.position, self.account, self.stats = Position(), Account(), Stats()
+        self.row = self.slot = self.time = self.sessions_left = 0
+        self.done = True
+
+    # ------------------------------------------------------------------ state
+    @property
+    def session(self) -> Session:
+        return self.bars.sessions[self.slots[self.slot]]
+
+    def reset(self, slot: int, row: int) -> None:
+        """A fresh account, flat, deciding at the close of bar `row` of the split's session number `slot`."""
+        self.slot, self.row, self.time = slot, row, 0
+        self.sessions_left = self.settings.episode_sessions - 1
+        self.position, self.account, self.stats = Position(), Account(), Stats()
+        self.done = False
+
+    def bars_to_flat(self, row: int) -> int:
+        closes = self.bars.stamps[row] + self.bars.bar_seconds
+        return (self.bars.flat_time[row] - closes) // self.bars.bar_seconds
+
+    def drawdown_floor(self) -> int | None:
+        settings = self.settings
+        if settings.drawdown is None:
+            return None
+        floor = self.account.high_water - settings.drawdown
+        return floor if settings.floor_cap is None else min(floor, settings.floor_cap)
+
+    def daily_floor(self) -> int | None:
+        loss = self.settings.daily_loss
+        return None if loss is None else self.account.session_equity - loss
+
+    def highest_floor(self) -> int | None:
+        floors = [floor for floor in (self.drawdown_floor(), self.daily_floor()) if floor is not None]
+        return max(floors, default=None)
+
+    # ---------------------------------------------------------------- actions
+    def may_enter(self) -> bool:
+        """Calendar, lock and ATR (section 2 and 4); says nothing about being flat."""
+        return self.bars_to_flat(self.row) >= 2 and self.tr_sum[self.row] >= 0 and not self.account.locked
+
+    def breakeven_stop(self) -> int:
+        return self.position.entry + self.position.side * self.settings.be_ticks
+
+    def mask(self) -> list[bool]:
+        """Legal actions at the close of the present bar."""
+        position, side, close = self.position, self.position.side, self.bars.close[self.row]
+        legal = [False] * 7
+        legal[HOLD] = True
+        if side == 0:
+            legal[BUY] = legal[SELL] = self.may_enter()
+        else:
+            level = self.breakeven_stop()
+            tighter = position.stop is None or side * (level - position.stop) > 0
+            legal[MOVE_STOP_TO_BREAKEVEN] = tighter and side * (close - level) >= 1
+            covered = position.stop is not None and side * (position.stop - position.entry) >= 0
+            legal[ENABLE_TRAIL] = not position.trailing and covered and side * (close - position.entry) > 0
+            legal[DISABLE_TRAIL] = position.trailing
+            legal[CLOSE] = True
+        return legal[: self.settings.num_actions]
+
+    def stop_distance(self, row: int) -> int:
+        settings = self.settings
+        return max(settings.min_stop, ceil_div(settings.stop_atr * self.tr_sum[row], 14_000))
+
+    def trail_distance(self, row: int) -> int:
+        return max(1, ceil_div(self.settings.trail_atr * self.tr_sum[row], 14_000))
+
+    def decode(self, action: int) -> Order:
+        """The order of a legal action."""
+        held = self.position.quantity
+        if action in (BUY, SELL):
+            side, stop = (1 if action == BUY else -1), self.stop_distance(self.row)
+            return Order(side * self.settings.quantity, stop, stop * self.settings.target_multiple)
+        if action == MOVE_STOP_TO_BREAKEVEN:
+            return Order(held, move_stop=self.breakeven_stop())
+        if action in (ENABLE_TRAIL, DISABLE_TRAIL):
+            return Order(held, trail=action == ENABLE_TRAIL)
+        return Order(0 if action == CLOSE else held)
+
+    def step(self, action: int) -> Result:
+        """Act; an illegal action is counted and executed as HOLD."""
+        if not self.mask()[action]:
+            self.stats.illegal += 1
+            action = HOLD
+        return self.step_order(self.decode(action))
+
+    # ------------------------------------------------------------------ fills
+    def _pay(self, quantity: int, event: Event) -> None:
+        """Commission of one fill, and the day it makes a trading day."""
+        cost = self.settings.commission * abs(quantity)
+        self.account.balance -= cost
+        event.commission += cost
+        self.stats.sides += abs(quantity)
+        self.stats.commission += cost
+        if not self.account.traded:
+            self.account.traded = True
+            self.account.days += 1
+
+    def _marked(self, price: int) -> int:
+        """Equity with the present position at `price`, no exit costs."""
+        position = self.position
+        return self.account.balance + (price - position.entry) * position.quantity * self.settings.tick_mills
+
+    def _leave(self, price: int, event: Event) -> int:
+        """Close the position at fill `price` -> the signed quantity that left."""
+        quantity = self.position.quantity
+        gain = (price - self.position.entry) * quantity * self.settings.tick_mills
+        self.account.balance += gain
+        self._pay(quantity, event)
+        self.stats.trades += 1
+        self.stats.wins += gain - 2 * self.settings.commission * abs(quantity) > 0
+        self.position = Position()
+        return quantity
+
+    def _exit(self, price: int, reason: ExitReason, event: Event) -> None:
+        event.exit_quantity, event.exit_price, event.exit_reason = self._leave(price, event), price, reason
+        event.kinds.add(reason.name.lower())
+
+    def _raise_high_water(self, equity: int) -> None:
+        self.account.high_water = max(self.account.high_water, equity)
+
+    def _second_stop(self) -> int | None:
+        """The price at which equity net of exit commission meets the higher floor (step 5e)."""
+        floor = self.highest_floor()
+        if floor is None or self.settings.mark == "close":
+            return None
+        size, side = abs(self.position.quantity), self.position.side
+        ticks = (floor + self.settings.commission * size - self.account.balance) // (size * self.settings.tick_mills)
+        return self.position.entry + side * ticks
+
+    def _nearest_stop(self) -> tuple[int | None, ExitReason]:
+        """The stop or the liquidation level, whichever the market meets first; a tie is a liquidation."""
+        position, level = self.position, self._second_stop()
+        if level is not None and (position.stop is None or position.side * (level - position.stop) >= 0):
+            return level, ExitReason.LIQUIDATION
+        return position.stop, REASON_OF_KIND[position.kind]
+
+    # ------------------------------------------------------------------- step
+    def step_order(self, order: Order) -> Result:
+        """One bar under `order`, then session jump or end."""
+        assert not self.done, "reset first"
+        bars, settings, account = self.bars, self.settings, self.account
+        before, decided, bar = account.equity, self.row, self.row + 1
+        slip, size_before = settings.slippage, self.position.quantity
+        open_, high, low, close = bars.open[bar], bars.high[bar], bars.low[bar], bars.close[bar]
+        event = Event(favourable=open_, adverse=open_)
+        extreme = settings.mark == "extreme"
+        enter_allowed = self.may_enter()
+
+        if extreme and size_before:  # 5a
+            self._raise_high_water(self._marked(open_))
+        base = open_ if settings.fill == "next_open" else bars.close[decided]
+        wanted = (order.quantity > 0) - (order.quantity < 0)
+        if size_before and wanted != self.position.side:  # 5b
+            fill = base - self.position.side * slip
+            event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
+            event.kinds.add("order")
+        if not self.position.quantity:  # 5c
+            if wanted and enter_allowed:
+                self.position = Position(
+                    quantity=order.quantity, entry=base + wanted * slip, opened=bar,
+                    stop=base - wanted * order.stop_ticks if order.stop_ticks else None,
+                    target=base + wanted * order.target_ticks if order.target_ticks else None)
+                event.entry_quantity, event.entry_price = order.quantity, self.position.entry
+                self._pay(order.quantity, event)
+        else:  # 5d
+            if order.move_stop is not None:
+                self.position.stop, self.position.kind = order.move_stop, StopKind.BREAKEVEN
+            if order.trail is not None:
+                self.position.trailing = order.trail
+
+        if self.position.quantity:
+            self._opening_print(open_, event)
+        if self.position.quantity:
+            self._intrabar(open_, high, low, event)
+
+        at_flat_bar = bar == self.session.last + 1
+        data_end = at_flat_bar and not self.session.complete
+        if at_flat_bar and self.position.quantity:  # 5g
+            reason = ExitReason.END_OF_DATA if data_end else ExitReason.FLAT
+            self._exit(close - self.position.side * slip, reason, event)
+
+        account.equity = self._marked(close)  # 5h (a flat position marks at its balance)
+        if not extreme:
+            self._mark_at_close(close, event)
+
+        end = self._end_of_bar(event)  # 5i, 5j
+        if self.position.trailing:  # 5k
+            self._ratchet(bar, close)
+
+        self.row, self.time = bar, self.time + 1
+        jump = False
+        if end == EndReason.NONE and at_flat_bar:
+            if data_end:
+                end = EndReason.END_OF_DATA
+            elif self.sessions_left == 0 or self.slot + 1 == len(self.slots):
+                end = EndReason.SESSION_END
+            else:
+                jump = True
+        if end == EndReason.NONE and settings.max_steps and self.time >= settings.max_steps:
+            end, jump = EndReason.STEP_LIMIT, False
+        if jump:
+            self._next_session()
+        if end:
+            event.kinds.add(f"end_{end.name.lower()}")
+        self.done = end != EndReason.NONE
+
+        reward = settings.reward_weight * (account.equity - before) / settings.risk_unit
+        self.stats.reward += reward
+        self.stats.length += 1
+        self.stats.peak = max(self.stats.peak, account.equity)
+        self.stats.max_drawdown = max(self.stats.max_drawdown, self.stats.peak - account.equity)
+        truncated = end in (EndReason.STEP_LIMIT, EndReason.END_OF_DATA)
+        return Result(reward, self.done and not truncated, truncated, end, event)
+
+    def _opening_print(self, open_: int, event: Event) -> None:
+        """5e: the open against the nearer stop, then against the target."""
+        side, target = self.position.side, self.position.target
+        level, reason = self._nearest_stop()
+        if level is not None and side * (open_ - level) <= 0:
+            event.kinds.add("gap_through")
+            self._exit(open_ - side * self.settings.slippage, reason, event)
+        elif target is not None and side * (open_ - target) >= 0:
+            event.kinds.add("gap_target")
+            self._exit(open_, ExitReason.TARGET, event)
+
+    def _intrabar(self, open_: int, high: int, low: int, event: Event) -> None:
+        """5f: favourable extreme, floor, adverse extreme, target: stop first."""
+        side, target, stop = self.position.side, self.position.target, self.position.stop
+        best, worst = (high, low) if side > 0 else (low, high)
+        touched = target is not None and side * (best - target) >= 0
+        favourable = target if touched and target is not None else best
+        if self.settings.mark == "extreme":
+            self._raise_high_water(self._marked(favourable))
+        level, reason = self._nearest_stop()
+        event.favourable, event.adverse = favourable, worst
+        if touched and stop is not None and side * (worst - stop) <= 0:
+            event.kinds.add("both")
+        if level is not None and side * (worst - level) <= 0:
+            price = min(open_, level) if side > 0 else max(open_, level)
+            event.adverse = price
+            self._exit(price - side * self.settings.slippage, reason, event)
+        elif touched and target is not None:
+            self._exit(target, ExitReason.TARGET, event)
+
+    def _mark_at_close(self, close: int, event: Event) -> None:
+        """Section 6: with mark=close high-water mark and liquidation know bar closes and realised fills only."""
+        self._raise_high_water(self.account.equity)
+        floor, size = self.highest_floor(), abs(self.position.quantity)
+        if size and floor is not None and self.account.equity - self.settings.commission * size <= floor:
+            self._exit(close - self.position.side * self.settings.slippage, ExitReason.LIQUIDATION, event)
+            self.account.equity = self.account.balance
+
+    def _end_of_bar(self, event: Event) -> EndReason:
+        """5i and 5j: breach of the drawdown floor, of the daily floor, then the target; what ends the account."""
+        account, settings = self.account, self.settings
+        floor, daily = self.drawdown_floor(), self.daily_floor()
+        net = account.equity - settings.commission * abs(self.position.quantity)
+        bust = floor is not None and net <= floor
+        over = daily is not None and account.equity <= daily
+        event.floor, event.breach = floor, bust or (over and not account.locked)  # a locked day is breached once
+        self.stats.breaches += event.breach
+        assert not (bust and self.position.quantity), "a position outlived the drawdown floor"
+        if over and not account.locked and not settings.fail_on_daily_loss:
+            event.kinds.add("daily_lock")
+        account.locked = account.locked or over  # where the loss fails the account this shows in its last mask only
+        reached = (settings.target is not None and account.balance >= settings.target
+                   and self.position.quantity == 0 and account.days >= settings.min_days)
+        if bust:
+            return EndReason.BUST
+        if over and settings.fail_on_daily_loss:
+            return EndReason.DAILY_LOSS
+        if reached:
+            event.kinds.add("target_reached")
+        return EndReason.TARGET if reached and settings.stop_at_target else EndReason.NONE
+
+    def _ratchet(self, bar: int, close: int) -> None:
+        position = self.position
+        level = close - position.side * self.trail_distance(bar)
+        if position.stop is None or position.side * (level - position.stop) > 0:
+            position.stop, position.kind = level, StopKind.TRAIL
+
+    def _next_session(self) -> None:
+        assert self.position.quantity == 0
+        self.slot, self.sessions_left = self.slot + 1, self.sessions_left - 1
+        self.row = self.session.first
+        self.account = replace(self.account, session_equity=self.account.equity, locked=False, traded=False)
+
+    # ------------------------------------------------------------ observation
+    def observation(self, scaling: str) -> np.ndarray:
+        """float64[D] at the close of the present bar: window, position, and for `manage` three flags."""
+        position, row, side = self.position, self.row, self.position.side
+        close, atr = self.bars.close[row], self.features.atr_at(row)
+        held = side != 0
+        if scaling == "seed":
+            entry = position.entry / close if held else 1.0
+        else:
+            entry = side * (close - position.entry) / atr if held else 0.0
+        stop = abs(position.stop - close) / atr if held and position.stop is not None else 0.0
+        target = abs(position.target - close) / atr if held and position.target is not None else 0.0
+        bars_held = (row - position.opened + 1) / 390 if held else 0.0
+        slots = [side, entry, stop, target, bars_held]
+        if self.settings.task == "manage":
+            slots += [float(self.mask()[BUY]), float(held), float(held)]
+        return np.concatenate([self.features.window(row, scaling), np.array(slots, np.float64)])
+
+
+class Features:
+    """Feature columns of every bar, float64, and the window block of an observation."""
+
+    def __init__(self, bars: Bars, settings: Settings) -> None:
+        self.settings = settings
+        ages = indicators.window_ages(len(bars.close), bars.restarts)
+        ranges = indicators.true_ranges(bars.high, bars.low, bars.close, ages)
+        self.tr_sum = indicators.range_sums(ranges, ages)
+        self.close = np.array(bars.close, np.float64)
+        volume = [float(v) if bars.has_volume else 0.0 for v in bars.volume]
+        self.volume = np.array(volume)
+        self.volume_mean = np.array(indicators.mean_of_last(volume, ages, 20))
+        self.columns = np.stack([self._column(name, bars, ages, ranges) for name in settings.features], 1)
+        local = [dt.datetime.fromtimestamp(s, NEW_YORK) for s in bars.stamps]
+        minute = np.array([d.hour * 60 + d.minute + d.second / 60 for d in local])
+        span = bars.window_minutes * 60.0
+        stamps = np.array(bars.stamps, np.float64)
+        self.hour = (minute / 60 - 9.5) / 7.48
+        self.clock = {
+            "seed": ((minute - 570) / 449, (1019 - minute) / 449),
+            "relative": ((stamps - np.array(bars.window_open)) / span,
+                         (np.array(bars.flat_time) - stamps - bars.bar_seconds) / span)}
+
+    def _column(self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]) -> np.ndarray:
+        """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100, momentum as a change."""
+        kind, _, number = name.partition("_")
+        length, close = int(number or 14), bars.close
+        if name == "close":
+            values = close
+        elif name == "volume":
+            values = self.volume
+        elif name == "rsi":  # the seed's own; rsi_N, ema_N and atr_N are the textbook's
+            values = indicators.relative_strength(close, ages, length, self.settings.tick_size)
+        elif name == "macd":
+            fast, slow = (indicators.running_mean(close, ages, n) for n in (12, 26))
+            values = np.subtract(fast, slow)
+        elif name == "momentum":
+            values = [close[i] - close[i - 10] if ages[i] > 10 else math.nan for i in range(len(close))]
+        elif name == "atr":
+            values = [s / length if s >= 0 else math.nan for s in self.tr_sum]
+        elif name == "vwap":
+            values = indicators.day_vwap(bars.high, bars.low, close, bars.volume, bars.trade_date, bars.has_volume)
+        elif kind == "sma":
+            values = indicators.mean_of_last(close, ages, length)
+        elif kind == "ema":
+            values = indicators.seeded_mean(close, ages, length, 2 / (length + 1))
+        elif kind == "rsi":
+            values = indicators.wilder_strength(close, ages, length)
+        elif kind == "atr":
+            values = indicators.seeded_mean(ranges, ages, length, 1 / length)
+        else:
+            raise ValueError(f"the oracle does not know feature '{name}'")
+        return np.array(values, np.float64)
+
+    def atr_at(self, row: int) -> float:
+        """ATR in ticks at `row`, never under one tick."""
+        return max(self.tr_sum[row] / 14, 1.0)
+
+    def window(self, row: int, scaling: str) -> np.ndarray:
+        """Bars row-W..row-1, oldest first, features then three times each, flattened."""
+        past = slice(row - self.settings.window, row)
+        raw, tick, atr = self.columns[past], self.settings.tick_size, self.atr_at(row)
+        block = np.empty((self.settings.window, raw.shape[1] + 3))
+        for j, name in enumerate(self.settings.features):
+            kind, x = name.partition("_")[0], raw[:, j]
+            if scaling == "seed":
+                if name == "momentum":
+                    block[:, j] = self.close[past] / (self.close[past] - x)
+                else:
+                    block[:, j] = x if kind in ("volume", "rsi") else x * tick
+            elif kind in ("close", "sma", "ema", "vwap"):
+                block[:, j] = (x - self.close[row]) / atr
+            elif kind == "volume":
+                block[:, j] = np.log((x + 1) / (self.volume_mean[row] + 1))
+            elif kind == "rsi":
+                block[:, j] = (x - 50) / 50
+            elif kind == "atr":
+                block[:, j] = np.log(np.maximum(x, 1.0) / atr)
+            else:  # macd and momentum are differences of prices
+                block[:, j] = x / atr
+        since, until = self.clock[scaling]
+        block[:, -3], block[:, -2], block[:, -1] = self.hour[past], since[past], until[past]
+        return block.ravel()

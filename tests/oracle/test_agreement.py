@@ -1,0 +1,108 @@
+"""The oracle and the JAX environment agree: masks, ends, ticks and mills equal, observations and rewards to 1e-5.
+
+For every task x action set x marks x account preset at least 5,000 steps with random, mostly legal actions over random
+markets; then the events that happened are counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+
+import pytest
+
+from jaxtrade.env.dynamics import TradingEnv
+from tests.oracle.agreement import Comparison, Lane, compare, habits_of, make_rollout, pad_bars
+from tests.oracle.events import random_market
+from tests.oracle.oracle import Bars, Settings
+
+LANES, STEPS = 16, 320  # 5,120 steps a cell
+DRAWDOWN = 900_000  # mills: 72 ticks of one contract
+OFF = Settings(drawdown=None, daily_loss=None, target=None, risk_unit=500_000.0)
+PRESETS: dict[str, Settings] = {
+    "rules_off": OFF,
+    "rules_off_two_sessions": dataclasses.replace(OFF, episode_sessions=2, slippage=0, commission=0, stop_atr=700),
+    "drawdown": Settings(drawdown=DRAWDOWN, target=None, risk_unit=DRAWDOWN),
+    "drawdown_frozen_at_start_plus_100": Settings(drawdown=DRAWDOWN, target=None, floor_cap=100_000,
+                                                  risk_unit=DRAWDOWN, episode_sessions=3),
+    "drawdown_frozen_at_target": Settings(drawdown=DRAWDOWN, target=700_000, floor_cap=-200_000, risk_unit=DRAWDOWN,
+                                          stop_at_target=False, episode_sessions=3, be_ticks=0),
+    "target_terminates": Settings(drawdown=DRAWDOWN, target=400_000, risk_unit=DRAWDOWN, episode_sessions=2),
+    "target_continues": Settings(drawdown=DRAWDOWN, target=300_000, risk_unit=DRAWDOWN, stop_at_target=False),
+    "target_after_two_days": Settings(drawdown=2 * DRAWDOWN, target=300_000, risk_unit=DRAWDOWN, min_days=2,
+                                      episode_sessions=4, trail_atr=500),
+    "daily_loss_locks": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=400_000, risk_unit=DRAWDOWN,
+                                 episode_sessions=3, slippage=2),
+    "daily_loss_fails": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=500_000, fail_on_daily_loss=True,
+                                 risk_unit=DRAWDOWN, episode_sessions=2),
+    "only_daily_loss": Settings(drawdown=None, target=900_000, daily_loss=400_000, episode_sessions=2,
+                                risk_unit=500_000.0, target_multiple=2),
+    "step_limit": Settings(drawdown=DRAWDOWN, target=600_000, daily_loss=700_000, risk_unit=DRAWDOWN, max_steps=23,
+                           episode_sessions=3),
+}
+UNITS = {
+    "entry/open/extreme": {"task": "entry"},
+    "entry/open/close": {"task": "entry", "mark": "close"},
+    "entry/close/close": {"task": "entry", "mark": "close", "fill": "close"},
+    "seed6/open/extreme": {"actions": "seed6", "quantity": 2},
+    "seed6/open/close": {"actions": "seed6", "quantity": 2, "mark": "close"},
+    "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
+    "full/open/extreme": {},
+    "full/open/close": {"mark": "close"},
+    "full/close/close": {"mark": "close", "fill": "close"},
+}
+MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
+
+
+def scaled(settings: Settings, **changes: object) -> Settings:
+    """The preset for a unit; limits grow with the contracts so that the same events happen."""
+    quantity = int(str(changes.get("quantity", 1)))
+    limits = {name: getattr(settings, name) and getattr(settings, name) * quantity for name in MONEY}
+    return dataclasses.replace(settings, **limits, **changes)  # type: ignore[arg-type]
+
+
+@functools.cache
+def markets(count: int = LANES) -> tuple[Bars, ...]:
+    bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3])
+            for seed in range(count)]
+    length = max(len(b.close) for b in bars)
+    return tuple(pad_bars(b, length) for b in bars)
+
+
+def split_of(index: int) -> tuple[int, ...]:
+    """Every third lane plays a split with holes."""
+    return (0, 1, 3, 4, 7) if index % 3 == 2 else ()
+
+
+@functools.cache
+def played(unit: str) -> Comparison:
+    """All presets of one static configuration in one compiled program."""
+    lanes = []
+    for preset in PRESETS.values():
+        for index, (bars, habit) in enumerate(zip(markets(), habits_of(LANES), strict=True)):
+            settings = scaled(preset, **UNITS[unit])
+            lanes.append(Lane(bars, dataclasses.replace(settings, session_slots=split_of(index)), habit))
+    return compare(lanes, STEPS, sum(map(ord, unit)), make_rollout(lanes[0].settings, TradingEnv))
+
+
+@pytest.mark.parametrize("unit", list(UNITS))
+def test_every_step_agrees(unit):
+    comparison = played(unit)
+    assert comparison.fault is None
+    assert comparison.steps == len(PRESETS) * LANES * STEPS
+
+
+KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "trail", "liquidation", "daily_lock",
+         "end_daily_loss", "target_reached", "end_target", "end_bust", "order", "flat", "half_day", "end_session_end",
+         "end_step_limit", "end_of_data", "end_end_of_data")
+
+
+def test_every_kind_of_event_happened_often(capsys):
+    total: Counter[str] = Counter()
+    for unit in UNITS:
+        total += played(unit).kinds
+    with capsys.disabled():
+        steps = sum(played(unit).steps for unit in UNITS)
+        print(f"\nevents in {steps:,} compared steps: " + ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS))
+    assert {kind: total[kind] for kind in KINDS if total[kind] < 50} == {}

@@ -1,0 +1,182 @@
+"""The comparison with the oracle has teeth: every seeded fault of the JAX environment is caught by it.
+
+A mutant is a copy of `jaxtrade.env` in a temporary folder, under a name of its own, with one piece of source text
+replaced. A mutation whose text is not found fails: it has to follow the source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jaxtrade.env
+from tests.oracle.agreement import Comparison, Lane, compare, habits_of, make_rollout, stack
+from tests.oracle.markets import env_params
+from tests.oracle.oracle import Settings
+from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled
+
+SOURCE = Path(jaxtrade.env.__file__).parent
+LANES, STEPS = 8, 150
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    """Replace `old` by `new` in one module; `unit` is the static configuration in which it must show."""
+
+    name: str
+    module: str
+    old: str
+    new: str
+    unit: str = "full/open/extreme"
+
+
+SLIP = "side * params.contract.slippage"
+MUTATIONS = (
+    Mutation("slippage helps at order exits", "execution", f"fill = price - {SLIP}", f"fill = price + {SLIP}"),
+    Mutation("slippage helps at entries", "execution", f"fill = price + {SLIP}", f"fill = price - {SLIP}"),
+    Mutation("a target slips", "execution", "_exit(book, hit, position.target,",
+             f"_exit(book, hit, position.target - {SLIP},"),
+    Mutation("no commission at entry", "execution", "book.account.balance - commission", "book.account.balance"),
+    Mutation("commission twice at exit", "execution", "profit - commission", "profit - 2 * commission"),
+    Mutation("stop distance rounded down", "execution", "ceil_div(params.brackets.stop_atr * tr_sum, 14000)",
+             "params.brackets.stop_atr * tr_sum // 14000"),
+    Mutation("no minimum stop", "execution", "jnp.maximum(params.contract.min_stop, ", "jnp.maximum(1, "),
+    Mutation("trail distance rounded down", "execution", "ceil_div(params.brackets.trail_atr * tr_sum, 14000)",
+             "params.brackets.trail_atr * tr_sum // 14000"),
+    Mutation("stop around the slipped fill", "execution", "price - side * order.stop_ticks",
+             "fill - side * order.stop_ticks"),
+    Mutation("target around the slipped fill", "execution", "price + side * order.target_ticks",
+             "fill + side * order.target_ticks"),
+    Mutation("target before stop", "execution", "stopped = held & (side * (worst - level) <= 0)",
+             "stopped = held & (side * (worst - level) <= 0) & (side * (best - position.target) < 0)"),
+    Mutation("a touch does not stop", "execution", "held & (side * (worst - level) <= 0)",
+             "held & (side * (worst - level) < 0)"),
+    Mutation("a touch does not reach the target", "execution", "hit = side * (best - book.position.target) >= 0",
+             "hit = side * (jnp.where(side > 0, bar.high, bar.low) - book.position.target) > 0"),
+    Mutation("gapless stop: fills at its level", "execution", f"_exit(book, stopped, price - {SLIP}",
+             f"_exit(book, stopped, level - {SLIP}"),
+    Mutation("gap beyond the target fills at the target", "execution", "_exit(book, hit, price,",
+             "_exit(book, hit, book.position.target,"),
+    Mutation("a level behind the open fills at itself", "execution",
+             "jnp.where(side > 0, jnp.minimum(bar.open, level), jnp.maximum(bar.open, level))", "level"),
+    Mutation("a tie is a stop", "execution", "side * (level - position.stop) >= 0",
+             "side * (level - position.stop) > 0"),
+    Mutation("the trail loosens", "execution", "(position.trailing == 1) & (side * (level - position.stop) > 0)",
+             "(position.trailing == 1)"),
+    Mutation("high water beyond the target", "execution", "raise_high_water(position, book.account, best, params)",
+             "raise_high_water(position, book.account, jnp.where(side > 0, bar.high, bar.low), params)"),
+    Mutation("high water after the adverse extreme", "execution", "rules.raise_high_water(position, book.account, best",
+             "rules.raise_high_water(position, book.account, worst"),
+    Mutation("trail live one bar early", "dynamics", "book = execution.stop_first(",
+             "book = book._replace(position=execution.ratchet(book.position, bar.close, market.tr_sum[row], params))\n"
+             "    book = execution.stop_first("),
+    Mutation("trail by the range at the decision", "dynamics", "bar.close, market.tr_sum[row], params)",
+             "bar.close, market.tr_sum[state.row], params)"),
+    Mutation("no mark at the open", "dynamics", "raise_high_water(book.position, book.account, bar.open, params)",
+             "raise_high_water(book.position, book.account, book.position.entry, params)"),
+    Mutation("flat bar one bar late", "dynamics", "at_flat_bar = row > market.sessions.last[session]",
+             "at_flat_bar = row > market.sessions.last[session] + 1"),
+    Mutation("a day is counted per fill", "dynamics", "(filled & ~account.traded)", "filled"),
+    Mutation("fill=close fills at the open", "dynamics", "else market.close[state.row]", "else bar.open",
+             "full/close/close"),
+    Mutation("close marks forget the exit cost", "dynamics", "params) - exit_cost", "params.contract)",
+             "full/open/close"),
+    Mutation("the floor cap is ignored", "rules", "jnp.minimum(account.high_water - rules.drawdown, rules.floor_cap)",
+             "account.high_water - rules.drawdown"),
+    Mutation("liquidation level rounded up", "rules", "room // jnp.maximum(", "-(-room) // jnp.maximum("),
+    Mutation("liquidation level without the exit cost", "rules", "floor + size * params.contract.commission -",
+             "floor -"),
+    Mutation("mask without the calendar", "rules", "return in_time & warm &", "return warm &"),
+    Mutation("entry one bar too late", "rules", "market.bars_to_flat[state.row] >= 2",
+             "market.bars_to_flat[state.row] >= 1"),
+    Mutation("the lock is ignored", "rules", "return in_time & warm & ~state.account.locked", "return in_time & warm"),
+    Mutation("the lock outlives its session", "rules", "locked=no", "locked=account.locked"),
+    Mutation("session equity is not reset", "rules", "session_equity=account.equity",
+             "session_equity=account.session_equity"),
+    Mutation("target reached with an open position", "rules", "& (position.quantity == 0)", ""),
+    Mutation("minimum days ignored", "rules", "& (account.days >= rules.min_days)", ""),
+    Mutation("high-water mark falls", "rules", "jnp.maximum(account.high_water, equity)", "equity"),
+    Mutation("the step limit terminates", "episode", "(reason == EndReason.STEP_LIMIT) |", ""),
+    Mutation("the session's end truncates", "episode", "(reason == EndReason.STEP_LIMIT)",
+             "(reason == EndReason.SESSION_END) | (reason == EndReason.STEP_LIMIT)"),
+    Mutation("step limit one step late", "episode", "state.time >= params.max_steps", "state.time > params.max_steps"),
+    Mutation("no bust in the flat bar", "episode", "jnp.where(bust, EndReason.BUST, reason)",
+             "jnp.where(bust & ~at_flat_bar, EndReason.BUST, reason)"),
+    Mutation("a breach is below the floor", "episode", "bust = account.equity <= event.floor",
+             "bust = account.equity < event.floor - 4000"),
+    Mutation("one session more", "episode", "sessions_left=params.episode_sessions - 1",
+             "sessions_left=params.episode_sessions"),
+    Mutation("wins before costs", "episode", "- 2 * jnp.abs(quantity) * contract.commission", ""),
+    Mutation("break-even without room", "actions", "side * (close - breakeven) >= 1",
+             "side * (close - breakeven) >= 0"),
+    Mutation("trail without open profit", "actions", "& (side * (close - position.entry) > 0)", ""),
+    Mutation("break-even on the losing side", "actions", "position.entry + jnp.sign", "position.entry - jnp.sign"),
+    Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
+             "params.market.tr_sum[state.row + 1]"),
+    Mutation("reward of realised money only", "rewards", "(next.account.equity - prev.account.equity)",
+             "(next.account.balance - prev.account.balance)"),
+    Mutation("bars in position one short", "observation", "state.row - position.opened + 1",
+             "state.row - position.opened"),
+    Mutation("the window holds the present bar", "observation", "table, row - config.window,",
+             "table, row - config.window + 1,"),
+    Mutation("entry slot without the side", "observation", "held, side * (close - price) / atr",
+             "held, (close - price) / atr"),
+    Mutation("momentum not a ratio", "observation", "return close / (close - x)", "return x * tick"),
+    Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) / now[\"atr\"]",
+             "x / now[\"atr\"]"),
+)
+
+
+def load_mutant(folder: Path, mutation: Mutation | None) -> Any:
+    """`TradingEnv` of a changed copy of the environment; `state` stays the package's own, so that pytrees match."""
+    name = f"mutant_{abs(hash(mutation)):x}"
+    package = folder / name
+    package.mkdir()
+    for path in SOURCE.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if mutation and path.stem == mutation.module:
+            assert text.count(mutation.old) == 1, f"'{mutation.old}' occurs {text.count(mutation.old)} times"
+            text = text.replace(mutation.old, mutation.new)
+        text = re.sub(r"jaxtrade\.env(?!\.state)\b", name, text)
+        (package / path.name).write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    try:
+        importlib.invalidate_caches()
+        return importlib.import_module(f"{name}.dynamics").TradingEnv
+    finally:
+        sys.path.remove(str(folder))
+
+
+@functools.cache
+def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
+    """A few lanes of every preset, and their parameters."""
+    lanes = tuple(
+        Lane(bars, scaled(preset, **UNITS[unit]), habit)
+        for preset in PRESETS.values()
+        for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
+    return lanes, stack([env_params(lane.bars, lane.settings) for lane in lanes])
+
+
+def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
+    lanes, params = batch(unit)
+    settings: Settings = lanes[0].settings
+    return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look), params)
+
+
+@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close"])
+def test_an_unchanged_copy_agrees(unit, tmp_path):
+    assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
+def test_mutation_is_caught(mutation, tmp_path):
+    look = mutation.module == "observation"
+    fault = outcome_of(load_mutant(tmp_path, mutation), mutation.unit, look).fault
+    assert fault is not None, f"nobody noticed: {mutation.name}"

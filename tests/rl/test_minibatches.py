@@ -1,0 +1,36 @@
+"""Minibatches cover every row once and join the same slice of every group."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.rl.minibatches import minibatch_rows, take_rows
+
+
+@pytest.mark.parametrize(("num_steps", "num_envs", "groups", "count"), [(4, 8, 4, 2), (3, 16, 8, 6), (5, 2, 1, 5)])
+def test_partition_and_groups(num_steps, num_envs, groups, count):
+    rows = np.asarray(minibatch_rows(jax.random.key(1), num_steps, num_envs, groups, count))
+    assert rows.shape == (count, num_steps * num_envs // count)
+    np.testing.assert_array_equal(np.sort(rows.ravel()), np.arange(num_steps * num_envs))
+    owner = rows % num_envs // (num_envs // groups)
+    per_slice = rows.shape[1] // groups
+    np.testing.assert_array_equal(owner, np.tile(np.repeat(np.arange(groups), per_slice), (count, 1)))
+
+
+def test_a_groups_permutation_does_not_depend_on_the_other_groups():
+    """Twice the environments in twice the groups: the first groups draw the same."""
+    small = np.asarray(minibatch_rows(jax.random.key(2), 6, 8, 4, 3))
+    large = np.asarray(minibatch_rows(jax.random.key(2), 6, 16, 8, 3))
+
+    def as_pairs(rows, num_envs):
+        return np.stack([rows // num_envs, rows % num_envs])
+
+    np.testing.assert_array_equal(as_pairs(small, 8), as_pairs(large, 16)[:, :, :16])
+
+
+def test_take_rows():
+    x = jnp.arange(24).reshape(3, 4, 2)
+    np.testing.assert_array_equal(take_rows({"x": x}, jnp.array([5, 0]))["x"], [[10, 11], [0, 1]])

@@ -1,0 +1,242 @@
+"""PPO as a whole: the ratio, traces, resumption, seeds, truncation, faults."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade import checkpoint
+from jaxtrade.config import PPOConfig
+from jaxtrade.networks.normalize import merge
+from jaxtrade.rl import ppo as ppo_module
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
+from jaxtrade.rl.state import policy_of
+from tests.rl.probes import Probe, probe_params
+
+CONFIG = PPOConfig(num_envs=16, num_steps=12, num_minibatches=4, num_epochs=2, hidden=(16,), learning_rate=1e-2,
+                   learning_rate_end=1e-3)
+UPDATES = 6
+
+
+def cue_reward(ref, action):
+    return ref.cue * action + 0.1 * ref.time
+
+
+ENV = Probe((cue_reward, lambda ref, action: jnp.where(ref.time > 3, jnp.nan, 1.0)))
+PARAMS = probe_params(length=5)  # rollouts of 12 steps: resets fall inside them
+
+
+class Learner:
+    """An algorithm, jitted, that counts its traces."""
+
+    def __init__(self, env=ENV, **keywords):
+        self.traces = {"init": 0, "update": 0}
+        self.algorithm = make_ppo(CONFIG, env, UPDATES, precision="highest", **keywords)
+        self.init = self._counted("init", self.algorithm.init)
+        self.update = self._counted("update", self.algorithm.update)
+
+    def _counted(self, name, function):
+        def wrapper(*args):
+            self.traces[name] += 1
+            return function(*args)
+        return jax.jit(wrapper)
+
+    def start(self, seed=0, **hparams):
+        state = self.init(jax.random.key(seed), PARAMS)
+        changed = {name: jnp.float32(value) for name, value in hparams.items()}
+        return state.replace(hparams=state.hparams.replace(**changed))
+
+    def run(self, state, updates=UPDATES, params=PARAMS):
+        history = []
+        for _ in range(updates):
+            state, metrics = self.update(state, params, ())
+            history.append(jax.device_get(metrics))
+        return state, history
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return Learner()
+
+
+@pytest.fixture(scope="module")
+def trained(learner):
+    return learner.run(learner.start())
+
+
+def assert_same(a, b) -> None:
+    for (path, x), y in zip(jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True):
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x, y = jax.random.key_data(x), jax.random.key_data(y)
+        np.testing.assert_array_equal(x, y, err_msg=jax.tree_util.keystr(path))
+
+
+def test_ratio_is_one_in_the_first_minibatch(trained):
+    _, history = trained
+    assert max(m["ratio_error"] for m in history) <= 1e-5
+    assert all(m["episodes"] > 0 for m in history)
+    assert all(m["approx_kl"] > 0 for m in history)
+
+
+@pytest.mark.parametrize("fault", ["mask", "normaliser"])
+def test_planted_faults_break_the_ratio(monkeypatch, fault):
+    real = ppo_module.ppo_loss
+
+    def faulty(parameters, normaliser, forward, batch, *rest):
+        if fault == "normaliser":  # the statistics of after this rollout instead of those acted with
+            observations = jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS)
+            return real(parameters, merge(normaliser, observations), forward, batch, *rest)
+
+        def unmasked(policy, ref, params):
+            logits, value, mask = forward(policy, ref, params)
+            return logits, value, jnp.ones_like(mask)
+
+        return real(parameters, normaliser, unmasked, batch, *rest)
+
+    monkeypatch.setattr(ppo_module, "ppo_loss", faulty)
+    learner = Learner()
+    _, history = learner.run(learner.start(), 3)
+    assert max(m["ratio_error"] for m in history) > 1e-4
+
+
+def test_metrics_are_measured(trained):
+    _, history = trained
+    first, last = history[0], history[-1]
+    assert sum(m["illegal"] for m in history) == 0
+    for m in history:
+        np.testing.assert_allclose(m["action_share"].sum(), 1.0, rtol=1e-6)
+        assert m["action_share"][-1] == 0.0  # always illegal
+        assert m["param_delta"] > 0
+        assert m["grad_norm"] > 0
+        assert m["finite"]
+        assert m["applied"] == 1.0
+        assert m["episode_length"] == 5.0
+    # 12 steps of 16 environments whose episodes last 5 steps: ends at steps 5 and 10
+    assert first["episodes"] == 32
+    assert first["learning_rate"] == np.float32(1e-2)
+    assert last["learning_rate"] == np.float32(1e-3)
+
+
+def test_an_illegal_action_is_counted():
+    _, seen = unroll(ENV, lambda ref, key: (jnp.int32(3), jnp.float32(0), jnp.float32(0)),
+                     *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), PARAMS, jax.random.key(1), 5,
+                     jnp.int32(0))
+    assert count_illegal(ENV, seen) == 4 * 5
+
+
+def test_one_trace_after_warm_up(learner, trained):
+    state, _ = trained
+    learner.run(learner.start(3), 3)
+    learner.run(state, 1)
+    assert learner.traces == {"init": 1, "update": 1}
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(state.replace(key=jnp.int32(0))))
+
+
+def test_2n_updates_equal_n_save_load_n(learner, trained, tmp_path):
+    half, _ = learner.run(learner.start(), 3)
+    checkpoint.save(tmp_path, 3, half, {})
+    like = jax.eval_shape(learner.algorithm.init, jax.random.key(9), PARAMS)
+    resumed, _ = learner.run(checkpoint.restore_latest(tmp_path, like).state, 3)
+    assert_same(trained[0], resumed)
+
+
+def test_same_key_same_bits_and_another_key_others(learner, trained):
+    assert_same(trained[0], learner.run(learner.start())[0])
+    kernels = [learner.start(seed).params["policy_torso"]["Dense_0"]["kernel"] for seed in (0, 1)]
+    assert not np.array_equal(*kernels)
+
+
+def test_vmap_over_seeds_equals_single_runs(learner):
+    """Eight seeds in one program: within 1e-6 of single runs after one update, with one copy of the parameters."""
+    keys = jax.random.split(jax.random.key(5), 8)
+    params = probe_params(length=5, scale=2.0)
+    states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(keys, params)
+    many = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, ()).compile()
+    stacked, metrics = many(states, params, ())
+    assert metrics["approx_kl"].shape == (8,)
+    for i in range(8):
+        single, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params, ())
+        for x, y in zip(jax.tree.leaves(single.params), jax.tree.leaves(stacked.params), strict=True):
+            np.testing.assert_allclose(x, y[i], atol=1e-6)
+        np.testing.assert_array_equal(single.env_state.time, stacked.env_state.time[i])
+
+
+def test_hyper_parameters_are_leaves_of_the_state(learner, trained):
+    """One program for any value: a learning rate of 0 leaves the parameters alone, a larger one moves them more."""
+    deltas = [learner.run(learner.start(learning_rate=rate), 1)[1][0]["param_delta"] for rate in (0.0, 1e-3, 1e-2)]
+    assert deltas[0] == 0.0
+    assert deltas[1] < deltas[2]
+    assert learner.traces["update"] == 1
+
+
+def test_target_kl_stops_the_epochs(learner):
+    free, stopped = (learner.run(learner.start(learning_rate=0.1, target_kl=kl), 1)[1][0] for kl in (0.0, 0.01))
+    assert free["applied"] == 1.0
+    assert 0.0 < stopped["applied"] < 1.0
+    assert stopped["approx_kl"] <= 0.01  # averaged over the steps taken, each of which was below
+    assert stopped["param_delta"] < free["param_delta"]
+
+
+def test_a_number_that_is_not_finite_is_flagged_and_not_learnt_from(learner):
+    state, history = learner.run(learner.start(), 1, probe_params(kind=1, length=5))
+    assert not history[0]["finite"]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+
+
+def test_act_masked_mode_and_sample(learner, trained):
+    act, policy = learner.algorithm.act, policy_of(trained[0])
+    ref = jax.tree.map(lambda x: x[0], trained[0].ref)
+    carry, action, extras = act(policy, (), ref, PARAMS, None, False)
+    assert carry == ()
+    assert action == np.where(extras.mask, extras.logits, -np.inf).argmax()
+    keys = jax.random.split(jax.random.key(1), 2000)
+    _, actions, extras = jax.vmap(act, (None, None, None, None, 0, None))(policy, (), ref, PARAMS, keys, True)
+    share = np.bincount(actions, minlength=4) / 2000
+    expected = np.exp(np.where(extras.mask[0], extras.logits[0], -np.inf))
+    np.testing.assert_allclose(share, expected / expected.sum(), atol=0.06)
+    assert np.asarray(extras.mask[0])[np.asarray(actions)].all()
+
+
+def test_rollout_stores_references_and_no_observations():
+    """Nothing of shape [T * N, D] or [T, N, D] exists in the program, only the rows of one minibatch."""
+    wide = 37
+
+    class Wide(Probe):
+        def observe(self, ref, params):
+            return jnp.broadcast_to(ref.cue, (wide,))
+
+    algorithm = make_ppo(CONFIG, Wide(ENV.rewards, observation_size=wide), 1)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0), PARAMS)
+    text = jax.jit(algorithm.update).lower(state, PARAMS, ()).as_text()
+    rows = CONFIG.num_envs * CONFIG.num_steps
+    assert f"tensor<{rows // CONFIG.num_minibatches}x{wide}xf32>" in text
+    assert f"tensor<{rows}x{wide}xf32>" not in text
+    assert f"tensor<{CONFIG.num_steps}x{CONFIG.num_envs}x{wide}xf32>" not in text
+
+
+def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
+    state = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS)
+    algorithm = make_ppo(CONFIG, ENV, 1, summarise=lambda seen: {"mean_reward": seen.reward.mean()})
+    assert jax.eval_shape(algorithm.update, state, PARAMS, ())[1]["mean_reward"].shape == ()
+    clash = make_ppo(CONFIG, ENV, 1, summarise=lambda seen: {"entropy": seen.reward.mean()})
+    with pytest.raises(ValueError, match="entropy"):
+        jax.eval_shape(clash.update, state, PARAMS, ())
+
+
+def test_wrong_arguments_are_named(learner, trained):
+    with pytest.raises(TypeError, match="typed key"):
+        learner.algorithm.init(jax.random.PRNGKey(0), PARAMS)
+    with pytest.raises(ValueError, match="takes no inputs"):
+        learner.algorithm.update(trained[0], PARAMS, {"advice": jnp.zeros(3)})
+
+
+def test_normaliser_is_updated_after_use_from_every_observation(trained):
+    state, _ = trained
+    rows = CONFIG.num_envs * (CONFIG.num_steps * UPDATES + 1)  # the rollouts, and the first resets
+    np.testing.assert_array_equal(state.normaliser.count, np.full((1, 2), rows, np.float32))
+    # cue is +-1; time / 10 runs through 0, .1, .2, .3, .4
+    np.testing.assert_allclose(state.normaliser.mean[0, 1], 0.2, atol=0.01)
+    np.testing.assert_allclose(state.normaliser.variance[0], [1.0, 0.02], atol=0.05)

@@ -1,0 +1,80 @@
+"""Rollouts: keys, resets, final values, episode counts."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.rl.rollout import count_episodes, env_keys, final_values, reset_all, unroll
+from jaxtrade.rl.state import EpisodeTotals
+from jaxtrade.types import Transition
+from tests.rl.probes import Probe, probe_params
+
+ENV = Probe((lambda ref, action: 1.0 + ref.time,))
+PARAMS = probe_params(length=3, truncates=True)
+
+
+def random_act(ref, key):
+    return jax.random.randint(key, (), 0, 2), jnp.float32(0.0), ref.cue
+
+
+def roll(num_envs, num_steps=7):
+    state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
+    return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), PARAMS, jax.random.key(1), num_steps,
+                  jnp.int32(4))
+
+
+def test_episodes_follow_each_other():
+    (_, ref, first), seen = roll(5)
+    np.testing.assert_array_equal(seen.ref.time[:, 0], [0, 1, 2, 0, 1, 2, 0])
+    np.testing.assert_array_equal(seen.first[:, 0], [True, False, False, True, False, False, True])
+    np.testing.assert_array_equal(seen.truncated[:, 0], [False, False, True, False, False, True, False])
+    np.testing.assert_array_equal(seen.final_ref.time[:, 0], [1, 2, 3, 1, 2, 3, 1])
+    np.testing.assert_array_equal(ref.time, np.ones(5))
+    assert not first.any()
+    np.testing.assert_array_equal(seen.behaviour_version, np.full((7, 5), 4))
+
+
+def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
+    _, few = roll(3)
+    _, many = roll(11)
+    np.testing.assert_array_equal(few.action, many.action[:, :3])
+    np.testing.assert_array_equal(few.ref.cue, many.ref.cue[:, :3])
+    keys = jax.random.key_data(env_keys(jax.random.key(0), 4, first_env=2))
+    np.testing.assert_array_equal(keys, jax.random.key_data(env_keys(jax.random.key(0), 6))[2:])
+
+
+def make_transitions(terminated, truncated, reward, final_ref=None):
+    terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
+    nothing = jnp.zeros(terminated.shape)
+    return Transition(ref=nothing, final_ref=nothing if final_ref is None else final_ref, first=nothing,
+                      action=nothing, log_prob=nothing, value=nothing, reward=jnp.array(reward, jnp.float32),
+                      terminated=jnp.array(terminated), truncated=jnp.array(truncated), behaviour_version=nothing,
+                      info=())
+
+
+def test_final_values_only_where_truncated():
+    seen = make_transitions([[0, 1], [0, 0], [1, 0]], [[1, 1], [0, 0], [0, 1]], np.zeros((3, 2)),
+                            final_ref=jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    np.testing.assert_array_equal(final_values(lambda ref: 10 * ref, seen), [[10, 0], [0, 0], [0, 60]])
+
+
+def test_episode_counts_span_rollouts():
+    totals = EpisodeTotals(jnp.array([5.0, 0.0]), jnp.array([2, 0], jnp.int32))
+    seen = make_transitions([[0, 0], [1, 0], [0, 0]], [[0, 0], [0, 1], [0, 0]], [[1, 10], [2, 20], [4, 40]])
+    totals, figures = count_episodes(totals, seen)
+    # env 0: 5 + 1 + 2 = 8 after 2 + 2 steps; env 1: 30 after 2; then 4 and 40 are running
+    assert figures["episodes"] == 2
+    assert figures["episode_reward"] == 19.0
+    assert figures["episode_length"] == 3.0
+    np.testing.assert_array_equal(totals.reward, [4, 40])
+    np.testing.assert_array_equal(totals.length, [1, 1])
+
+
+def test_no_episode_ended_is_undefined_not_zero():
+    seen = make_transitions(np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2)))
+    _, figures = count_episodes(EpisodeTotals(jnp.zeros(2), jnp.zeros(2, jnp.int32)), seen)
+    assert figures["episodes"] == 0
+    assert np.isnan(figures["episode_reward"])
+    assert np.isnan(figures["episode_length"])

@@ -1,0 +1,206 @@
+"""The training loop: chunks, checkpoints, hooks, stops, health."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade import checkpoint
+from jaxtrade.config import PPOConfig, TrainConfig
+from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.train import Control, learning_health, plan_run, train
+from tests.rl.probes import Probe, probe_params
+
+CONFIG = PPOConfig(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
+TRAIN = TrainConfig(total_timesteps=8 * 8 * 8, chunk_updates=2, checkpoint_every=2, keep_checkpoints=9)
+TOTAL = plan_run(TRAIN, 8, 8).total_updates
+ENV = Probe((lambda ref, action: ref.cue * action, lambda ref, action: jnp.where(ref.time > 3, jnp.nan, 1.0)))
+PPO = make_ppo(CONFIG, ENV, TOTAL)
+PARAMS = probe_params(length=5)
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compile_cache(tmp_path_factory):
+    """Each `train` compiles its own chunk; these tests call it a dozen times with the same program."""
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    for name, value in zip(names, (str(tmp_path_factory.mktemp("cache")), 0.0), strict=True):
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+class Recorder:
+    """A sink that remembers."""
+
+    def __init__(self):
+        self.rows, self.messages = [], []
+
+    def write(self, rows):
+        self.rows.append(list(rows))
+
+    def message(self, text):
+        self.messages.append(text)
+
+    def close(self):
+        pass
+
+
+def assert_same(a, b) -> None:
+    for (path, x), y in zip(jax.tree_util.tree_flatten_with_path(a)[0], jax.tree.leaves(b), strict=True):
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x, y = jax.random.key_data(x), jax.random.key_data(y)
+        np.testing.assert_array_equal(x, y, err_msg=jax.tree_util.keystr(path))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    directory, sink = tmp_path_factory.mktemp("whole"), Recorder()
+    result = train(PPO, PARAMS, config=TRAIN, key=KEY, sinks=[sink], checkpoint_dir=directory, metadata={"run": "a"})
+    return result, sink, directory
+
+
+def like():
+    return jax.eval_shape(PPO.init, KEY, PARAMS)
+
+
+def test_plan_rounds_up_and_says_so():
+    assert plan_run(TRAIN, 8, 8) == (8, 4, 64, "")
+    plan = plan_run(TrainConfig(total_timesteps=1000, chunk_updates=3), 8, 8)
+    assert (plan.total_updates, plan.chunks, plan.total_steps) == (18, 6, 1152)
+    assert plan.message == ("1,000 steps are rounded up to 1,152: 6 chunks of 3 updates of 8 environments x 8 steps")
+    # Python integers: no overflow at 2^31
+    assert plan_run(TrainConfig(total_timesteps=10**11, chunk_updates=1), 4096, 128).total_steps >= 10**11
+
+
+def test_rows_arrive_per_chunk_and_per_update(whole):
+    result, sink, _ = whole
+    assert [[row["update"] for row in rows] for rows in sink.rows] == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert result.history == [row for rows in sink.rows for row in rows]
+    last = result.history[-1]
+    assert (last["steps"], last["total_updates"], last["eta_seconds"]) == (512, 8, 0.0)
+    assert last["learning_rate"] == pytest.approx(CONFIG.learning_rate_end)
+    assert isinstance(last["illegal"], int)
+    assert len(last["action_share"]) == 4
+    assert (result.updates, result.steps, result.stopped) == (8, 512, False)
+    assert int(result.state.update) == 8
+
+
+def test_compilation_is_reported_apart_from_speed(whole):
+    result, sink, _ = whole
+    assert result.compile_seconds > 0
+    assert sink.messages == [f"compiled in {result.compile_seconds:.1f} s"]
+    assert result.steps_per_second == pytest.approx(512 / result.history[-1]["seconds"])
+
+
+def test_health_is_measured(whole):
+    result = whole[0]
+    assert all(passed for passed, _ in result.health.values())
+    assert result.health["recompiles"] == (True, 0)
+    assert result.health["illegal"] == (True, 0)
+    sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0} for row in result.history]
+    assert not any(passed for passed, _ in learning_health(sick, recompiles=1).values())
+
+
+def test_checkpoints_every_n_chunks_and_at_the_end(whole):
+    result, _, directory = whole
+    assert [update for update, _ in checkpoint.list_checkpoints(directory)] == [4, 8]
+    restored = checkpoint.restore_latest(directory, like())
+    assert_same(restored.state, result.state)
+    assert restored.metadata == {"run": "a", "steps": 512}
+
+
+def test_resuming_gives_the_same_bits(whole, tmp_path):
+    result, _, directory = whole
+    restored = checkpoint.restore(directory / "update-00000004", like())
+    resumed = train(PPO, PARAMS, config=TRAIN, state=restored.state, checkpoint_dir=tmp_path)
+    assert_same(resumed.state, result.state)
+    assert [row["update"] for row in resumed.history] == [5, 6, 7, 8]
+    for a, b in zip(resumed.history, result.history[4:], strict=True):
+        clock = ("seconds", "steps_per_second", "eta_seconds")
+        assert {k: v for k, v in a.items() if k not in clock} == {k: v for k, v in b.items() if k not in clock}
+    assert int(restored.state.update) == 4  # the caller's state was not taken over
+    done = train(PPO, PARAMS, config=TRAIN, state=resumed.state)
+    assert (done.history, done.updates) == ([], 8)
+
+
+def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
+    seen = []
+
+    def hook(state, update):
+        seen.append((update, float(state.hparams.gamma)))
+        return (Control.STOP if update == 4 else Control.CONTINUE), {"gamma": 0.5}
+
+    result = train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
+    assert seen == [(2, pytest.approx(0.99)), (4, 0.5)]
+    assert (result.updates, result.stopped) == (4, True)
+    assert result.health["recompiles"] == (True, 0)
+    assert float(checkpoint.restore_latest(tmp_path, like()).state.hparams.gamma) == 0.5
+
+
+def test_a_hook_that_names_no_float_is_told_the_names():
+    with pytest.raises(ConfigError, match=r"'gama' is not a tunable float.*gamma"):
+        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: (Control.CONTINUE, {"gama": 0.5})])
+
+
+@pytest.mark.parametrize(("number", "error", "code"), [(signal.SIGTERM, PreemptedError, 75),
+                                                       (signal.SIGINT, InterruptedRunError, 130)])
+def test_signals_save_at_the_border_and_resume_to_the_same_bits(whole, tmp_path, number, error, code):
+    def hook(state, update):
+        if update == 2:
+            os.kill(os.getpid(), number)
+        return Control.CONTINUE, {}
+
+    before = signal.getsignal(number)
+    with pytest.raises(error, match="stopped after update 2; saved in") as raised:
+        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
+    assert raised.value.exit_code == code
+    assert signal.getsignal(number) is before
+    restored = checkpoint.restore_latest(tmp_path, like())
+    assert restored.step == 2
+    assert_same(train(PPO, PARAMS, config=TRAIN, state=restored.state).state, whole[0].state)
+
+
+def test_a_second_interrupt_does_not_wait():
+    def hook(state, update):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return Control.CONTINUE, {}
+
+    with pytest.raises(KeyboardInterrupt):
+        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook])
+
+
+def test_divergence_stops_the_run_and_is_not_saved(tmp_path):
+    with pytest.raises(DivergedError, match="update 1: a loss or gradient is not finite") as raised:
+        train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=KEY, checkpoint_dir=tmp_path)
+    assert raised.value.exit_code == 76
+    assert checkpoint.list_checkpoints(tmp_path) == []
+
+
+def test_a_full_disk_is_named(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(StorageError, match=r"update 4 could not be written.*No space") as raised:
+        train(PPO, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=tmp_path)
+    assert raised.value.exit_code == 74
+
+
+def test_a_length_that_is_no_whole_number_of_chunks_is_refused():
+    with pytest.raises(ConfigError, match="chunk_updates=3"):
+        train(PPO, PARAMS, config=TRAIN.model_copy(update={"chunk_updates": 3}), key=KEY)
+
+
+def test_needs_a_key_or_a_state():
+    with pytest.raises(ValueError, match="either key"):
+        train(PPO, PARAMS, config=TRAIN)

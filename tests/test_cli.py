@@ -1,0 +1,199 @@
+"""The command line: what it refuses, how it says so, and that a refusal writes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.cli import main
+
+ROWS = [  # minutes of ES with an expiry column
+    ("2013-10-07T13:30:00Z", "201312", 1676.75, 1677.25, 1676.50, 1677.00, 100),
+    ("2013-10-07T13:31:00Z", "201312", 1677.00, 1677.50, 1676.75, 1677.25, 120),
+    ("2013-10-07T13:32:00Z", "201312", 1677.25, 1677.50, 1677.00, 1677.00, 90),
+]
+HEADER = "time,expiry,open,high,low,close,volume"
+STATED = ("--set", "data.stamp=open")
+
+
+def write_csv(path: Path, rows: list[tuple], header: str = HEADER) -> Path:
+    path.write_text("\n".join([header, *(",".join(str(cell) for cell in row) for row in rows)]) + "\n")
+    return path
+
+
+def changed(index: int, column: int, value: object) -> list[tuple]:
+    rows = [list(row) for row in ROWS]
+    rows[index][column] = value
+    return [tuple(row) for row in rows]
+
+
+WRONG_FILES = {
+    "missing column": (write_csv, [row[:-2] + row[-1:] for row in ROWS], HEADER.replace(",close", ""), (), "close"),
+    "unsorted": (write_csv, [ROWS[1], ROWS[0], ROWS[2]], HEADER, (), "bars.csv:3"),
+    "duplicate stamp": (write_csv, [ROWS[0], ROWS[0], ROWS[2]], HEADER, (), "bars.csv:3"),
+    "no zone": (write_csv, [(row[0].rstrip("Z"), *row[1:]) for row in ROWS], HEADER, (), "data.time_zone"),
+    "some without zone": (write_csv, changed(0, 0, "2013-10-07T13:30:00"), HEADER, (), "bars.csv:3"),
+    "high below low": (write_csv, changed(1, 3, 1676.00), HEADER, (), "bars.csv:3"),
+    "not a number": (write_csv, changed(2, 5, ""), HEADER, (), "bars.csv:4"),
+    "spread": (write_csv, [(*row, symbol) for row, symbol in zip(ROWS, ("ESZ3", "ESZ3-ESH4", "ESZ3"), strict=True)],
+               HEADER + ",symbol", (), "ESZ3-ESH4"),
+    "two contracts": (write_csv, changed(2, 1, "201403"), HEADER, (), "data.expiry"),
+    "outside the calendar": (write_csv, [(row[0].replace("2013", "1999"), *row[1:]) for row in ROWS], HEADER, (),
+                             "data.calendar"),
+    "too few bars": (write_csv, ROWS, HEADER, (), "too few bars"),
+    "another market": (write_csv, ROWS, HEADER, ("--market", "NQ"), "NQ"),
+    "off the tick": (write_csv, changed(1, 4, 1676.60), HEADER, (), "1676.6"),
+}
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory in which anything written would be seen."""
+    here = tmp_path / "cwd"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    return here
+
+
+@pytest.mark.parametrize("case", WRONG_FILES)
+def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path: Path,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    make, rows, header, extra, fragment = WRONG_FILES[case]
+    path = make(tmp_path / "bars.csv", rows, header)
+    market = () if "--market" in extra else ("--market", "ES")
+    code = main(["train", "--data", str(path), *market, *extra, *STATED])
+    said = capsys.readouterr()
+    assert code == 2
+    assert fragment in said.err
+    assert "bars.csv" in said.err
+    assert said.err.count("error:") == 1
+    assert "Traceback" not in said.err + said.out
+    assert list(empty.iterdir()) == []
+
+
+@pytest.mark.parametrize(("argv", "fragment"), [
+    (["train", "--data", "absent.csv", *STATED], "absent.csv"),
+    (["train", "--market", "XYZ"], "XYZ"),
+    (["train", "--set", "ppo.num_env=8"], "did you mean 'ppo.num_envs'"),
+    (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
+    (["train", "--set", "account.preset=apex"], "account.preset"),
+    (["train", "--set", "env.features=[closed]"], "did you mean 'close'"),
+    (["train", "nowhere.yaml"], "nowhere.yaml"),
+    (["train", "--resume", "nowhere"], "nowhere"),
+    (["train", "--resume", "nowhere", "--test"], "--test"),
+    (["train", "--set", "data.source=file"], "--data"),
+    (["train", "--market", "ES", "--set", "data.calendar=nofile.csv"], "nofile.csv"),
+    (["evaluate", "nowhere"], "nowhere"),
+    (["replay", "nowhere", "--session", "2013-10-11"], "nowhere"),
+    (["data", "check", "absent.csv"], "absent.csv"),
+])
+def test_wrong_arguments(argv: list[str], fragment: str, empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    said = capsys.readouterr()
+    assert fragment in said.err
+    assert said.err.count("error:") == 1
+    assert list(empty.iterdir()) == []
+
+
+def test_stamp_side_is_never_guessed(empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_csv(tmp_path / "bars.csv", ROWS)
+    assert main(["train", "--market", "ES", "--data", str(path)]) == 2
+    assert "data.stamp" in capsys.readouterr().err
+
+
+def test_cut_gzip_is_refused(empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = gzip.compress(write_csv(tmp_path / "bars.csv", ROWS).read_bytes())
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes(whole[: len(whole) // 2])
+    assert main(["data", "check", str(cut), *STATED]) == 2
+    assert "cut.csv.gz" in capsys.readouterr().err
+
+
+def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["trian"])
+    assert stop.value.code == 2
+    assert "train" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["train", "--help"], ["--version"], ["train", "--set", "ppo.lr=1"]])
+def test_answers_without_loading_jax(argv: list[str]) -> None:
+    """What keeps help and configuration errors under half a second: none of the heavy packages is imported."""
+    script = ("import sys; from jaxtrade.cli import main\n"
+              "try: main(sys.argv[1:])\n"
+              "except SystemExit: pass\n"
+              "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax'} & set(sys.modules)\n"
+              "sys.exit(f'loaded {heavy}' if heavy else 0)")
+    done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_data_check_reports_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_csv(tmp_path / "bars.csv", ROWS)
+    assert main(["data", "check", str(path), *STATED]) == 0
+    assert "no fault" in capsys.readouterr().out
+
+
+TINY = ("--set", "ppo.num_envs=8", "--set", "ppo.num_steps=16", "--set", "ppo.num_minibatches=2", "--set",
+        "ppo.hidden=[8]", "--set", "train.total_timesteps=512", "--set", "train.chunk_updates=2", "--set",
+        "train.checkpoint_every=1", "--set", "train.tensorboard=false")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "es"
+    assert main(["train", "--run-dir", str(path), *TINY]) == 0
+    return path
+
+
+def test_train_leaves_a_whole_run(run: Path) -> None:
+    names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    assert {"config.yaml", "manifest.json", "metrics.jsonl", "run.log", "summary.json", "policy/policy.npz",
+            "evaluation/test/trades.csv", "evaluation/test/equity.csv", "evaluation/test/equity.png",
+            "evaluation/test/evaluation.json"} <= names
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [row["update"] for row in rows] == [1, 2, 3, 4]
+    assert all(row["learning_rate"] > 0 and row["illegal"] == 0 for row in rows)
+    result = json.loads((run / "evaluation/test/evaluation.json").read_text())
+    assert result["settings"]["coverage"] == 1.0
+    assert result["settings"]["first_session"] == "2013-10-11"
+
+
+def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = json.loads((run / "evaluation/test/evaluation.json").read_text())
+    assert main(["evaluate", str(run), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == before
+
+
+def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 433  # two header lines, 09:30 to the bar before the flat bar less the 16:15 halt
+    assert lines[2].split()[0] == "09:31:00"
+    assert main(["replay", str(run), "--session", "2013-10-12"]) == 2
+    assert "2013-10-11" in capsys.readouterr().err
+
+
+def test_run_directory_is_never_overwritten(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--run-dir", str(run), *TINY]) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_resume_of_a_finished_run_evaluates_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--resume", str(run)]) == 0
+    said = capsys.readouterr()
+    assert "resumed after update 4" in said.err
+
+
+def test_synthetic_bars_are_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nq"
+    assert main(["train", "--test", "--market", "NQ", "--non-interactive", "--run-dir", str(path), *TINY,
+                 "--set", "data.synthetic_sessions=4"]) == 0
+    said = capsys.readouterr()
+    assert "SYNTHETIC" in said.err
+    assert "synthetic" in (path / "evaluation/test/evaluation.txt").read_text()

@@ -1,0 +1,111 @@
+"""Runs through the composition root: resuming to the same bits, refusing other data, one writer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxtrade import checkpoint, rundir
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.errors import DataError, RunLockedError
+from jaxtrade.experiment import history, prepare, resume, run
+
+OVERRIDES = ("ppo.num_envs=8", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.hidden=[8]",
+             "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1",
+             "train.tensorboard=false")
+
+
+@pytest.fixture(scope="module")
+def config() -> RunConfig:
+    return load_config("quickstart", OVERRIDES)
+
+
+@pytest.fixture(scope="module")
+def finished(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(config, tmp_path_factory.mktemp("runs") / "whole").path
+
+
+def final_state(path: Path, config: RunConfig) -> list[np.ndarray]:
+    setup = prepare(config)
+    like = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
+    state = checkpoint.restore_latest(path / "checkpoints", like).state
+    return [np.asarray(jax.random.key_data(leaf) if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
+            for leaf in jax.tree.leaves(state)]
+
+
+def copy_until(finished: Path, to: Path, update: int) -> Path:
+    """The run as a kill after `update` would have left it: later checkpoints gone, a torn metrics line."""
+    shutil.copytree(finished, to)
+    for number, path in checkpoint.list_checkpoints(to / "checkpoints"):
+        if number > update:
+            shutil.rmtree(path)
+    with (to / "metrics.jsonl").open("a") as file:
+        file.write('{"update": 7, "lo')
+    shutil.rmtree(to / "policy")
+    return to
+
+
+def measured(path: Path) -> list[dict]:
+    """Metrics without those that depend on the clock."""
+    clock = {"seconds", "steps_per_second", "eta_seconds"}
+    return [{key: value for key, value in row.items() if key not in clock} for row in history(path)]
+
+
+@pytest.mark.parametrize("update", [2, 4])
+def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tmp_path: Path, update: int) -> None:
+    copied = copy_until(finished, tmp_path / "cut", update)
+    assert resume(copied).exit_code == 0
+    for ours, theirs in zip(final_state(copied, config), final_state(finished, config), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert measured(copied) == measured(finished)
+    ours, theirs = (json.loads((path / "evaluation/test/evaluation.json").read_text()) for path in (copied, finished))
+    assert ours["agents"] == theirs["agents"]
+
+
+def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunConfig, tmp_path: Path) -> None:
+    copied = copy_until(finished, tmp_path / "cut", 0)
+    resume(copied)
+    assert measured(copied) == measured(finished)
+
+
+def test_damaged_checkpoint_is_named_and_passed_over(finished: Path, tmp_path: Path,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    copied = tmp_path / "damaged"
+    shutil.copytree(finished, copied)
+    newest = checkpoint.list_checkpoints(copied / "checkpoints")[-1][1] / "state.npz"
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    assert resume(copied).exit_code == 0
+    said = capsys.readouterr().err
+    assert "passed over" in said
+    assert "state.npz" in said
+    assert measured(copied) == measured(finished)
+
+
+def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "other"
+    shutil.copytree(finished, copied)
+    manifest = json.loads((copied / "manifest.json").read_text())
+    rundir.write_manifest(copied, manifest | {"data_sha256": "0" * 64})
+    with pytest.raises(DataError, match="the data now have"):
+        resume(copied)
+
+
+def test_one_writer_per_run(finished: Path) -> None:
+    with rundir.locked(finished), pytest.raises(RunLockedError, match="pid"), rundir.locked(finished):
+        pass  # pragma: no cover
+
+
+def test_manifest_carries_provenance(finished: Path, config: RunConfig) -> None:
+    manifest = json.loads((finished / "manifest.json").read_text())
+    assert manifest["config_sha256"] == config.digest()
+    assert manifest["seed"] == config.seed
+    assert {"jax", "numpy", "python", "jaxtrade"} <= manifest["versions"].keys()
+    assert manifest["nproc"]
+    assert len(manifest["data_sha256"]) == 64

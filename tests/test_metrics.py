@@ -1,0 +1,134 @@
+"""Sinks: what a user reads is what was measured, and a resumed file has each update once."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+
+from jaxtrade.errors import DataError
+from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, TensorBoardSink, progress_line, read_rows
+
+NAN = float("nan")
+
+
+def row(update, **changes):
+    return {"update": update, "total_updates": 40, "steps": update * 1000, "seconds": 1.0, "steps_per_second": 54321.0,
+            "eta_seconds": 3725.0, "episodes": 2, "episode_reward": 1.5, "approx_kl": 0.01234, "clip_fraction": 0.1,
+            "entropy": 1.25, "explained_variance": 0.5, "learning_rate": 3e-4, "finite": True,
+            "action_share": [0.25, 0.75]} | changes
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_line_names_every_health_figure():
+    line = progress_line([row(1), row(2)])
+    assert line == ("update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 0.0123  clip 0.100  "
+                    "entropy 1.250  ev 0.50  lr 3.00e-04")
+
+
+def test_return_is_the_mean_over_the_chunks_episodes_and_undefined_without_any():
+    rows = [row(1, episodes=1, episode_reward=4.0), row(2, episodes=3, episode_reward=0.0),
+            row(3, episodes=0, episode_reward=NAN)]
+    assert "return 1.000" in progress_line(rows)
+    none = progress_line([row(3, episodes=0, episode_reward=NAN, explained_variance=NAN)])
+    assert "return n/a" in none
+    assert "ev n/a" in none
+
+
+def test_console_is_plain_unless_a_terminal_wants_colour(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain, terminal, no_color = io.StringIO(), Terminal(), Terminal()
+    ConsoleSink(plain).write([row(1)])
+    ConsoleSink(terminal).write([row(1)])
+    monkeypatch.setenv("NO_COLOR", "1")
+    ConsoleSink(no_color).write([row(1)])
+    assert plain.getvalue() == no_color.getvalue() == progress_line([row(1)]) + "\n"
+    assert "\x1b[" in terminal.getvalue()
+    assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()) == plain.getvalue()
+
+
+def test_jsonl_has_one_row_per_update_and_null_for_undefined(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.write([row(1), row(2, episode_reward=NAN, action_share=[NAN, 1.0])])
+    sink.message("not data")
+    sink.close()
+    lines = path.read_text().splitlines()
+    assert [json.loads(line)["update"] for line in lines] == [1, 2]
+    assert "NaN" not in lines[1]
+    assert json.loads(lines[1])["episode_reward"] is None
+    assert json.loads(lines[1])["action_share"] == [None, 1.0]
+    assert json.loads(lines[0])["finite"] is True
+
+
+def test_resuming_drops_the_torn_line_and_the_rows_to_be_repeated(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.write([row(i) for i in range(1, 6)])
+    sink.close()
+    with path.open("a") as file:
+        file.write('{"update": 6, "st')  # killed here
+    assert [r["update"] for r in read_rows(path)] == [1, 2, 3, 4, 5]
+    sink = JsonlSink(path, resume_update=3)
+    sink.write([row(4), row(5)])
+    sink.close()
+    assert [r["update"] for r in read_rows(path)] == [1, 2, 3, 4, 5]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_new_run_starts_a_new_file(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    for _ in range(2):
+        sink = JsonlSink(path)
+        sink.write([row(1)])
+        sink.close()
+    assert len(read_rows(path)) == 1
+
+
+def test_a_line_that_is_not_json_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1}\nrubbish\n{"update": 2}\n')
+    with pytest.raises(DataError, match=r"metrics\.jsonl: line 2 is not JSON"):
+        read_rows(path)
+
+
+def test_run_log_appends_stamped_lines(tmp_path):
+    path = tmp_path / "run.log"
+    for text in ("first", "second\nthird"):
+        sink = LogSink(path)
+        sink.message(text)
+        sink.close()
+    sink = LogSink(path)
+    sink.write([row(1)])
+    sink.close()
+    lines = path.read_text().splitlines()
+    assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
+        "first", "second", "third", progress_line([row(1)])]
+
+
+def test_tensorboard_writes_scalars_by_steps(tmp_path):
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import masked_crc32c
+
+    sink = TensorBoardSink(tmp_path)
+    sink.write([row(1), row(2, episode_reward=NAN)])
+    sink.close()
+    data = next(tmp_path.iterdir()).read_bytes()
+    found = []
+    while data:  # TFRecord: length, its checksum, record, its checksum
+        length = int.from_bytes(data[:8], "little")
+        record = data[12:12 + length]
+        assert masked_crc32c(record) == int.from_bytes(data[12 + length:16 + length], "little")
+        event = Event.FromString(record)
+        found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+        data = data[16 + length:]
+    assert ("episode_reward", 1000, 1.5) in found
+    assert ("action_share/1", 2000, 0.75) in found
+    assert not any(tag == "episode_reward" and step == 2000 for tag, step, _ in found)
