@@ -1,0 +1,362 @@
+"""Fills inside one bar, worked by hand. One ES contract: $12.50 a tick, $2.08 a side, one tick of slippage.
+
+A long at 101 (open 100 plus a tick), stop 90, target 130; a short at 99, stop 110, target 70.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import execution
+from jaxtrade.env.dynamics import transition
+from jaxtrade.env.episode import start
+from jaxtrade.env.execution import Bar, Book, empty_event
+from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, Account, EnvParams, EnvState, Event, ExitReason, Order, Position
+from jaxtrade.env.state import StopKind as Kind
+from tests.env import worlds
+from tests.env.worlds import COMMISSION, TICK_MILLS, bars_of, i32, make_market, make_params, rules
+
+C, V = COMMISSION, TICK_MILLS
+QUIET = (100, 100, 100, 100)
+
+
+def params_for(rows: list[tuple[int, int, int, int]] | None = None, **kwargs: Any) -> EnvParams:
+    """Bars in one session; S = 112 everywhere: 8 ticks of ATR, a stop of 12 and a trail of 8 ticks."""
+    bars = bars_of(rows or [QUIET] * 4)
+    count = len(bars.close)
+    table = np.zeros((count, 16), np.float32)
+    sessions = [worlds.Session(0, count, 0, count - 2)]
+    return make_params(make_market(bars, sessions, tr_sum=112, table=table), **kwargs)
+
+
+def long_at(entry: int = 101, stop: int = 90, target: int = 130, quantity: int = 1, kind: int = 0) -> Position:
+    return Position(*map(i32, (quantity, entry, stop, target, kind, 0, 0)))
+
+
+def short_at(entry: int = 99, stop: int = 110, target: int = 70, quantity: int = 1) -> Position:
+    return Position(*map(i32, (-quantity, entry, stop, target, 0, 0, 0)))
+
+
+def account(balance: int = -C, high_water: int = 0, session_equity: int = 0) -> Account:
+    return Account.new().replace(balance=i32(balance), high_water=i32(high_water), session_equity=i32(session_equity))
+
+
+def book(position: Position, balance: int = -C, open_: int = 100, **kwargs: int) -> Book:
+    return Book(position, account(balance, **kwargs), empty_event(i32(open_)))
+
+
+def bar(open_: int, high: int, low: int, close: int) -> Bar:
+    return Bar(*map(i32, (open_, high, low, close)))
+
+
+def exited(result: Book) -> tuple[int, int, int, int]:
+    """(quantity, price, reason, balance) of what a bar left."""
+    event = result.event
+    return tuple(int(x) for x in (event.exit_quantity, event.exit_price, event.exit_reason, result.account.balance))
+
+
+KEEP = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
+
+
+# ---- the opening print
+
+
+@pytest.mark.parametrize(("position", "price", "wanted"), [
+    (long_at(), 91, None),
+    (long_at(), 90, (1, 89, ExitReason.STOP, -C - 12 * V - C)),  # touch: at the open, one tick worse
+    (long_at(), 80, (1, 79, ExitReason.STOP, -C - 22 * V - C)),  # gap: at the open, not at the stop
+    (long_at(), 129, None),
+    (long_at(), 130, (1, 130, ExitReason.TARGET, -C + 29 * V - C)),  # no slippage at a target
+    (long_at(), 140, (1, 140, ExitReason.TARGET, -C + 39 * V - C)),  # the gap is ours
+    (short_at(), 109, None),
+    (short_at(), 110, (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
+    (short_at(), 120, (-1, 121, ExitReason.STOP, -C - 22 * V - C)),
+    (short_at(), 70, (-1, 70, ExitReason.TARGET, -C + 29 * V - C)),
+    (short_at(), 60, (-1, 60, ExitReason.TARGET, -C + 39 * V - C)),
+    (long_at(kind=Kind.BREAKEVEN), 90, (1, 89, ExitReason.BREAKEVEN, -C - 12 * V - C)),
+    (long_at(kind=Kind.TRAIL), 90, (1, 89, ExitReason.TRAIL, -C - 12 * V - C)),
+    (Position.flat(), 0, None),
+])
+def test_opening_print(position: Position, price: int, wanted: tuple | None) -> None:
+    result = execution.opening_print(book(position), i32(price), True, params_for())
+    assert exited(result) == (wanted or (0, 0, 0, -C))
+    assert int(result.position.quantity) == (0 if wanted else int(position.quantity))
+
+
+# ---- stop first, then target
+
+
+@pytest.mark.parametrize(("position", "prices", "wanted"), [
+    (long_at(), (100, 129, 91, 100), None),
+    (long_at(), (100, 129, 90, 100), (1, 89, ExitReason.STOP, -C - 12 * V - C)),  # touch fills at the stop, slipped
+    (long_at(), (100, 130, 91, 100), (1, 130, ExitReason.TARGET, -C + 29 * V - C)),  # touch fills at the target
+    (long_at(), (100, 150, 91, 140), (1, 130, ExitReason.TARGET, -C + 29 * V - C)),
+    (long_at(), (100, 130, 90, 125), (1, 89, ExitReason.STOP, -C - 12 * V - C)),  # both in one bar: the stop
+    (short_at(), (100, 109, 71, 100), None),
+    (short_at(), (100, 110, 71, 100), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
+    (short_at(), (100, 109, 70, 100), (-1, 70, ExitReason.TARGET, -C + 29 * V - C)),
+    (short_at(), (100, 110, 70, 80), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
+    (long_at(quantity=3), (100, 101, 85, 100), (3, 89, ExitReason.STOP, -C - 36 * V - 3 * C)),
+    (Position.flat(), (100, 200, 1, 100), None),
+])
+def test_stop_first(position: Position, prices: tuple[int, int, int, int], wanted: tuple | None) -> None:
+    result = execution.stop_first(book(position), bar(*prices), True, params_for())
+    assert exited(result) == (wanted or (0, 0, 0, -C))
+
+
+def test_marks_of_a_bar_are_capped_at_the_exit() -> None:
+    """Favourable: the high, at most the target. Adverse: the stop that was hit, else the low; flat: the open."""
+    held = execution.stop_first(book(long_at()), bar(100, 120, 95, 100), True, params_for()).event
+    stopped = execution.stop_first(book(long_at()), bar(100, 150, 80, 100), True, params_for()).event
+    target = execution.stop_first(book(short_at()), bar(100, 105, 60, 65), True, params_for()).event
+    flat = execution.stop_first(book(Position.flat()), bar(100, 150, 80, 100), True, params_for()).event
+    marks = [(int(e.favourable), int(e.adverse)) for e in (held, stopped, target, flat)]
+    assert marks == [(120, 95), (130, 90), (70, 105), (100, 100)]
+
+
+# ---- the liquidation level is a second stop
+
+
+def test_liquidation_level_above_the_stop_takes_the_position() -> None:
+    """Drawdown $100 = 8 ticks. Long at 101, balance -2.08: equity net of exit costs is at the floor at
+    floor((-100 + 2.08 + 2.08) / 12.50) = -8 ticks: 93, nearer than the stop at 90.
+    """
+    params = params_for(account=rules(drawdown=100_000))
+    still = execution.stop_first(book(long_at()), bar(100, 101, 94, 100), True, params)
+    assert exited(still) == (0, 0, 0, -C)
+    gone = execution.stop_first(book(long_at()), bar(100, 101, 93, 100), True, params)
+    assert exited(gone) == (1, 92, ExitReason.LIQUIDATION, -C - 9 * V - C)
+    opened = execution.opening_print(book(long_at()), i32(88), True, params)
+    assert exited(opened) == (1, 87, ExitReason.LIQUIDATION, -C - 14 * V - C)
+
+
+def test_short_liquidation_mirrors_the_long_one() -> None:
+    params = params_for(account=rules(drawdown=100_000))
+    assert exited(execution.stop_first(book(short_at()), bar(100, 106, 99, 100), True, params)) == (0, 0, 0, -C)
+    gone = execution.stop_first(book(short_at()), bar(100, 107, 99, 100), True, params)
+    assert exited(gone) == (-1, 108, ExitReason.LIQUIDATION, -C - 9 * V - C)
+
+
+def test_a_tie_of_stop_and_liquidation_liquidates() -> None:
+    params = params_for(account=rules(drawdown=100_000))
+    gone = execution.stop_first(book(long_at(stop=93)), bar(100, 101, 93, 100), True, params)
+    assert exited(gone)[2] == ExitReason.LIQUIDATION
+    nearer = execution.stop_first(book(long_at(stop=94)), bar(100, 101, 93, 100), True, params)
+    assert exited(nearer)[1:3] == (93, ExitReason.STOP)
+
+
+def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_tested() -> None:
+    """High 121: mark -2.08 + 20 ticks = 247.92; floor 147.92; level 101 + floor((147.92 + 4.16) / 12.5) = 113."""
+    params = params_for(account=rules(drawdown=100_000))
+    gone = execution.stop_first(book(long_at()), bar(114, 121, 113, 118), True, params)
+    assert int(gone.account.high_water) == 20 * V - C
+    assert exited(gone)[1:3] == (112, ExitReason.LIQUIDATION)
+    held = execution.stop_first(book(long_at()), bar(114, 121, 114, 118), True, params)
+    assert exited(held)[2] == ExitReason.NONE
+
+
+def test_a_target_and_a_breach_in_one_bar_is_a_breach() -> None:
+    params = params_for(account=rules(drawdown=100_000))
+    gone = execution.stop_first(book(long_at()), bar(115, 130, 113, 130), True, params)
+    assert exited(gone)[2] == ExitReason.LIQUIDATION
+    # the favourable mark is capped at the target: 29 ticks
+    assert int(gone.account.high_water) == 29 * V - C
+
+
+def test_close_marks_do_not_liquidate_inside_a_bar() -> None:
+    params = params_for(account=rules(drawdown=100_000))
+    held = execution.stop_first(book(long_at()), bar(100, 121, 91, 100), False, params)
+    assert exited(held) == (0, 0, 0, -C)
+    assert int(held.account.high_water) == 0
+
+
+# ---- orders at the open
+
+
+def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open() -> None:
+    order = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
+    result = execution.enter(book(Position.flat(), 0), order, jnp.bool_(True), i32(100), i32(7), params_for())
+    position = {name: int(value) for name, value in vars(result.position).items()}
+    assert position == {"quantity": 1, "entry": 101, "stop": 88, "target": 136, "stop_kind": 0, "trailing": 0,
+                        "opened": 7}
+    assert int(result.account.balance) == -C
+    short = execution.enter(book(Position.flat(), 0), order.replace(quantity=i32(-1)), jnp.bool_(True), i32(100),
+                            i32(7), params_for())
+    assert [int(getattr(short.position, k)) for k in ("quantity", "entry", "stop", "target")] == [-1, 99, 112, 64]
+
+
+def test_entry_without_a_bracket_has_no_levels_and_trail_may_start_on() -> None:
+    order = Order(*map(i32, (-2, 0, 0, KEEP_STOP, 1)))
+    result = execution.enter(book(Position.flat(), 0), order, jnp.bool_(True), i32(100), i32(7), params_for())
+    assert int(result.position.stop) == NO_LEVEL
+    assert int(result.position.target) == -NO_LEVEL
+    assert int(result.position.trailing) == 1
+    assert int(result.account.balance) == -2 * C
+
+
+def test_entry_is_capped_refused_and_never_added_to() -> None:
+    order = Order(*map(i32, (5, 12, 36, KEEP_STOP, -1)))
+    capped = execution.enter(book(Position.flat(), 0), order, jnp.bool_(True), i32(100), i32(7),
+                             params_for(account=rules(max_contracts=2)))
+    assert int(capped.position.quantity) == int(capped.event.entry_quantity) == 2
+    refused = execution.enter(book(Position.flat(), 0), order, jnp.bool_(False), i32(100), i32(7), params_for())
+    assert int(refused.position.quantity) == int(refused.account.balance) == 0
+    kept = execution.enter(book(long_at()), order, jnp.bool_(True), i32(100), i32(7), params_for())
+    assert int(kept.position.quantity) == 1
+    assert int(kept.event.entry_quantity) == 0
+
+
+def test_order_exit_pays_slippage_and_commission() -> None:
+    for wanted in (0, -1):
+        order = KEEP.replace(quantity=i32(wanted))
+        result = execution.exit_by_order(book(long_at()), order, i32(105), params_for())
+        event = result.event
+        assert (int(event.order_exit_quantity), int(event.order_exit_price)) == (1, 104)
+        assert int(result.account.balance) == -C + 3 * V - C
+        assert int(event.commission) == C
+    kept = execution.exit_by_order(book(long_at()), KEEP.replace(quantity=i32(4)), i32(105), params_for())
+    assert int(kept.position.quantity) == 1
+
+
+def test_amend_moves_the_stop_and_switches_the_trail() -> None:
+    moved = execution.amend(long_at(), KEEP.replace(move_stop=i32(102), trail=i32(1)))
+    assert [int(moved.stop), int(moved.stop_kind), int(moved.trailing)] == [102, Kind.BREAKEVEN, 1]
+    off = execution.amend(moved, KEEP.replace(trail=i32(0)))
+    assert [int(off.stop), int(off.stop_kind), int(off.trailing)] == [102, Kind.BREAKEVEN, 0]
+    assert worlds.leaves_differ(execution.amend(long_at(), KEEP), long_at()) == []
+    flat = execution.amend(Position.flat(), KEEP.replace(move_stop=i32(102), trail=i32(1)))
+    assert worlds.leaves_differ(flat, Position.flat()) == []
+
+
+# ---- distances and the ratchet
+
+
+@pytest.mark.parametrize(("tr_sum", "stop", "trail"), [
+    (0, 8, 1), (74, 8, 6), (75, 9, 6), (112, 12, 8), (113, 13, 9), (1_000, 108, 72),
+])
+def test_stop_and_trail_distances(tr_sum: int, stop: int, trail: int) -> None:
+    """max(8, ceil(3 S / 28)) and max(1, ceil(S / 14)) ticks."""
+    assert int(execution.stop_distance(i32(tr_sum), params_for())) == stop
+    assert int(execution.trail_distance(i32(tr_sum), params_for())) == trail
+
+
+@pytest.mark.parametrize(("position", "close", "stop", "kind"), [
+    (long_at(), 110, 102, Kind.TRAIL), (long_at(), 98, 90, Kind.INITIAL), (long_at(), 97, 90, Kind.INITIAL),
+    (short_at(), 90, 98, Kind.TRAIL), (short_at(), 102, 110, Kind.INITIAL),
+])
+def test_ratchet_tightens_only(position: Position, close: int, stop: int, kind: int) -> None:
+    on = position.replace(trailing=i32(1))
+    result = execution.ratchet(on, i32(close), i32(112), params_for())
+    assert (int(result.stop), int(result.stop_kind)) == (stop, kind)
+    off = execution.ratchet(position, i32(close), i32(112), params_for())
+    assert worlds.leaves_differ(off, position) == []
+
+
+def test_force_exit_pays_slippage_and_only_where_asked() -> None:
+    flat, end = i32(ExitReason.FLAT), i32(ExitReason.END_OF_DATA)
+    left = execution.force_exit(book(short_at()), jnp.bool_(True), i32(95), flat, params_for())
+    assert exited(left) == (-1, 96, ExitReason.FLAT, -C + 3 * V - C)
+    kept = execution.force_exit(book(short_at()), jnp.bool_(False), i32(95), end, params_for())
+    assert exited(kept) == (0, 0, 0, -C)
+
+
+# ---- one bar through the public transition
+
+
+def run(rows: list[tuple[int, int, int, int]], orders: list[Order], config: EnvConfig | None = None,
+        **kwargs: Any) -> list[tuple[EnvState, Event]]:
+    """States and events after each order, from flat at the close of row 0."""
+    params = params_for([QUIET, *rows, QUIET, QUIET], **kwargs)
+    state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0))
+    step = jax.jit(lambda state, order: transition(config or EnvConfig(), state, order, params))
+    out = []
+    for order in orders:
+        state, event = step(state, order)
+        out.append((state, event))
+    return out
+
+
+BUY = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
+SELL = BUY.replace(quantity=i32(-1))
+CLOSE = BUY.replace(quantity=i32(0))
+
+
+def test_a_stop_in_the_entry_bar() -> None:
+    """Buy at 101; the same bar falls to 88 = 100 - 12: out at 87. Two sides: 14 ticks and 4.16 lost."""
+    (state, event), = run([(100, 102, 88, 95)], [BUY])
+    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (101, 87, ExitReason.STOP)
+    assert int(state.account.equity) == int(state.account.balance) == -14 * V - 2 * C
+    assert int(event.commission) == 2 * C
+
+
+def test_a_moved_stop_is_tested_at_the_next_open() -> None:
+    """Bar 2 opens through the stop moved at its eve: the fill is the open, not the stop."""
+    moved = BUY.replace(move_stop=i32(103))
+    (_, _), (state, event) = run([(100, 110, 99, 108), (101, 101, 101, 101)], [BUY, moved])
+    assert (int(event.exit_price), int(event.exit_reason)) == (100, ExitReason.BREAKEVEN)
+    assert int(state.account.balance) == -V - 2 * C
+
+
+def test_the_trail_is_live_from_the_bar_after_the_ratchet() -> None:
+    """Close 120 ratchets the stop to 112 after bar 1. Bar 1 itself traded at 99, bar 2 opens at 115 and touches 112."""
+    on = BUY.replace(trail=i32(1))
+    rows = [(100, 110, 99, 108), (108, 121, 99, 120), (115, 116, 112, 113)]
+    (_, _), (second, event), (_, last) = run(rows, [BUY, on, BUY])
+    assert int(event.exit_reason) == ExitReason.NONE
+    assert (int(second.position.stop), int(second.position.stop_kind)) == (112, Kind.TRAIL)
+    assert (int(last.exit_price), int(last.exit_reason)) == (111, ExitReason.TRAIL)
+
+
+def test_a_flip_closes_and_opens_in_one_bar() -> None:
+    (_, _), (state, event) = run([(100, 102, 98, 100), (105, 106, 104, 105)], [BUY, SELL])
+    assert [int(x) for x in (event.order_exit_quantity, event.order_exit_price)] == [1, 104]
+    assert [int(x) for x in (event.entry_quantity, event.entry_price)] == [-1, 104]
+    assert int(event.commission) == 2 * C
+    assert int(state.account.balance) == 3 * V - 3 * C
+    assert int(state.account.equity) == 3 * V - 3 * C - V  # marked at 105
+    assert [int(state.position.stop), int(state.position.target)] == [117, 69]
+
+
+def test_order_exit_precedes_a_gap_through_the_stop() -> None:
+    (_, _), (_, event) = run([(100, 102, 98, 100), (80, 81, 79, 80)], [BUY, CLOSE])
+    assert (int(event.order_exit_price), int(event.exit_reason)) == (79, ExitReason.NONE)
+
+
+def test_the_open_is_marked_before_the_order_exit() -> None:
+    """High-water mark: the open of the exit bar counts, its later high does not."""
+    (_, _), (state, _) = run([(100, 102, 98, 100), (111, 140, 110, 120)], [BUY, CLOSE])
+    assert int(state.account.high_water) == 10 * V - C
+
+
+def test_fill_at_the_close_brackets_around_it_and_still_meets_the_open() -> None:
+    """Optimistic preset: entry at close[t] = 100, slipped to 101; the next open at 87 is through the stop at 88."""
+    config = EnvConfig(fill="close", mark="close")
+    (state, event), = run([(87, 90, 86, 89)], [BUY], config)
+    assert (int(event.entry_price), int(event.exit_price), int(event.exit_reason)) == (101, 86, ExitReason.STOP)
+    assert int(state.account.high_water) == 0
+
+
+def test_a_close_mark_below_the_floor_leaves_at_the_close() -> None:
+    """mark=close, drawdown $100: close 93 leaves -2.08 - 8 x 12.50 - 2.08 <= -100: out at 92 by liquidation."""
+    config = EnvConfig(mark="close")
+    (state, event), = run([(100, 102, 93, 93)], [BUY], config, account=rules(drawdown=100_000))
+    assert (int(event.exit_price), int(event.exit_reason)) == (92, ExitReason.LIQUIDATION)
+    assert bool(event.breach)
+    assert int(state.account.equity) == -9 * V - 2 * C
+    (kept, _), = run([(100, 102, 93, 94)], [BUY], config, account=rules(drawdown=100_000))
+    assert int(kept.position.quantity) == 1
+
+
+def test_the_flat_bar_leaves_at_its_close_after_its_stop() -> None:
+    rows = [(100, 102, 98, 100), (100, 101, 99, 100)]
+    results = run(rows, [BUY, BUY, BUY, BUY])
+    assert int(results[-1][0].row) == 4
+    event = results[-1][1]
+    assert (int(event.exit_price), int(event.exit_reason)) == (99, ExitReason.FLAT)
+    assert int(results[-1][0].position.quantity) == 0

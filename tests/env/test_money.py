@@ -1,0 +1,79 @@
+"""Exact integer arithmetic against Python's integers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.env.money import ceil_div, muldiv
+
+LOW, HIGH = -(2**31), 2**31 - 1
+ints = st.integers(LOW, HIGH)
+edges = st.sampled_from([LOW, LOW + 1, -65_536, -65_535, -3, -2, -1, 0, 1, 2, 3, 65_535, 65_536, HIGH - 1, HIGH])
+divisors = st.one_of(st.integers(1, HIGH), st.sampled_from([1, 2, 3, 65_535, 65_536, 2**30, HIGH]))
+compiled = jax.jit(muldiv)
+
+
+def half_even(a: int, b: int, c: int) -> int:
+    """round() of a Fraction rounds half to even."""
+    return round(Fraction(a * b, c))
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.one_of(ints, edges), st.one_of(ints, edges), divisors)
+@example(LOW, 1, 1)
+@example(LOW, LOW, HIGH)
+@example(HIGH, HIGH, HIGH)
+@example(HIGH, HIGH - 1, HIGH)
+@example(LOW, HIGH, HIGH)
+@example(3, 1, 2)
+@example(-3, 1, 2)
+@example(5, 1, 2)
+@example(-5, 1, 2)
+def test_muldiv_is_exact(a: int, b: int, c: int) -> None:
+    wanted = half_even(a, b, c)
+    assume(LOW <= wanted <= HIGH)
+    assert int(compiled(a, b, c)) == wanted
+
+
+@pytest.mark.parametrize(("a", "b", "c", "wanted"), [
+    (1, 1, 2, 0), (3, 1, 2, 2), (5, 1, 2, 2), (7, 1, 2, 4),  # ties go to the even neighbour
+    (-1, 1, 2, 0), (-3, 1, 2, -2), (-5, 1, 2, -2), (1, -3, 2, -2), (-1, -3, 2, 2),
+    (2**30, 2, 4, 2**29), (2**30 + 1, 2, 4, 2**29), (2**30 + 3, 2, 4, 2**29 + 2),
+])
+def test_ties_are_half_even(a: int, b: int, c: int, wanted: int) -> None:
+    assert int(compiled(a, b, c)) == wanted
+
+
+def test_products_far_past_int32() -> None:
+    assert int(compiled(2_000_000_000, 1_999_999_999, 2_000_000_000)) == 1_999_999_999
+    assert int(compiled(-2_000_000_000, 2_000_000_000, 2_000_000_001)) == -1_999_999_999
+    assert int(compiled(LOW, 1, 1)) == LOW
+    assert int(compiled(HIGH, HIGH, HIGH)) == HIGH
+
+
+def test_muldiv_broadcasts_and_keeps_int32() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-10**6, 10**6, (5, 1)), rng.integers(-10**6, 10**6, (1, 7))
+    out = muldiv(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32), 1_000_003)
+    assert (out.shape, out.dtype) == ((5, 7), jnp.int32)
+    wanted = [[half_even(int(x), int(y), 1_000_003) for y in b[0]] for x in a[:, 0]]
+    np.testing.assert_array_equal(out, wanted)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(LOW + 1, HIGH), st.integers(1, HIGH))
+def test_ceil_div_is_the_smallest_integer_not_below(a: int, b: int) -> None:
+    assert int(ceil_div(jnp.int32(a), b)) == -(-a // b)
+
+
+@pytest.mark.parametrize(("sum_of_ranges", "stop"), [(0, 0), (1, 1), (9, 1), (10, 2), (28, 3), (29, 4), (280, 30)])
+def test_ceil_div_gives_one_and_a_half_atr(sum_of_ranges: int, stop: int) -> None:
+    """1500 S / 14000 rounded up is ceil(3 S / 28)."""
+    assert int(ceil_div(jnp.int32(1_500 * sum_of_ranges), 14_000)) == stop == -(-3 * sum_of_ranges // 28)

@@ -1,0 +1,242 @@
+"""Floors, liquidation level, daily lock, targets and permissions, worked by hand; presets resolved to mills."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.config import AccountConfig, EnvConfig
+from jaxtrade.env import rules as account_rules
+from jaxtrade.env.dynamics import TradingEnv, next_session
+from jaxtrade.env.params import account_params, whole_mills
+from jaxtrade.env.presets import PRESETS, resolve_account
+from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, OFF, Account, EndReason, Order, Position
+from jaxtrade.errors import ConfigError
+from tests.env import worlds
+from tests.env.worlds import COMMISSION, TICK_MILLS, contract, i32, make_params, rules
+
+
+def account(**values: Any) -> Account:
+    leaves = {name: jnp.bool_(x) if isinstance(x, bool) else i32(x) for name, x in values.items()}
+    return Account.new().replace(**leaves)
+
+
+# ---- floors
+
+
+@pytest.mark.parametrize(("high_water", "cap", "floor"), [
+    (0, None, -2_500_000),
+    (400_000, None, -2_100_000),
+    (2_600_000, None, 100_000),
+    (9_000_000, None, 6_500_000),
+    (2_599_999, 100_000, 99_999),
+    (2_600_000, 100_000, 100_000),  # start + $100: the floor rises no further
+    (9_000_000, 100_000, 100_000),
+    (9_000_000, 500_000, 500_000),
+])
+def test_drawdown_floor_trails_until_its_freeze(high_water: int, cap: int | None, floor: int) -> None:
+    limits = rules(drawdown=2_500_000, floor_cap=cap)
+    assert int(account_rules.drawdown_floor(account(high_water=high_water), limits)) == floor
+
+
+def test_floors_that_are_off_are_below_everything() -> None:
+    off = rules()
+    mine = account(high_water=5_000_000, session_equity=1_000_000)
+    assert int(account_rules.drawdown_floor(mine, off)) == int(account_rules.daily_floor(mine, off)) == -OFF
+    capped_only = rules(floor_cap=100_000)
+    assert int(account_rules.highest_floor(mine, capped_only)) == -OFF
+
+
+def test_the_daily_floor_starts_at_the_sessions_opening_equity() -> None:
+    limits = rules(drawdown=2_500_000, daily_loss=1_000_000)
+    assert int(account_rules.daily_floor(account(session_equity=300_000), limits)) == -700_000
+    assert int(account_rules.highest_floor(account(session_equity=300_000), limits)) == -700_000
+    assert int(account_rules.highest_floor(account(session_equity=-1_600_000), limits)) == -2_500_000
+
+
+@pytest.mark.parametrize(("freeze", "cap"), [("never", OFF), ("at_start_plus_100", 100_000), ("at_target", 500_000)])
+def test_freezes_in_mills(freeze: str, cap: int) -> None:
+    preset = resolve_account(AccountConfig(preset="apex_like_50k_2025", freeze=freeze))  # type: ignore[arg-type]
+    assert int(account_params(preset, micro=False).floor_cap) == cap
+
+
+# ---- the liquidation level
+
+
+@pytest.mark.parametrize(("side", "quantity", "balance", "drawdown", "level"), [
+    # room = floor + exit commission - balance, in whole ticks, away from the market
+    (1, 1, -COMMISSION, 100_000, 101 - 8),  # (-100 + 2.08 + 2.08) / 12.50 = -7.67 -> -8
+    (-1, 1, -COMMISSION, 100_000, 101 + 8),
+    (1, 1, 0, 102_080, 101 - 8),  # exactly -8
+    (-1, 1, 0, 102_080, 101 + 8),
+    (1, 1, 0, 102_081, 101 - 9),  # one mill more room is one tick more
+    (1, 1, 0, 102_079, 101 - 8),
+    (1, 3, -3 * COMMISSION, 100_000, 101 - 3),  # (-100 + 12.48) / 37.50 = -2.33 -> -3
+    (-1, 3, -3 * COMMISSION, 100_000, 101 + 3),
+    (1, 1, 500_000, 100_000, 101 - 48),  # profit in hand moves it away: (-100 + 2.08 - 500) / 12.5 = -47.8
+])
+def test_liquidation_level_by_hand(side: int, quantity: int, balance: int, drawdown: int, level: int) -> None:
+    params = make_params(worlds.walk_market(0, sessions=1), account=rules(drawdown=drawdown))
+    position = Position.flat().replace(quantity=i32(side * quantity), entry=i32(101))
+    assert int(account_rules.liquidation_level(position, account(balance=balance), params)) == level
+
+
+def test_no_floor_gives_no_level() -> None:
+    params = make_params(worlds.walk_market(0, sessions=1))
+    for side in (1, -1):
+        position = Position.flat().replace(quantity=i32(side), entry=i32(101))
+        assert int(account_rules.liquidation_level(position, account(), params)) == -side * NO_LEVEL
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 20), st.integers(-2_000_000, 2_000_000), st.integers(1, 3_000_000), st.sampled_from([1, -1]))
+def test_the_level_is_the_first_price_at_or_below_the_floor(quantity: int, balance: int, drawdown: int,
+                                                            side: int) -> None:
+    """At the level equity net of the exit commission is at or below the floor; one tick nearer it is above."""
+    params = make_params(MARKET, account=rules(drawdown=drawdown))
+    position = Position.flat().replace(quantity=i32(side * quantity), entry=i32(20_000))
+    level = int(account_rules.liquidation_level(position, account(balance=balance), params))
+
+    def net(price: int) -> int:
+        return balance + (price - 20_000) * side * quantity * TICK_MILLS - quantity * COMMISSION
+
+    assert net(level) <= -drawdown < net(level + side)
+
+
+MARKET = worlds.walk_market(0, sessions=3)
+
+
+# ---- permissions
+
+
+@pytest.mark.parametrize(("left", "tr_sum", "locked", "allowed"), [
+    (2, 100, False, True), (1, 100, False, False), (0, 100, False, False), (50, -1, False, False),
+    (50, 0, False, True), (50, 100, True, False),
+])
+def test_who_may_open(left: int, tr_sum: int, locked: bool, allowed: bool) -> None:
+    count = len(MARKET.close)
+    market = MARKET.replace(bars_to_flat=jnp.full(count, left, jnp.int32), tr_sum=jnp.full(count, tr_sum, jnp.int32))
+    params = make_params(market)
+    env = TradingEnv(EnvConfig())
+    state = env.reset_at(params, 0, 60)
+    state = state.replace(account=state.account.replace(locked=jnp.bool_(locked)))
+    assert bool(account_rules.may_open(state, params)) is allowed
+    mask = env.mask(state, params)
+    assert mask.tolist() == [True, allowed, allowed, False, False, False, False]
+
+
+def test_open_profit_never_reaches_a_target() -> None:
+    limits = rules(target=1_000_000, min_days=2)
+    rich = account(balance=1_000_000, equity=1_000_000, days=2)
+    held = Position.flat().replace(quantity=i32(1))
+    assert bool(account_rules.target_reached(Position.flat(), rich, limits))
+    assert not bool(account_rules.target_reached(held, rich, limits))
+    assert not bool(account_rules.target_reached(Position.flat(), rich.replace(balance=i32(999_999)), limits))
+    assert not bool(account_rules.target_reached(Position.flat(), rich.replace(days=i32(1)), limits))
+    assert not bool(account_rules.target_reached(Position.flat(), rich, rules()))
+
+
+def test_a_new_session_resets_the_daily_rules_and_nothing_else() -> None:
+    old = account(balance=5, equity=7, high_water=9, session_equity=1, locked=True, days=3, traded=True)
+    new = account_rules.open_session(old)
+    expected = account(balance=5, equity=7, high_water=9, session_equity=7, locked=False, days=3, traded=False)
+    assert worlds.leaves_differ(new, expected) == []
+
+
+# ---- the daily loss along a session
+
+
+def falling_bars() -> worlds.Bars:
+    """Two sessions of 40 bars, each bar two ticks below the last."""
+    return worlds.bars_of([(1_000 - 2 * i, 1_000 - 2 * i, 998 - 2 * i, 998 - 2 * i) for i in range(80)])
+
+
+BUY = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
+
+
+def daily_params(**limits: Any) -> Any:
+    sessions = [worlds.Session(0, 40, 2, 36), worlds.Session(40, 80, 42, 76)]
+    market = worlds.make_market(falling_bars(), sessions, tr_sum=28)
+    return make_params(market, account=rules(**limits), costs=contract(commission=0, slippage=0), episode_sessions=2)
+
+
+def test_a_daily_loss_locks_until_the_next_session() -> None:
+    """Daily loss $100 = 8 ticks: bought at 994, liquidated at 986, no entry until the second session opens."""
+    env, params = TradingEnv(EnvConfig()), daily_params(daily_loss=100_000)
+    state = env.reset_at(params, 0, 2)
+    locked_at = None
+    for _ in range(34):
+        state, event = env.transition(state, BUY, params)
+        if locked_at is None and bool(state.account.locked):
+            locked_at = int(state.row)
+            assert bool(event.breach)
+            assert int(state.account.balance) == -8 * TICK_MILLS
+        elif locked_at is not None:
+            assert not bool(event.breach), "a lock is one breach"
+            assert int(event.entry_quantity) == 0
+    assert locked_at == 6  # bar 6: low 986
+    opened = next_session(state, params)
+    assert int(opened.row) == 42
+    assert int(opened.account.session_equity) == -8 * TICK_MILLS
+    assert env.mask(opened, params).tolist()[:3] == [True, True, True]
+
+
+def test_a_daily_loss_that_fails_ends_the_account() -> None:
+    env, params = TradingEnv(EnvConfig()), daily_params(daily_loss=100_000, fail_on_daily_loss=True)
+    state = env.reset_at(params, 0, 2)
+    for action, end in [(1, EndReason.NONE), *[(0, EndReason.NONE)] * 2, (0, EndReason.DAILY_LOSS)]:
+        state, _, out = env.step(None, state, i32(action), params)  # type: ignore[arg-type]
+        assert int(out.info.end) == end
+    assert bool(out.terminated)
+
+
+# ---- presets
+
+
+def test_presets_resolve_to_mills() -> None:
+    params = account_params(resolve_account(AccountConfig()), micro=False)
+    assert [int(x) for x in (params.drawdown, params.daily_loss, params.target, params.floor_cap, params.min_days,
+                             params.max_contracts)] == [2_500_000, OFF, 3_000_000, 500_000, 1, 10]
+    assert float(params.risk_unit) == 2_500_000
+    assert int(account_params(resolve_account(AccountConfig()), micro=True).max_contracts) == 100
+    off = account_params(resolve_account(AccountConfig(preset="rules_off_50k")), micro=False)
+    assert [int(x) for x in (off.drawdown, off.daily_loss, off.target, off.floor_cap)] == [OFF] * 4
+    assert float(off.risk_unit) == 500_000  # 1 % of the start balance
+
+
+def test_off_switches_a_limit_off() -> None:
+    preset = resolve_account(AccountConfig(drawdown="off", profit_target=100.5))
+    assert (preset.drawdown, preset.profit_target, preset.freeze) == (None, 100.5, "never")
+    assert int(account_params(preset, micro=False).target) == 100_500
+
+
+@pytest.mark.parametrize(("values", "text"), [
+    ({"preset": "apex_like_50k"}, "did you mean 'apex_like_50k_2025'"),
+    ({"drawdown": -1.0}, "account.drawdown = -1.0"),
+    ({"daily_loss": 0.0}, "account.daily_loss = 0.0"),
+    ({"preset": "rules_off_50k", "freeze": "at_target"}, "account.freeze"),
+])
+def test_accounts_that_cannot_be(values: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        resolve_account(AccountConfig(**values))
+
+
+@pytest.mark.parametrize(("dollars", "text"), [(2.0801, "not a whole number of mills"),
+                                               (1_073_742.0, "must stay below")])
+def test_money_that_mills_cannot_hold(dollars: float, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        whole_mills(dollars, "costs.commission")
+    assert whole_mills(2.08, "costs.commission") == 2_080
+    assert whole_mills(0.001, "costs.commission") == 1
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_every_preset_has_a_floor_below_its_start(name: str) -> None:
+    params = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
+    fresh = Account.new()
+    assert int(account_rules.highest_floor(fresh, params)) < 0
+    assert float(params.risk_unit) > 0
