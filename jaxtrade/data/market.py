@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
         DataError: too few bars for one decision, or dates outside the calendar.
         ConfigError: unknown feature, or figures that could pass int32.
     """
-    contract = _with_costs(bars.contract, config)
+    contract = bars.contract
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     dates = trade_dates(bars.time, contract)
@@ -97,7 +97,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
-    _check_ranges(bars, dates, tr_sum, config, contract)
+    _check_ranges(bars, dates, tr_sum, config, contract.under(config))
     need = config.env.window + longest_warm_up(config.env.features)
     ready = (ages + 1 >= max(need, TRUE_RANGES + 1, VOLUME_BARS)) & (tr_sum >= 0)
     overnight = config.session.overnight
@@ -151,17 +151,6 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
                contract.slippage_ticks, contract.min_stop_ticks, contract.micro)
     digest.update("|".join(map(str, figures)).encode())
     return digest.hexdigest()
-
-
-def _with_costs(contract: Contract, config: RunConfig) -> Contract:
-    """The contract with what the configuration overrides."""
-    if config.costs.commission is not None:
-        contract = contract.with_commission(config.costs.commission)
-    if config.costs.slippage is not None:
-        contract = replace(contract, slippage_ticks=config.costs.slippage)
-    if config.brackets.min_stop_ticks is not None:
-        contract = replace(contract, min_stop_ticks=config.brackets.min_stop_ticks)
-    return contract
 
 
 def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
