@@ -117,7 +117,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
              *_session_notes(rows, ids, dates))
     return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
                   fingerprint=digest, synthetic=bars.synthetic, notes=notes,
-                  window_length_minutes=window_minutes(contract, overnight), has_volume=host.has_volume)
+                  window_length_minutes=window_minutes(contract, overnight), has_volume=bool(bars.volume.any()))
 
 
 def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
@@ -133,11 +133,11 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
-    """The bars as features read them: int64 ticks, days, and whether there is any volume."""
+    """The bars as features read them: int64 ticks and days."""
     return features.Window(
         open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
         close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),
-        tick_size=float(bars.contract.tick_size), has_volume=bool(bars.volume.any()))
+        tick_size=float(bars.contract.tick_size))
 
 
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
