@@ -146,7 +146,9 @@ def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) 
     listed = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     manifest = _render({**body, "format": FORMAT, "files": listed, "versions": _versions()})
     parent = target.parent
-    parent.mkdir(parents=True, exist_ok=True)
+    if not parent.exists():
+        parent.mkdir(parents=True)
+        _fsync_directory(parent.parent)
     for left in parent.glob(f".{target.name}.*"):  # of a writer that was killed
         shutil.rmtree(left)
     temporary, replaced = parent / f".{target.name}.new", parent / f".{target.name}.old"
@@ -187,8 +189,8 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         manifest = {}
     if not intact:
         raise _DamagedError(f"{path}: damaged (its contents do not match its own digest)")
-    if manifest["format"] != FORMAT:
-        raise CheckpointError(f"{path}: format {manifest['format']}, this version reads {FORMAT}")
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: format {manifest.get('format')}, this version reads {FORMAT}")
     files = {}
     for name, expected in manifest["files"].items():
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from jaxtrade.errors import ConfigError
 
@@ -25,6 +25,7 @@ _SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make en
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 2
 
+Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]  # YAML: 201312
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)]
 
@@ -44,7 +45,7 @@ class DataConfig(_Model, frozen=True):
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset")
     stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
     price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
-    expiry: str | None = Field(default=None, description="the one contract to use of a file with expiries")
+    expiry: Code | None = Field(default=None, description="the one contract to use of a file with expiries")
     start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
     end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
@@ -94,8 +95,8 @@ class BracketConfig(_Model, frozen=True):
     target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
     trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
     min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
-    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past entry; None: 1 "
-                                 "(0.25 points in parity scaling)")
+    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: "
+                                 "1 (0.25 points in parity scaling)")
 
 
 class EnvConfig(_Model, frozen=True):

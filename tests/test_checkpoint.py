@@ -196,8 +196,10 @@ def test_every_file_is_synced_before_the_rename(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint.os, "fsync", fsync)
     monkeypatch.setattr(checkpoint.Path, "rename", rename)
     checkpoint.save(tmp_path / "run", 1, make_state(), {})
+    first, *events = events  # the directory that the run's own was made in
     assert events == ["state.npz", "manifest.json", ".update-00000001.new",
                       "rename .update-00000001.new update-00000001", "run"]
+    assert first == tmp_path.name
 
 
 def test_policy_bundle(tmp_path):

@@ -60,7 +60,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "session: {overnight: 1}": ["'session.overnight' = 1", "valid boolean"],
     "ppo: {hidden: 64}": ["'ppo.hidden' = 64", "tuple"],
     "env: {features: close}": ["'env.features' = 'close'", "tuple"],
-    "data: {expiry: 201312}": ["'data.expiry' = 201312", "valid string"],
+    "data: {time_zone: 5}": ["'data.time_zone' = 5", "valid string"],
     "data: {file: [a, b]}": ["'data.file'", "valid string"],
     "ppo:": ["'ppo' = None", "valid dictionary"],
     "env: manage": ["'env' = 'manage'", "valid dictionary"],

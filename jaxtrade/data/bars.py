@@ -15,7 +15,7 @@ from jaxtrade.data.faults import Faults
 from jaxtrade.data.stamps import parse_stamps
 from jaxtrade.data.tabular import Table, read_table, table_of_frame
 from jaxtrade.data.validate import check_instruments, check_prices, check_steps, map_columns
-from jaxtrade.errors import DataError
+from jaxtrade.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,7 +71,7 @@ def _date(text: str, key: str) -> np.datetime64:
     try:
         return np.datetime64(text, "D")
     except ValueError:
-        raise DataError(f"{key} = '{text}': not a date; write YYYY-MM-DD") from None
+        raise ConfigError(f"{key} = '{text}': not a date; write YYYY-MM-DD") from None
 
 
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,

@@ -112,7 +112,8 @@ def _schedule(rows: list[tuple[date, int, int, int, int]], contract: Contract, n
     return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, notes)
 
 
-def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64) -> Schedule:
+def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64,
+                   source: str = "bars") -> Schedule:
     """The scheduled sessions of trade dates first..last from the shipped table.
 
     Raises DataError for dates outside the verified range, naming `data.calendar`.
@@ -120,8 +121,8 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
     low, high = table_range(contract)
     if first < np.datetime64(low) or last > np.datetime64(high):
         raise DataError(
-            f"trade dates {first}..{last} are outside the calendar of {contract.symbol}, which is verified for "
-            f"{low}..{high}; give data.start and data.end inside it, or set data.calendar to a calendar file "
+            f"{source}: trade dates {first}..{last} are outside the calendar of {contract.symbol}, verified for "
+            f"{low}..{high}. Fix: give data.start and data.end inside it, or set data.calendar to a calendar file "
             "(columns date,open,close,halt_start,halt_end), or data.calendar=infer to read the hours off the bars")
     early, late, closed = _exceptions(contract)
     rows = []
@@ -152,6 +153,8 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
     dates, first, count = np.unique(days, return_index=True, return_counts=True)
     weekday = (dates.astype(np.int64) + 3) % 7 < 5
     dates, first, count = dates[weekday], first[weekday], count[weekday]
+    if not len(dates):
+        return _schedule([], contract, "infer")
     local = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
     opens, closes = local[first], local[first + count - 1] + bar_seconds
     usual_open, usual_close = _most_common(opens), _most_common(closes)
@@ -211,14 +214,23 @@ def file_schedule(path: str, contract: Contract) -> Schedule:
     return _schedule(rows, contract, path)
 
 
-def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int) -> Schedule:
-    """The schedule of the bars' trade dates: `calendar` is 'table', 'infer' or a file."""
-    if calendar == "infer":
-        return inferred_schedule(time_, bar_seconds, contract)
-    if calendar != "table":
-        return file_schedule(calendar, contract)
+def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int,
+                 source: str = "bars") -> Schedule:
+    """The schedule of the bars' trade dates: `calendar` is 'table', 'infer' or a file. Errors name `source`.
+
+    Raises DataError where the calendar has no session on those dates.
+    """
     days = trade_dates(time_[[0, -1]], contract)
-    return table_schedule(contract, days[0], days[-1])
+    if calendar == "infer":
+        schedule = inferred_schedule(time_, bar_seconds, contract)
+    elif calendar == "table":
+        schedule = table_schedule(contract, days[0], days[-1], source)
+    else:
+        schedule = file_schedule(calendar, contract)
+    if not len(schedule.dates):
+        raise DataError(f"{source}: the calendar ({schedule.name}) has no session on trade dates {days[0]}..{days[-1]}"
+                        ". Fix: check the stamps' time zone (data.time_zone), or data.calendar")
+    return schedule
 
 
 def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:

@@ -136,7 +136,7 @@ def check(file: str, config: RunConfig) -> str:
 
 def check_text(bars: Bars, calendar: str) -> str:
     """Summary and calendar findings of validated bars."""
-    schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds)
+    schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     dates = np.unique(trade_dates(bars.time, bars.contract))
     low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.high.max()))

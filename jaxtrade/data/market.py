@@ -90,7 +90,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     """
     contract = _with_costs(bars.contract, config)
     columns = table_columns(config.env.features)
-    schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds)
+    schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     dates = trade_dates(bars.time, contract)
     ids = window_ids(dates, schedule)
     ages = window_ages(ids)

@@ -97,21 +97,14 @@ def _csv(raw: bytes, source: str) -> Table:
     if not lines:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
     separator = max(SEPARATORS, key=lines[0].count)
-    fields = lines[0].count(separator)
     header = [name.strip().strip('"') for name in lines[0].split(separator)]
-    if fields == 0 or any(_is_number(name) for name in header):
+    if len(header) == 1 or any(_is_number(name) for name in header):
         raise DataError(f"{source}:1: no header line of column names, found '{lines[0][:60]}'. Fix: put the names on "
                         "line 1, e.g. time,open,high,low,close,volume")
     twins = sorted({name for name in header if header.count(name) > 1})
     if twins:
         raise DataError(f"{source}:1: column '{twins[0]}' appears twice. Fix: keep one")
-    for number, line in enumerate(lines[1:], start=2):
-        if line == lines[0]:
-            raise DataError(f"{source}:{number}: the header line again: '{line[:60]}'. Fix: remove it (files were joined)")
-        count = line.count(separator) if '"' not in line else len(next(csv.reader([line], delimiter=separator))) - 1
-        if count != fields:
-            raise DataError(f"{source}:{number}: {count + 1} fields where the header has {fields + 1}: "
-                            f"'{line[:60]}'. Fix: the line is cut, blank or has a stray '{separator}'; export again")
+    _check_lines(lines, separator, source)
     frame = pd.read_csv(io.StringIO("\n".join(lines[1:])), sep=separator, header=None, names=header, dtype=str,
                         keep_default_na=False, skip_blank_lines=False, index_col=False) if len(lines) > 1 else None
     columns = {name: pd.Series([], dtype=str) if frame is None else frame[name].str.strip() for name in header}
@@ -121,6 +114,21 @@ def _csv(raw: bytes, source: str) -> Table:
     if not text.endswith(("\n", "\r")):
         table.notes.append("the last line has no line end: check that the file is not cut")
     return table
+
+
+def _check_lines(lines: list[str], separator: str, source: str) -> None:
+    """Every line has as many fields as the header. Raises DataError at the first that has not."""
+    fields = lines[0].count(separator) + 1
+    for number, line in enumerate(lines[1:], start=2):
+        if line == lines[0]:
+            raise DataError(f"{source}:{number}: the header line again: '{line[:60]}'. Fix: remove it (joined files?)")
+        quotes = line.count('"')
+        if quotes % 2:
+            raise DataError(f"{source}:{number}: an unbalanced quote: '{line[:60]}'. Fix: remove it")
+        found = len(next(csv.reader([line], delimiter=separator))) if quotes else line.count(separator) + 1
+        if found != fields:
+            raise DataError(f"{source}:{number}: {found} fields where the header has {fields}: '{line[:60]}'. "
+                            f"Fix: the line is cut, blank or has a stray '{separator}'; export again")
 
 
 def _is_number(text: str) -> bool:

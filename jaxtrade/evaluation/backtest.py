@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ from jaxtrade.evaluation.agents import Act, Agent
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
 
 MONEY_LIMIT = OFF // 2  # |equity| beyond it could pass int32 within one more bar
+Leaf = Any  # jax.Array inside the scan, np.ndarray once on the host
 Pass = Literal["account", "strategy"]
 RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
@@ -41,20 +42,20 @@ class Record(struct.PyTreeNode):
     realised profit at the target.
     """
 
-    row: Array
-    mask: Array
-    action: Array
-    legal: Array
-    carried: Array
-    quantity: Array
-    stop: Array
-    event: Event
-    equity: Array
-    high_water: Array
-    account: Array
-    active: Array
-    end: Array
-    target: Array
+    row: Leaf
+    mask: Leaf
+    action: Leaf
+    legal: Leaf
+    carried: Leaf
+    quantity: Leaf
+    stop: Leaf
+    event: Any  # Event
+    equity: Leaf
+    high_water: Leaf
+    account: Leaf
+    active: Leaf
+    end: Leaf
+    target: Leaf
 
 
 class _Loop(struct.PyTreeNode):

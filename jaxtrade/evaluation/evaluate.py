@@ -17,8 +17,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, report, trades
-from jaxtrade.evaluation.agents import Agent, greedy, sampled
+from jaxtrade.evaluation import baselines, figures, picture, report, trades
+from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
 from jaxtrade.evaluation.backtest import Schedule, backtest, make_schedule
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.trades import Clock
@@ -41,13 +41,13 @@ def standard_agents(
         count = config.evaluation.policy_samples
         drawn = sampled(algorithm, policy, env)
         agents += [drawn] if count == 1 else [drawn._replace(name=f"sampled_{i + 1}") for i in range(count)]
-    return [
-        *agents,
+    rules = [
         baselines.flat(),
         baselines.random_masked(env),
         baselines.buy_and_hold(env),
         baselines.sma_cross(env, market.data, config.evaluation.sma_fast, config.evaluation.sma_slow),
     ]
+    return [*agents, *compiled_together(rules)]
 
 
 def evaluate(
@@ -180,5 +180,5 @@ def write(result: EvaluationResult, directory: Path, agent: str | None = None) -
     trades.write_csv(paths["equity.csv"], trades.EQUITY_COLUMNS,
                      trades.equity_rows(shown.strategy, shown.account, result.schedule, result.clock,
                                         result.start_balance))
-    report.draw(result, shown, paths["equity.png"])
+    picture.draw(result, shown, paths["equity.png"])
     return list(paths.values())

@@ -1,17 +1,12 @@
-"""An evaluation as a console table, a JSON document and a picture."""
+"""An evaluation as a console table and a JSON document."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from jaxtrade.env.rules import NO_FLOOR
-from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
-from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.result import EvaluationResult
 
 NOT_AVAILABLE = "n/a"
 FORMAT = 1
@@ -71,20 +66,16 @@ ACCOUNT_ROWS: tuple[Row, ...] = (
 )
 
 
-def _cell(figures: dict[str, Any], key: str, form: Callable[[Any], str], sessions: int) -> str:
-    value = figures[key]
-    if value is not None:
-        return form(value)
-    if key == "sharpe_daily" and sessions < MIN_SESSIONS:
-        return f"{NOT_AVAILABLE} ({_number(sessions, 'session')})"
-    return NOT_AVAILABLE
-
-
 def _block(result: EvaluationResult, title: str, rows: tuple[Row, ...], which: str) -> list[list[str]]:
-    lines = [[title] + [""] * len(result.agents)]
+    """Lines of cells; a line with fewer cells than agents is text across the columns."""
+    lines = [[title]]
+    sessions = len(result.schedule.ids)
     for label, key, form in rows:
-        cells = [_cell(getattr(agent, which), key, form, len(result.schedule.ids)) for agent in result.agents]
-        lines.append([f"  {label}", *cells])
+        if key == "sharpe_daily" and sessions < MIN_SESSIONS:
+            lines.append([f"  {label}", f"{NOT_AVAILABLE} ({_number(sessions, 'session')})"])
+            continue
+        values = [getattr(agent, which)[key] for agent in result.agents]
+        lines.append([f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)])
     return lines
 
 
@@ -128,12 +119,13 @@ def table(result: EvaluationResult) -> str:
     lines += _block(result, "Strategy (account rules off)", STRATEGY_ROWS, "strategy_figures")
     title = f"Account (rules on: {result.settings['account']})"
     lines += _block(result, title, ACCOUNT_ROWS, "account_figures")
-    names = max(len(line[0]) for line in lines if any(line[1:]))
-    widths = [max(len(line[i]) for line in lines) for i in range(1, len(result.agents) + 1)]
+    full = [line for line in lines if len(line) == len(result.agents) + 1]
+    widths = [max(len(line[i]) for line in full) for i in range(len(result.agents) + 1)]
     body = []
     for line in lines:
-        cells = "  ".join(cell.rjust(width) for cell, width in zip(line[1:], widths, strict=True))
-        body.append(f"{line[0]:<{names}}  {cells}".rstrip())
+        cells = zip(line[1:], widths[1:], strict=False)
+        padded = [cell.rjust(width) for cell, width in cells] if line in full else line[1:]
+        body.append("  ".join([line[0].ljust(widths[0]), *padded]).rstrip())
     rule = "-" * max(len(line) for line in body)
     body.insert(1, rule)
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
@@ -158,109 +150,3 @@ def to_json(result: EvaluationResult) -> dict[str, Any]:
         "verdict": verdict(result),
         "provenance": result.provenance,
     }
-
-
-# --- picture ---------------------------------------------------------------------------------------------------------
-
-LONG, SHORT, GREY, FLOOR = "#1b7f5c", "#c0392b", "#8a8f98", "#b9770e"
-LINES = ("#1f4e9c", "#7d5ba6", "#8a8f98", "#c98f1c", "#2a9d8f", "#b5485d", "#5d6d7e", "#a04000")
-MAX_MARKED_TRADES = 1500
-
-
-def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
-    """PNG of one agent: price with its trades, equity of all agents (rules off), its account with the floor (rules on).
-
-    The x axis counts decision bars, so that closed hours take no room.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 9.5), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    price, equity, account = figure.subplots(3, 1, sharex=True, height_ratios=(1.2, 1, 1))
-    s = result.settings
-    figure.suptitle(f"{agent.name} on {s['market']}: {_number(s['sessions'], 'session')}, "
-                    f"{s['first_session']} to {s['last_session']}", fontsize=13, x=0.01, ha="left")
-    _draw_price(price, result, agent)
-    _draw_equity(equity, result, agent)
-    _draw_account(account, result, agent)
-    for axis in (price, equity, account):
-        _sessions_on(axis, result)
-        axis.grid(True, axis="y", color="#e6e8eb", linewidth=0.8)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.margins(x=0.01)
-    account.set_xlabel(f"decision bars, time zone {result.clock.zone}")
-    if result.labels:
-        figure.text(0.99, 0.995, " | ".join(label.split(":")[0] for label in result.labels), ha="right", va="top",
-                    fontsize=10, color=SHORT)
-    figure.savefig(path, format="png", metadata={"Software": "jaxtrade"})
-
-
-def _draw_price(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    rows, trades = result.schedule.rows, agent.trades
-    points = result.close[rows + 1] * float(result.clock.tick_size)
-    x = np.arange(len(rows))
-    for session in range(len(result.schedule.ids)):  # a line per session: none across closed hours
-        inside = result.schedule.session == session
-        axis.plot(x[inside], points[inside], color=GREY, linewidth=0.9, zorder=1)
-    axis.set_ylabel("price, points")
-    axis.set_title(f"Price and trades (strategy pass, {len(trades)} trades)", loc="left", fontsize=10)
-    if not 0 < len(trades) <= MAX_MARKED_TRADES:
-        return
-    tick = float(result.clock.tick_size)
-    entered = np.searchsorted(rows, trades.decision_row)
-    left = np.searchsorted(rows, trades.exit_row - 1)
-    size = 34 if len(trades) < 200 else 12
-    for side, marker, color, name in ((1, "^", LONG, "long entry"), (-1, "v", SHORT, "short entry")):
-        chosen = trades.side == side
-        axis.plot(np.stack([entered[chosen], left[chosen]]),
-                  np.stack([trades.entry_price[chosen], trades.exit_price[chosen]]) * tick,
-                  color=color, linewidth=1.0, alpha=0.55, zorder=2)
-        axis.scatter(entered[chosen], trades.entry_price[chosen] * tick, s=size, marker=marker, color=color, zorder=3,
-                     label=name, edgecolors="white", linewidths=0.5)
-    axis.scatter(left, trades.exit_price * tick, s=size * 0.8, marker="x", color="#333a44", linewidths=1.0, zorder=3,
-                 label="exit")
-    axis.legend(loc="best", fontsize=8, frameon=False, ncols=3)
-
-
-def _draw_equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    for color, other in zip(LINES, result.agents, strict=False):
-        mine = other.name == agent.name
-        axis.plot(result.start_balance + other.strategy.equity / 1000, color=color, linewidth=1.8 if mine else 0.9,
-                  alpha=1.0 if mine else 0.75, label=other.name, zorder=3 if mine else 2)
-    axis.set_ylabel("equity, $")
-    axis.set_title("Strategy pass: account rules off, all agents after the same costs", loc="left", fontsize=10)
-    axis.legend(loc="upper left", fontsize=8, frameon=False, ncols=len(result.agents))
-
-
-def _draw_account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    record, start = agent.account, result.start_balance
-    floor = np.where(record.active & (record.event.floor != NO_FLOOR), start + record.event.floor / 1000, np.nan)
-    equity = start + record.equity / 1000
-    for number in range(int(record.account.max()) + 1):  # a line per account: none across a new one
-        inside = np.flatnonzero(record.account == number)
-        axis.plot(inside, equity[inside], color=LINES[0], linewidth=1.5, label="equity" if number == 0 else None)
-        axis.plot(inside, floor[inside], color=FLOOR, linewidth=1.2, label="drawdown floor" if number == 0 else None)
-    for reason, color in ((EndReason.BUST, SHORT), (EndReason.DAILY_LOSS, SHORT), (EndReason.TARGET, LONG)):
-        at = np.flatnonzero(record.end == reason)
-        if len(at):
-            name = {EndReason.TARGET: "passed", EndReason.BUST: "bust"}.get(reason, "failed, daily loss")
-            axis.scatter(at, equity[at], color=color, s=40, zorder=4, label=f"{name} ({len(at)})")
-    axis.set_ylabel("balance, $")
-    axis.set_title(f"Account pass: rules on ({result.settings['account']})", loc="left", fontsize=10)
-    axis.legend(loc="best", fontsize=8, frameon=False, ncols=4)
-
-
-def _sessions_on(axis: Any, result: EvaluationResult) -> None:
-    """Session borders, and dates (or, for one session, times) on the x axis."""
-    schedule = result.schedule
-    first = np.concatenate([[0], schedule.last[:-1] + 1])
-    if len(first) == 1:
-        at = np.linspace(0, len(schedule.rows) - 1, 8).astype(int)
-        axis.set_xticks(at, [result.clock.closed(schedule.rows[i])[11:16] for i in at])
-        return
-    if len(first) <= 60:
-        for x in first[1:]:
-            axis.axvline(x - 0.5, color="#d5d9de", linewidth=0.8, zorder=0)
-    shown = np.unique(np.linspace(0, len(first) - 1, min(len(first), 10)).astype(int))
-    axis.set_xticks(first[shown], [str(schedule.date[i]) for i in shown])

@@ -17,6 +17,8 @@ from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import ContractParams, EndReason, ExitReason
 from jaxtrade.evaluation.backtest import Record, Schedule
 
+Whole = Any  # int or a NumPy integer
+
 
 @dataclass(frozen=True)
 class Trades:
@@ -128,23 +130,23 @@ class Clock:
     decimals: int
     zone: str
 
-    def opened(self, row: int) -> str:
+    def opened(self, row: Whole) -> str:
         """ISO 8601 stamp, with offset, of a bar's open."""
         return self._stamp(int(self.time[row]))
 
-    def closed(self, row: int) -> str:
+    def closed(self, row: Whole) -> str:
         """ISO 8601 stamp, with offset, of a bar's close."""
         return self._stamp(int(self.time[row]) + self.bar_seconds)
 
     def _stamp(self, seconds: int) -> str:
         return datetime.datetime.fromtimestamp(seconds, ZoneInfo(self.zone)).isoformat()
 
-    def price(self, ticks: int) -> str:
+    def price(self, ticks: Whole) -> str:
         """Exact decimal price in points."""
         return f"{int(ticks) * self.tick_size:.{self.decimals}f}"
 
 
-def dollars(mills: int) -> str:
+def dollars(mills: Whole) -> str:
     """Exact decimal money, three digits."""
     return f"{Decimal(int(mills)) / 1000:.3f}"
 

@@ -173,9 +173,9 @@ def _check_finite(rows: Sequence[Row], directory: Path | None) -> None:
             saved = checkpoint.list_checkpoints(directory) if directory else []
             kept = f"; the last checkpoint is {saved[-1][1]}" if saved else ""
             raise DivergedError(
-                f"update {row['update']}: a loss or gradient is not finite (learning rate {row['learning_rate']:.3g}, "
-                f"value loss {row['value_loss']:.3g}, gradient norm {row['grad_norm']:.3g}){kept}; "
-                "lower ppo.learning_rate or ppo.max_grad_norm, and check the reward's scale")
+                f"update {row['update']}: a loss or gradient is not finite, at learning rate "
+                f"{row['learning_rate']:.3g}{kept}; lower ppo.learning_rate or ppo.max_grad_norm, or check the scale "
+                "of the reward")
 
 
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,

@@ -1,7 +1,9 @@
 """Every wrong input is refused in one message with file, line, column, value and fix; nothing is repaired."""
 
 import gzip
+import random
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -69,13 +71,20 @@ def test_short_long_and_blank_lines_are_refused(write, rows, row, line):
     refused(path, f"{path}:{line}:", "fields where the header has 6")
 
 
+def test_an_unbalanced_quote_is_refused(write, rows):
+    rows[2] = '"' + rows[2]
+    path = write(rows)
+    refused(path, f"{path}:4:", "an unbalanced quote")
+
+
 def test_a_repeated_header_is_refused(write, rows):
     path = write([*rows[:3], HEADER, *rows[3:]])
     refused(path, f"{path}:5:", "the header line again")
 
 
 HEADER_FAULTS = [
-    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "near: closing", "data.columns={close: NAME}"]),
+    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "near: closing",
+                                                      "data.columns={close: NAME}"]),
     ("no header", "2013-10-07T13:29:00Z,1,1,1,1,1", [":1:", "no header line"]),
     ("twins", "time,open,high,low,low,volume", [":1:", "'low' appears twice"]),
     ("two candidates", "time,open,o,high,low,close", ["could each be open"]),
@@ -113,7 +122,8 @@ def test_hours_that_daylight_saving_repeats_or_skips(write, rows, stamp):
 
 
 INSTRUMENT_FAULTS = [
-    ("spread", "symbol", ["ESZ3"] * 5 + ["ESZ3-ESH4"], ["a calendar spread is mixed in (1 rows)", "'ESZ3-ESH4'", ":7:"]),
+    ("spread", "symbol", ["ESZ3"] * 5 + ["ESZ3-ESH4"], ["a calendar spread is mixed in (1 rows)", "'ESZ3-ESH4'",
+                                                        ":7:"]),
     ("expiry spread", "expiry", ["201312"] * 5 + ["201312-201403"], ["a calendar spread is mixed in"]),
     ("two symbols", "symbol", ["ESZ3"] * 4 + ["ESH4"] * 2, ["holds 2 contracts: ESZ3 (4 rows), ESH4 (2 rows)",
                                                             "data.expiry=ESZ3"]),
@@ -208,6 +218,27 @@ def test_missing_parquet_support_names_the_extra(tmp_path, monkeypatch):
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     refused(path, "pip install 'jaxtrade[parquet]'")
+
+
+def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
+    """Whatever a byte edit does, the reader answers with DataError or with sorted, consistent bars."""
+    good, rng, path = write().read_bytes(), random.Random(1), tmp_path / "edited.csv"
+    refusals = 0
+    for _ in range(400):
+        edited = bytearray(good)
+        for _ in range(rng.choice([1, 1, 2, 5])):
+            at = rng.randrange(len(edited))
+            edited[at:at + rng.randrange(2)] = bytes([rng.choice(b"0123456789.,-:TZ;\"\n\r\t eEna\x00\xff")])
+        path.write_bytes(bytes(edited))
+        try:
+            bars = load_bars(path, ES, stamp="open", time_zone=rng.choice([None, "America/New_York"]))
+        except DataError:
+            refusals += 1
+            continue
+        assert (bars.high >= np.maximum(bars.open, bars.close)).all()
+        assert (bars.low <= np.minimum(bars.open, bars.close)).all()
+        assert (np.diff(bars.time) > 0).all()
+    assert 200 < refusals < 400
 
 
 def test_frames_are_checked_alike(write, rows):

@@ -1,6 +1,7 @@
 """The calendar: eras, half days, daylight saving on both sides of the Atlantic, and what the real bars say."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -86,9 +87,11 @@ def test_sessions_follow_new_yorks_clock_through_both_daylight_saving_weeks(day,
 
 
 @pytest.mark.parametrize(("contract", "stamp", "day"), [
-    (ES, "2013-10-06T22:00", "2013-10-07"), (ES, "2013-10-07T21:59", "2013-10-07"), (ES, "2013-10-07T22:00", "2013-10-08"),
+    (ES, "2013-10-06T22:00", "2013-10-07"), (ES, "2013-10-07T21:59", "2013-10-07"),
+    (ES, "2013-10-07T22:00", "2013-10-08"),
     (ES, "2013-11-03T22:59", "2013-11-03"), (ES, "2013-11-03T23:00", "2013-11-04"),
-    (FX, "2014-05-04T21:00", "2014-05-05"), (FX, "2014-05-05T20:59", "2014-05-05"), (FX, "2014-12-04T21:59", "2014-12-04"),
+    (FX, "2014-05-04T21:00", "2014-05-05"), (FX, "2014-05-05T20:59", "2014-05-05"),
+    (FX, "2014-12-04T21:59", "2014-12-04"),
 ])
 def test_the_trade_date_turns_in_the_evening(contract, stamp, day):
     seconds = np.array([np.datetime64(stamp, "s").astype(np.int64)])
@@ -97,7 +100,8 @@ def test_the_trade_date_turns_in_the_evening(contract, stamp, day):
 
 @pytest.mark.parametrize(("first", "last"), [("2008-12-31", "2009-03-02"), ("2026-12-30", "2027-01-04")])
 def test_dates_outside_the_table_name_the_way_out(first, last):
-    with pytest.raises(DataError, match=r"outside the calendar of ES.*2009-01-02\.\.2026-12-31.*data\.calendar.*infer"):
+    message = r"bars: trade dates .* outside the calendar of ES.*2009-01-02\.\.2026-12-31.*data\.calendar.*infer"
+    with pytest.raises(DataError, match=message):
         table_schedule(ES, np.datetime64(first), np.datetime64(last))
 
 
@@ -109,7 +113,7 @@ def test_no_date_is_listed_twice_or_on_a_weekend():
         assert len(days) == len(set(days))
         assert all(np.is_busday(np.array(days, "datetime64[D]")))
     for eras in (t.CME_EQUITY_ERAS, t.FX_ERAS):
-        for before, after in zip(eras[:-1], eras[1:], strict=True):
+        for before, after in pairwise(eras):
             assert np.datetime64(before.valid_to) + 1 == np.datetime64(after.valid_from)
 
 
@@ -138,7 +142,8 @@ def test_the_real_es_week_agrees_with_the_table(es_bars):
     assert (schedule.close - last == 60).all()  # the last bar of every day closes with the session
 
 
-@pytest.mark.parametrize(("expiry", "day", "close"), [("201312", "2013-12-03", "17:15"), ("202003", "2020-01-06", "17:00")])
+@pytest.mark.parametrize(("expiry", "day", "close"), [("201312", "2013-12-03", "17:15"),
+                                                      ("202003", "2020-01-06", "17:00")])
 def test_real_single_days_of_both_eras(expiry, day, close):
     from jaxtrade.data.bundled import bundled
 
@@ -155,8 +160,9 @@ def test_real_eurusd_hours_agree_but_for_known_holes():
 
     bars = bundled(FX)
     found = findings(schedule_for("table", FX, bars.time, 3600), bars.time, 3600, FX)
-    assert [f[:10] for f in found] == ["2007-01-09", "2008-01-01", "2009-12-25", "2015-08-20", "2015-08-21", "2016-12-12",
-                                       "2016-12-16", "2017-03-31", "2017-10-06", "2018-06-08", "2018-10-29"]
+    assert [f[:10] for f in found] == [
+        "2007-01-09", "2008-01-01", "2009-12-25", "2015-08-20", "2015-08-21", "2016-12-12", "2016-12-16", "2017-03-31",
+        "2017-10-06", "2018-06-08", "2018-10-29"]
     assert "2016-12-12..2016-12-15: 4 scheduled sessions without a bar" in found
 
 
@@ -167,10 +173,11 @@ def test_bars_in_a_closure_and_missing_bars_are_found(es_bars):
     late = np.flatnonzero((moved >= halt - 600) & (moved < halt))
     moved[late] += 600  # ten bars into the halt
     found = findings(schedule, moved, 60, ES)
-    assert found == ("2013-10-08: 10 bars inside a scheduled closure, first 2013-10-08 16:15 exchange time (calendar: "
-                     "table)",)
+    assert found == (
+        "2013-10-08: 10 bars inside a scheduled closure, first 2013-10-08 16:15 exchange time (calendar: table)",)
     keep = (es_bars.time < halt - 7200) | (es_bars.time >= halt)
-    assert findings(schedule, es_bars.time[keep], 60, ES)[0].startswith("2013-10-08: 134 of 1380 scheduled bars missing")
+    missing = findings(schedule, es_bars.time[keep], 60, ES)[0]
+    assert missing.startswith("2013-10-08: 134 of 1380 scheduled bars missing")
 
 
 def test_inferred_hours_say_so_and_match_the_table(es_bars):
@@ -191,7 +198,8 @@ def test_an_inferred_half_day_closes_early(nq_market):
 
 def test_a_calendar_file(tmp_path, es_bars):
     path = tmp_path / "hours.csv"
-    path.write_text("date,open,close,halt_start,halt_end\n2013-10-07,18:00,17:15,16:15,16:30\n2013-10-08,18:00,13:00,,\n")
+    path.write_text("date,open,close,halt_start,halt_end\n"
+                    "2013-10-07,18:00,17:15,16:15,16:30\n2013-10-08,18:00,13:00,,\n")
     schedule = file_schedule(str(path), ES)
     table = schedule_for("table", ES, es_bars.time, 60)
     assert schedule.open.tolist() == table.open[:2].tolist()
@@ -210,6 +218,15 @@ def test_a_bad_calendar_file_names_the_line(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(DataError, match=message):
         file_schedule(str(path), ES)
+
+
+@pytest.mark.parametrize("calendar", ["table", "infer", "file"])
+def test_bars_on_no_session_at_all(tmp_path, calendar):
+    path = tmp_path / "hours.csv"
+    path.write_text("date,open,close\n")
+    saturday = np.datetime64("2013-10-05T12:00", "s").astype(np.int64) + 60 * np.arange(5)
+    with pytest.raises(DataError, match=r"week\.csv: the calendar .* has no session on trade dates 2013-10-05"):
+        schedule_for(str(path) if calendar == "file" else calendar, ES, saturday, 60, "week.csv")
 
 
 def test_a_calendar_that_is_not_there():

@@ -19,7 +19,8 @@ def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = 
     open_ = close + rng.integers(-4, 5, n)
     high = np.maximum(open_, close) + rng.integers(0, 6, n)
     low = np.minimum(open_, close) - rng.integers(0, 6, n)
-    return Window(open_, high, low, close, rng.integers(0, 500, n) * float(volume), np.arange(n) // 150, tick_size, volume)
+    traded = rng.integers(0, 500, n) * float(volume)
+    return Window(open_, high, low, close, traded, np.arange(n) // 150, tick_size, volume)
 
 
 def of_closes(closes, **fields) -> Window:

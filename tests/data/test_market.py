@@ -1,7 +1,7 @@
 """The session table, the float table and the fingerprint, on the real ES week and on cut or changed copies of it."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -132,6 +132,38 @@ def test_decisions_start_after_the_longest_warm_up(es_bars, features):
     assert first == max(7 + int(np.isnan(values).any(axis=1).sum()), 19)  # 19: the mean volume's 20 bars
 
 
+@pytest.mark.parametrize(("data", "overnight"), [
+    ({}, False), ({}, True), ({"market": "EURUSD", "start": "2012-11-01", "end": "2014-01-31"}, False),
+    ({"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}, True)])
+def test_the_session_table_by_brute_force(data, overnight):
+    """Bar by bar with the standard library's clocks: window, flat bar and bars to flat of every session."""
+    market = load_market(make_config({"data": data, "session": {"overnight": overnight}}))
+    bars, sessions = market.bars, market.data.sessions
+    evening = 17 if market.contract.kind == "fx" else 18
+    early = {"2012-12-24": 14, "2012-12-31": 14, "2013-12-24": 14, "2013-12-31": 14} if evening == 17 else {
+        "2023-11-23": 13, "2023-11-24": 13.25}
+    rows: dict[str, list[int]] = {}
+    for i, seconds in enumerate(bars.time.tolist()):
+        wall = datetime.fromtimestamp(seconds, NEW_YORK)
+        rows.setdefault(f"{wall + timedelta(hours=24 - evening):%Y-%m-%d}", []).append(i)
+    to_flat = np.asarray(market.data.bars_to_flat)
+    for n, day in enumerate(str(d) for d in market.trade_dates):
+        date = datetime.fromisoformat(day)
+        close = early.get(day, 17)
+        flat = (date + timedelta(hours=close) - timedelta(minutes=1)).replace(tzinfo=NEW_YORK).timestamp()
+        opening = date.replace(hour=9, minute=30, tzinfo=NEW_YORK)
+        if overnight or evening == 17:
+            opening = (date - timedelta(days=1)).replace(hour=evening, tzinfo=NEW_YORK)
+        ends = [i for i in rows[day] if bars.time[i] + bars.bar_seconds <= flat]
+        starts = [i for i in rows[day] if bars.time[i] >= opening.timestamp() and i >= 123]
+        assert int(sessions.last[n]) + 1 == ends[-1], day
+        assert int(sessions.first[n]) == starts[0], day
+        assert (int(sessions.start[n]), int(sessions.end[n]) - 1) == (rows[day][0], rows[day][-1])
+        for i in rows[day]:
+            left = (flat - bars.time[i] - bars.bar_seconds) // bars.bar_seconds
+            assert to_flat[i] == max(left, 0), day
+
+
 # --- holes, ends, shortage -------------------------------------------------------------------------------------------
 
 def test_data_that_end_inside_a_session_truncate_it(es_bars, es_market):
@@ -177,15 +209,20 @@ def test_too_few_bars_say_how_many_are_needed(es_bars):
         build_market(es_bars.rows(slice(0, 100)), RunConfig())
 
 
+@pytest.fixture(scope="module")
+def crisis_bars():
+    return bundled(get_contract("EURUSD"), start="2008-10-01", end="2008-12-23")  # hourly ranges of hundreds of ticks
+
+
 @pytest.mark.parametrize(("values", "key"), [
-    ({"brackets": {"stop_atr": 2_000_000_000}}, r"brackets\.stop_atr = 2000000000"),
-    ({"brackets": {"target_multiple": 3_000_000}}, r"brackets\.target_multiple = 3000000"),
-    ({"env": {"quantity": 10_000}}, r"env\.quantity = 10000"),
+    ({"brackets": {"stop_atr": 1_000_000}}, r"brackets\.stop_atr = 1000000: .* passes int32"),
+    ({"brackets": {"target_multiple": 10_000}}, r"brackets\.target_multiple = 10000: the largest target"),
+    ({"env": {"quantity": 1000}}, r"env\.quantity = 1000: its largest move within a session"),
     ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: not a whole number of mills"),
 ])
-def test_figures_that_int32_cannot_hold_are_config_errors(es_bars, values, key):
+def test_figures_that_int32_cannot_hold_are_config_errors(crisis_bars, values, key):
     with pytest.raises(ConfigError, match=key):
-        build_market(es_bars, make_config(values))
+        build_market(crisis_bars, make_config(values))
 
 
 # --- fingerprint ------------------------------------------------------------------------------------------------------
@@ -204,11 +241,15 @@ def test_one_tick_changes_the_fingerprint(es_bars, es_market, name):
     assert build_market(replace(es_bars, **{name: prices}), RunConfig()).fingerprint != es_market.fingerprint
 
 
-@pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}}, {"env": {"window": 21}},
+@pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}},
                                     {"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}])
 def test_costs_and_layout_are_in_the_fingerprint(es_bars, es_market, values):
-    market = build_market(es_bars, make_config(values))
-    assert (market.fingerprint != es_market.fingerprint) == (values != {"env": {"window": 21}})
+    assert build_market(es_bars, make_config(values)).fingerprint != es_market.fingerprint
+
+
+def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_market):
+    renamed = replace(es_bars, source="elsewhere", notes=("a note",))
+    assert build_market(renamed, make_config({"seed": 7})).fingerprint == es_market.fingerprint
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ NQ = get_contract("NQ")
 
 
 def digest(bars) -> str:
-    return hashlib.sha256(b"".join(getattr(bars, n).tobytes() for n in ("time", "open", "high", "low", "close", "volume")
-                                   )).hexdigest()
+    names = ("time", "open", "high", "low", "close", "volume")
+    return hashlib.sha256(b"".join(getattr(bars, name).tobytes() for name in names)).hexdigest()
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not():

@@ -61,10 +61,10 @@ def stack(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def make_rollout(settings: Settings, env_class: Any, look: bool = True) -> Any:
+def make_rollout(settings: Settings, env_class: Any, look: bool = True, optimise: bool = True) -> Any:
     """jit of (params[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of T steps).
 
-    look: rebuild observations as well (half of the compile time).
+    look: rebuild observations as well. optimise: False compiles twice as fast.
     """
     env, seed_env = env_class(env_config(settings)), env_class(env_config(settings, "seed"))
 
@@ -92,7 +92,7 @@ def make_rollout(settings: Settings, env_class: Any, look: bool = True) -> Any:
 
         return jax.lax.scan(body, states, (noise, wild))
 
-    return jax.jit(rollout)
+    return jax.jit(rollout, compiler_options=None if optimise else {"xla_backend_optimization_level": 0})
 
 
 def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -167,7 +167,7 @@ def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
 def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     lanes, params = batch(unit)
     settings: Settings = lanes[0].settings
-    return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look), params)
+    return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
 @pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close"])

@@ -46,8 +46,10 @@ def test_value_loss_switches_off_without_a_new_trace():
 
 def test_approx_kl_is_unbiased_and_not_negative():
     # k3 = ratio - 1 - log ratio, by hand
-    expected = np.mean([0.5 - np.log(1.5), 0.5 - np.log(1.5), -0.5 - np.log(0.5), -0.5 - np.log(0.5)])
-    np.testing.assert_allclose(losses.approx_kl(NEW, OLD), expected, rtol=1e-6)
+    k3 = np.array([0.5 - np.log(1.5), 0.5 - np.log(1.5), -0.5 - np.log(0.5), -0.5 - np.log(0.5)])
+    np.testing.assert_allclose(losses.approx_kl(NEW, OLD), k3.mean(), rtol=1e-6)
+    np.testing.assert_allclose(losses.approx_kl(NEW[:1], OLD[:1]), k3[0], rtol=1e-6)
+    np.testing.assert_allclose(losses.approx_kl(NEW[3:], OLD[3:]), k3[3], rtol=1e-6)
     assert losses.approx_kl(OLD, OLD) == 0.0
     # Expectation under p of k3 is KL(p || q), for any p and q.
     p, q = np.array([0.2, 0.3, 0.5]), np.array([0.6, 0.1, 0.3])

@@ -149,6 +149,13 @@ def test_same_key_same_bits_and_another_key_others(learner, trained):
     assert not np.array_equal(*kernels)
 
 
+def test_every_update_draws_anew(learner):
+    """Two states that differ in the count of updates alone act differently."""
+    state = learner.start()
+    shares = [learner.run(state.replace(update=jnp.int32(u)), 1)[1][0]["action_share"] for u in (0, 1)]
+    assert not np.array_equal(*shares)
+
+
 def test_vmap_over_seeds_equals_single_runs(learner):
     """Eight seeds in one program: within 1e-6 of single runs after one update, with one copy of the parameters."""
     keys = jax.random.split(jax.random.key(5), 8)

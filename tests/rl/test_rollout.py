@@ -45,6 +45,14 @@ def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
     np.testing.assert_array_equal(keys, jax.random.key_data(env_keys(jax.random.key(0), 6))[2:])
 
 
+def test_every_step_draws_anew():
+    _, seen = roll(4, num_steps=40)
+    assert np.all((seen.action.mean(axis=0) > 0.1) & (seen.action.mean(axis=0) < 0.9))
+    cues = np.asarray(seen.ref.cue)[np.asarray(seen.first)]  # one draw per reset
+    assert 0.1 < (cues > 0).mean() < 0.9
+    assert len({tuple(column) for column in np.asarray(seen.action).T}) == 4
+
+
 def make_transitions(terminated, truncated, reward, final_ref=None):
     terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
     nothing = jnp.zeros(terminated.shape)

@@ -30,5 +30,8 @@ def test_adam_with_clipped_gradients_by_hand():
     """One step: gradient (3, 4) clipped to norm 1 is (0.6, 0.8); Adam's first direction is g / (|g| + eps)."""
     optimise = optimiser(jnp.float32(1.0))
     params = jnp.zeros(2)
-    direction, _ = optimise.update(jnp.array([3.0, 4.0]), optimise.init(params))
+    direction, state = optimise.update(jnp.array([3.0, 4.0]), optimise.init(params))
+    np.testing.assert_allclose(state[1].mu, [0.06, 0.08], rtol=1e-6)  # 0.1 of the clipped gradient
+    _, unclipped = optimise.update(jnp.array([0.3, 0.4]), optimise.init(params))
+    np.testing.assert_allclose(unclipped[1].mu, [0.03, 0.04], rtol=1e-6)
     np.testing.assert_allclose(direction, [0.6 / (0.6 + 1e-5), 0.8 / (0.8 + 1e-5)], rtol=1e-5)

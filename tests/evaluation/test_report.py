@@ -1,0 +1,131 @@
+"""`evaluate` as a whole: the table, the JSON, the labels, the picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import baselines, report
+from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
+from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
+
+MARKET = tiny_market(walk([40] * 20, scale=6.0), [40] * 20)
+
+
+def result_of(market, agents=None, **sections):
+    sessions = market.sessions(*range(len(market.data.sessions.first)))
+    env, params, config = setup(market, sessions, **sections)
+    chosen = standard_agents(env, market, config) if agents is None else agents(env)
+    return evaluate(env, params, chosen, market, sessions, config, provenance={"git": "abc"})
+
+
+@pytest.fixture(scope="module")
+def long_result():
+    return result_of(MARKET, account={"drawdown": 1_000.0, "profit_target": 1_500.0})
+
+
+@pytest.fixture(scope="module")
+def hand_result():
+    return result_of(hand_market(2), lambda env: [baselines.buy_and_hold(env), baselines.flat()])
+
+
+def lines_of(result):
+    return {line.split("  ")[0].strip() if not line.startswith("  ") else line.strip().split("  ")[0]: line
+            for line in report.table(result).splitlines()}
+
+
+def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
+    lines = lines_of(hand_result)
+    assert lines["daily Sharpe"].split("  ")[-1] == "n/a (2 sessions)"
+    assert lines["win rate"].split()[-3:] == ["100.0", "%", "n/a"]
+    assert lines["profit factor"].split()[-2:] == ["n/a", "n/a"]
+    assert lines["net profit ($)"].split()[-2:] == ["91.68", "0.00"]
+    document = report.to_json(hand_result)
+    flat = document["agents"]["flat"]["strategy"]
+    assert [flat[key] for key in ("sharpe_daily", "win_rate", "profit_factor", "average_trade")] == [None] * 4
+    assert flat["net_profit"] == 0
+    assert document["settings"]["coverage"] == 1.0
+
+
+def test_twenty_sessions_have_a_daily_sharpe(long_result):
+    sharpe = {agent.name: agent.strategy_figures["sharpe_daily"] for agent in long_result.agents}
+    assert sharpe["flat"] is None
+    for name in ("random", "buy_hold", "sma_cross"):
+        record = long_result.agent(name).strategy
+        pnl = np.diff(record.equity.reshape(20, 39)[:, -1], prepend=0) / 1000
+        assert sharpe[name] == pytest.approx(pnl.mean() / pnl.std(ddof=1) * 252**0.5)
+    assert "n/a (" not in report.table(long_result)
+
+
+def test_json_is_strict_and_carries_provenance(long_result):
+    document = json.loads(json.dumps(report.to_json(long_result), allow_nan=False))
+    assert document["provenance"] == {"git": "abc"}
+    assert document["settings"]["commission_per_side"] == 2.08
+    assert document["settings"]["data_sha256"] == MARKET.fingerprint
+    assert document["settings"]["intrabar"] == "stop_first"
+    assert list(document["agents"]) == ["flat", "random", "buy_hold", "sma_cross"]
+    for agent in document["agents"].values():
+        account = agent["account"]
+        ends = account["passed"] + account["bust"] + account["failed_daily_loss"] + account["open_at_end"]
+        assert account["accounts"] == ends
+        assert agent["strategy"]["illegal_actions"] == 0
+
+
+@pytest.mark.parametrize(("env", "kind", "expected"), [
+    ({}, "future", ["synthetic"]),
+    ({"mark": "close", "fill": "close"}, "future", ["synthetic", "optimistic"]),
+    ({}, "fx", ["synthetic", "no overnight swap"]),
+])
+def test_labels(env, kind, expected):
+    market = hand_market(1)
+    market = dataclasses.replace(market, contract=dataclasses.replace(market.contract, kind=kind))
+    result = result_of(market, lambda env: [baselines.flat()], env=env)
+    assert [label[: len(words)] for label, words in zip(result.labels, expected, strict=True)] == expected
+    text = report.table(result)
+    assert all(f"NOTE: {label}" in text for label in result.labels)
+
+
+def test_one_line_says_that_staying_flat_can_be_right(hand_result):
+    assert "stayed flat" in report.verdict(result_of(hand_market(1), lambda env: [baselines.flat()]))
+    assert "above staying flat" in report.verdict(hand_result)
+    dear = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)], costs={"commission": 100.0})
+    assert "did not beat staying flat" in report.verdict(dear)
+    for verdict in (report.verdict(dear), report.verdict(hand_result)):
+        assert verdict.count("\n") == 0
+        assert "taying flat can" in verdict
+
+
+def test_agents_compiled_together_act_as_alone(long_result):
+    alone = result_of(MARKET, lambda env: [baselines.sma_cross(env, MARKET.data, 10, 50), baselines.random_masked(env)],
+                      account={"drawdown": 1_000.0, "profit_target": 1_500.0})
+    for agent in alone.agents:
+        other = long_result.agent(agent.name)
+        for one, both in ((agent.strategy, other.strategy), (agent.account, other.account)):
+            for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(both), strict=True):
+                assert np.array_equal(a, b)
+
+
+def test_agent_names_must_differ():
+    with pytest.raises(ConfigError, match="flat, flat"):
+        result_of(hand_market(1), lambda env: [baselines.flat(), baselines.flat()])
+    with pytest.raises(ConfigError, match="at least one agent"):
+        result_of(hand_market(1), lambda env: [])
+
+
+def test_unknown_agent_is_named(hand_result):
+    with pytest.raises(KeyError, match="there are: buy_hold, flat"):
+        hand_result.agent("greedy")
+
+
+def test_every_file_is_written(long_result, hand_result, tmp_path):
+    for name, result in (("long", long_result), ("one", hand_result)):
+        paths = write(result, tmp_path / name)
+        assert sorted(path.name for path in paths) == [
+            "equity.csv", "equity.png", "evaluation.json", "evaluation.txt", "trades.csv"]
+        assert (tmp_path / name / "equity.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+        assert json.loads((tmp_path / name / "evaluation.json").read_text()) == report.to_json(result)

@@ -1,0 +1,50 @@
+"""Real bars for the oracle: its own calendar of ordinary days, trade dates and windows, from stamps alone.
+
+Only the bars are taken from the package's market; sessions, flat times and windows are worked out again here, for
+dates whose few exceptions the caller writes down.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+
+from jaxtrade.data.market import Market
+from tests.oracle.events import NEW_YORK, eastern
+from tests.oracle.oracle import Bars, Session
+
+EPOCH = dt.date(1970, 1, 1)
+
+
+def oracle_bars(market: Market, warm_up: int, *, fx: bool, restarts: tuple[dt.date, ...] = (),
+                flat_times: Mapping[dt.date, tuple[int, int]] | None = None) -> Bars:
+    """The market's bars with sessions found again.
+
+    warm_up: rows of the feature window before a row that may be decided on. restarts: trade dates before which more
+    than one session is missing. flat_times: (hour, minute) where a date does not end at 16:59.
+    """
+    source, turn = market.bars, (17 if fx else 18)
+    stamps = [int(s) for s in source.time]
+    local = [dt.datetime.fromtimestamp(s, NEW_YORK) for s in stamps]
+    days = [(moment + dt.timedelta(hours=24 - turn)).date() for moment in local]
+    first_rows = {day: days.index(day) for day in sorted(set(days))}
+    window_starts = [0, *(first_rows[day] for day in restarts)]
+
+    def opening(day: dt.date) -> int:
+        return eastern(day - dt.timedelta(days=1), 17, 0) if fx else eastern(day, 9, 30)
+
+    opens = {day: opening(day) for day in first_rows}
+    flats = {day: eastern(day, *(flat_times or {}).get(day, (16, 59))) for day in first_rows}
+    sessions = []
+    for day, start in first_rows.items():
+        rows = [i for i in range(start, len(days)) if days[i] == day]
+        age = start - max(w for w in window_starts if w <= start)
+        decide = [i for i in rows if stamps[i] >= opens[day] and age + i - start >= warm_up]
+        in_time = [i for i in rows if stamps[i] + source.bar_seconds <= flats[day]]
+        if decide and in_time and decide[0] < in_time[-1]:
+            sessions.append(Session(start, rows[-1] + 1, decide[0], in_time[-1] - 1))
+    has_volume = bool(source.volume.any())
+    return Bars(source.open.tolist(), source.high.tolist(), source.low.tolist(), source.close.tolist(),
+                source.volume.tolist(), stamps, source.bar_seconds, [opens[d] for d in days],
+                [flats[d] for d in days], 1439 if fx else 449, [(d - EPOCH).days for d in days], tuple(sessions),
+                tuple(window_starts), has_volume)
