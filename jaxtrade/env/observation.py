@@ -90,10 +90,20 @@ def make_ref(state: EnvState, mask: Array) -> ObservationRef:
     return ObservationRef(row=state.row[None], legs=leg[None], account=(), mask=mask, aux=())
 
 
+def _decision_bar(row: Array, columns: tuple[str, ...]) -> dict[str, Array]:
+    """`close` (ticks), `per_atr` (1 / ticks) and `per_volume` (1 / (mean volume + 1)) at the decision bar, float32[].
+
+    Reciprocals, because a compiler may turn the division of a window by a scalar into a product, or may not: written
+    out, the bits are the same in a batch and alone.
+    """
+    close, atr, volume = (row[columns.index(name)] for name in ("close", "atr", "volume_mean"))
+    return {"close": close, "per_atr": 1.0 / atr, "per_volume": 1.0 / (volume + 1.0)}
+
+
 def _scale(unit: str, scaling: str, x: Array, close: Array, now: dict[str, Array], tick: Array) -> Array:
     """One feature column of the window, float32[W], from its stored form (`data.schema`: prices in ticks).
 
-    close: float32[W] closes of the same bars. now: `close`, `atr`, `volume_mean` at the decision bar.
+    close: float32[W] closes of the same bars. now: figures of the decision bar, see `_decision_bar`.
     """
     if scaling == "seed":
         match unit:
@@ -107,13 +117,13 @@ def _scale(unit: str, scaling: str, x: Array, close: Array, now: dict[str, Array
                 return x
     match unit:
         case "price":
-            return (x + (close - now["close"])) / now["atr"]
+            return (x + (close - now["close"])) * now["per_atr"]
         case "move" | "growth":
-            return x / now["atr"]
+            return x * now["per_atr"]
         case "range":
-            return jnp.log(jnp.maximum(x, 1.0) / now["atr"])
+            return jnp.log(jnp.maximum(x, 1.0) * now["per_atr"])
         case "volume":
-            return jnp.log((x + 1.0) / (now["volume_mean"] + 1.0))
+            return jnp.log((x + 1.0) * now["per_volume"])
         case "index":
             return (x - 50.0) / 50.0
         case _:
@@ -141,17 +151,17 @@ def _position_slots(config: EnvConfig, leg: Array, now: dict[str, Array]) -> Arr
     quantity, entry, stop, target, bars = leg
     side = jnp.sign(quantity).astype(jnp.float32)
     held = quantity != 0
-    close, atr = now["close"], now["atr"]
+    close, per_atr = now["close"], now["per_atr"]
 
     def distance(level: Array) -> Array:
         exists = held & (jnp.abs(level) < NO_LEVEL)
-        return jnp.where(exists, jnp.abs(level.astype(jnp.float32) - close) / atr, 0.0)
+        return jnp.where(exists, jnp.abs(level.astype(jnp.float32) - close) * per_atr, 0.0)
 
     price = entry.astype(jnp.float32)
     if config.scaling == "seed":
         against = jnp.where(held, price / close, 1.0)
     else:
-        against = jnp.where(held, side * (close - price) / atr, 0.0)
+        against = jnp.where(held, side * (close - price) * per_atr, 0.0)
     return jnp.stack([side, against, distance(stop), distance(target), bars.astype(jnp.float32) / BARS_PER_DAY])
 
 
@@ -163,7 +173,7 @@ def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
     table, row = params.market.view.table, ref.row[0]
     columns = table_columns(config.features)
     rows = jax.lax.dynamic_slice_in_dim(table, row - config.window, config.window + 1)
-    now = {name: rows[-1, columns.index(name)] for name in ("close", "atr", "volume_mean")}
+    now = _decision_bar(rows[-1], columns)
     parts = [
         _window_slots(config, rows[:-1], now, params.contract.tick_size),
         _position_slots(config, ref.legs[0], now),

@@ -128,11 +128,11 @@ MUTATIONS = (
              "state.row - position.opened"),
     Mutation("the window holds the present bar", "observation", "table, row - config.window,",
              "table, row - config.window + 1,"),
-    Mutation("entry slot without the side", "observation", "held, side * (close - price) / atr",
-             "held, (close - price) / atr"),
+    Mutation("entry slot without the side", "observation", "held, side * (close - price) * per_atr",
+             "held, (close - price) * per_atr"),
     Mutation("momentum not a ratio", "observation", "return close / (close - x)", "return x * tick"),
-    Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) / now[\"atr\"]",
-             "x / now[\"atr\"]"),
+    Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) * now[\"per_atr\"]",
+             "x * now[\"per_atr\"]"),
 )
 
 

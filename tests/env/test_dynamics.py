@@ -1,0 +1,267 @@
+"""`step` is transition, ends, session jump and reset fused; batching and compiling change nothing; nothing retraces."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import episode
+from jaxtrade.env.dynamics import TradingEnv, next_session
+from jaxtrade.env.rewards import weighted_terms
+from jaxtrade.env.state import EndReason, EnvParams, EnvState, Position
+from tests.env import worlds
+from tests.env.worlds import Trace, contract, i32, leaves_differ, make_params, rules, run_random, walk_market
+
+ENVS, STEPS = 32, 300
+CONFIG = EnvConfig(quantity=2)
+KEY = jax.random.key(0)
+
+
+def make(seed: int = 3, **kwargs: Any) -> EnvParams:
+    limits = rules(drawdown=1_000_000, daily_loss=700_000, target=1_200_000, floor_cap=100_000)
+    market = walk_market(seed, step=8)
+    cut = market.sessions.complete.at[5].set(False)
+    market = market.replace(sessions=market.sessions.replace(complete=cut))
+    return make_params(market, account=limits, **({"episode_sessions": 3, "max_steps": 130} | kwargs))
+
+
+@functools.cache
+def sample() -> tuple[TradingEnv, EnvParams, Trace]:
+    env, params = TradingEnv(CONFIG), make()
+    return env, params, run_random(env, params, 4, ENVS, STEPS)
+
+
+def flat_rows(tree: Any, rows: np.ndarray) -> Any:
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[rows], tree)
+
+
+def end_rows(per_end: int = 12) -> np.ndarray:
+    """Steps of every kind of end that the sample holds, and as many without one."""
+    end = np.asarray(sample()[2].outcome.info.end).reshape(-1)
+    return np.concatenate([np.flatnonzero(end == reason)[:per_end] for reason in EndReason])
+
+
+def test_the_sample_has_every_kind_of_end() -> None:
+    ends = set(np.unique(sample()[2].outcome.info.end).tolist())
+    assert ends >= set(EndReason) - {EndReason.DAILY_LOSS}
+
+
+def spelled_out(env: TradingEnv, state: EnvState, action: jax.Array, params: EnvParams) -> tuple:
+    """One step in plain Python control flow, from the public parts."""
+    order = env.decode(action, state, params)
+    moved, event = env.transition(state, order, params)
+    end = EndReason(int(episode.end_reason(moved, event, params)))
+    terms = weighted_terms(state, moved, params)
+    moved = moved.replace(stats=episode.count_step(moved.stats, moved.account.equity, terms, jnp.bool_(False)))
+    session = int(params.sessions.ids[int(moved.slot)])
+    if end != EndReason.NONE:
+        after = episode.start_drawn(params, state.seed, state.episode + 1, env.config.random_start)
+        return after, env.ref(moved, params), moved, event, end
+    if int(moved.row) > int(params.market.sessions.last[session]):
+        moved = next_session(moved, params)
+    return moved, env.ref(moved, params), moved, event, end
+
+
+def test_step_is_transition_ends_jump_and_reset() -> None:
+    env, params, trace = sample()
+    for row in end_rows(3):
+        state, action, out = (flat_rows(x, row) for x in (trace.state, trace.action, trace.outcome))
+        fused = env.step(KEY, state, action, params)
+        after, final_ref, moved, event, end = spelled_out(env, state, action, params)
+        assert leaves_differ(fused[0], after) == []
+        assert leaves_differ(fused[1], env.ref(after, params)) == []
+        assert leaves_differ(fused[2].final_ref, final_ref) == []
+        assert leaves_differ(fused[2].info.event, event) == []
+        assert leaves_differ(fused[2].info.stats, moved.stats) == []
+        assert int(fused[2].info.end) == end
+        # not compiled and not batched equals compiled, batched and scanned
+        assert leaves_differ(fused[2], out) == []
+
+
+def test_vmap_equals_single() -> None:
+    env, params, trace = sample()
+    rows = end_rows()
+    state, action = flat_rows(trace.state, rows), flat_rows(trace.action, rows)
+    compiled = jax.jit(jax.vmap(env.step, (None, 0, 0, None)))(KEY, state, action, params)
+    single = jax.jit(env.step)
+    one_by_one = [single(KEY, flat_rows(trace.state, row), flat_rows(trace.action, row), params) for row in rows]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *one_by_one)
+    assert leaves_differ(stacked, compiled) == []
+
+
+@pytest.mark.parametrize("scaling", ["relative", "seed"])
+def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling: str) -> None:
+    """In a rollout over environments, again in a minibatch in another order, and one at a time."""
+    env, params = TradingEnv(CONFIG.model_copy(update={"scaling": scaling})), make()
+    rows = np.random.default_rng(0).permutation(ENVS * STEPS)[:96]
+    ref = flat_rows(sample()[2].ref, rows)
+    many = jax.jit(jax.vmap(env.observe, (0, None)))
+    at_once = np.asarray(many(ref, params))
+    pieces = np.concatenate([np.asarray(many(jax.tree.map(lambda x, k=k: x[k:k + 24], ref), params))
+                             for k in range(0, 96, 24)])
+    single = jax.jit(env.observe)
+    one = np.stack([np.asarray(single(jax.tree.map(lambda x, k=k: x[k], ref), params)) for k in range(96)])
+    assert at_once.shape == (96, 228)
+    assert np.isfinite(at_once).all()
+    assert at_once.tobytes() == pieces.tobytes()
+    assert one.tobytes() == at_once.tobytes()
+
+
+def test_one_trace_serves_every_market_account_cost_and_split() -> None:
+    """Everything a user varies between runs is traced data: after the first call nothing compiles again."""
+    env = TradingEnv(CONFIG)
+    traces: list[str] = []
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def step(env: TradingEnv, state: EnvState, action: jax.Array, params: EnvParams) -> Any:
+        traces.append("step")
+        return env.step(KEY, state, action, params)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def reset(env: TradingEnv, key: jax.Array, params: EnvParams) -> Any:
+        traces.append("reset")
+        return env.reset(key, params)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def observe(env: TradingEnv, ref: Any, params: EnvParams) -> Any:
+        traces.append("observe")
+        return env.observe(ref, params)
+
+    variants = [make(), make(seed=9),
+                make(ids=[2, 4], episode_sessions=1, max_steps=0, brackets=(2_000, 2, 500)),
+                make_params(walk_market(1), costs=contract(commission=0, slippage=3))]
+    for n, params in enumerate(variants):
+        same = TradingEnv(EnvConfig(quantity=2))  # equal and hashable: another instance is the same static argument
+        state, ref = reset(same, jax.random.key(n), params)
+        for action in (0, 1, 0, 6):
+            state, ref, _ = step(same, state, i32(action), params)
+            observe(same, ref, params)
+    assert sorted(traces) == ["observe", "reset", "step"]
+    assert (TradingEnv(CONFIG), hash(TradingEnv(CONFIG))) == (env, hash(env))
+
+
+def test_a_step_returns_the_types_it_takes() -> None:
+    """A scan carry must not change: dtypes, shapes and weak types of state and reference."""
+    env, params, _ = sample()
+    state, ref = env.reset(KEY, params)
+    after, ref_after, outcome = env.step(KEY, state, i32(0), params)
+    for a, b in ((state, after), (ref, ref_after), (ref, outcome.final_ref)):
+        assert jax.tree.structure(a) == jax.tree.structure(b)
+        for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+            assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
+    size = sum(np.asarray(x).nbytes for x in jax.tree.leaves(ref))
+    assert size <= 40
+
+
+def test_the_program_has_no_silent_promotion_and_no_double() -> None:
+    """Traced with strict rank promotion; every value inside is 32 bits wide or less."""
+    env, params, _ = sample()
+    state, _ = env.reset(KEY, params)
+    with jax.numpy_rank_promotion("raise"):
+        jaxpr = jax.make_jaxpr(lambda s, a, p: env.step(KEY, s, a, p))(state, i32(0), params)
+    wide = [eqn.primitive.name for eqn in jaxpr.eqns for var in eqn.outvars
+            if getattr(var.aval, "dtype", None) in (np.float64, np.int64, np.uint64)]
+    assert wide == []
+
+
+# ---- references and sessions
+
+
+def test_the_final_reference_is_from_before_the_reset() -> None:
+    """Where an episode ends: row t+1 with the position as it then is; elsewhere it is simply the next reference."""
+    env, _, trace = sample()
+    out = jax.tree.map(np.asarray, trace.outcome)
+    state = jax.tree.map(np.asarray, trace.state)
+    ended = out.info.end != EndReason.NONE
+    assert (out.final_ref.row[..., 0] == state.row + 1)[ended].all()
+    kept = jax.tree.map(lambda x: x[:-1][~ended[:-1]], out.final_ref)
+    following = jax.tree.map(lambda x: np.asarray(x)[1:][~ended[:-1]], trace.ref)
+    assert leaves_differ(kept, following) == []
+    limit = out.info.end == EndReason.STEP_LIMIT
+    assert limit.sum() > 5
+    assert (out.final_ref.legs[..., 0, 0][limit] != 0).any(), "a truncated episode keeps its position"
+    closed = ended & ~limit
+    assert (out.final_ref.legs[..., 0, 0][closed] == 0).all()
+    new = state.time[1:][ended[:-1]]
+    assert (new == 0).all()
+    assert (state.stats.length[1:][ended[:-1]] == 0).all()
+    assert (state.episode[1:] - state.episode[:-1] == ended[:-1]).all()
+    assert (state.seed == state.seed[0]).all()
+    assert env.num_actions == 7
+
+
+def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
+    """Three sessions in a row: from flat bar to first decision bar, balance and high-water mark carried over."""
+    params = make(ids=[1, 2, 4], max_steps=0)
+    env = TradingEnv(CONFIG.model_copy(update={"random_start": False}))
+    sessions = jax.tree.map(np.asarray, params.market.sessions)
+    state = env.reset_at(params, 0, int(sessions.first[1]))
+    step = jax.jit(env.step)
+    jumps = []
+    for _ in range(3 * 110):
+        action = worlds.pick(env.mask(state, params), jax.random.uniform(jax.random.fold_in(KEY, int(state.time))))
+        before = state
+        state, ref, out = step(KEY, state, action, params)
+        if bool(out.terminated | out.truncated):
+            break
+        if int(state.slot) != int(before.slot):
+            jumps.append(int(state.slot))
+            session = int(params.sessions.ids[int(state.slot)])
+            assert int(state.row) == int(ref.row[0]) == int(out.final_ref.row[0]) == sessions.first[session]
+            assert int(before.row) == sessions.last[int(params.sessions.ids[int(before.slot)])]
+            assert leaves_differ(state.position, Position.flat()) == []
+            account = state.account
+            assert int(account.session_equity) == int(account.equity) == int(account.balance) == int(out.info.equity)
+            assert not bool(account.locked)
+            assert not bool(account.traded)
+            assert int(account.high_water) >= int(before.account.high_water)
+            assert int(state.sessions_left) == int(before.sessions_left) - 1
+            assert int(state.time) == int(before.time) + 1
+    assert jumps in ([1], [1, 2])
+
+
+def test_the_episode_ends_where_the_split_does() -> None:
+    """Three sessions are wanted, the split has one more: SESSION_END at its flat bar, terminated."""
+    params = make_params(walk_market(0), ids=[3, 6], episode_sessions=3)
+    env = TradingEnv(CONFIG)
+    state = env.reset_at(params, 1, int(params.market.sessions.last[6]))
+    _, _, out = env.step(KEY, state, i32(0), params)
+    assert int(out.info.end) == EndReason.SESSION_END
+    assert bool(out.terminated)
+    assert not bool(out.truncated)
+
+
+def test_the_end_of_the_data_truncates_and_leaves_the_position() -> None:
+    params = make_params(walk_market(0))
+    incomplete = params.market.sessions.complete.at[2].set(False)
+    market = params.market.replace(sessions=params.market.sessions.replace(complete=incomplete))
+    params = params.replace(market=market)
+    env = TradingEnv(CONFIG)
+    state = env.reset_at(params, 2, int(params.market.sessions.last[2]) - 1)
+    state, _, _ = env.step(KEY, state, i32(1), params)
+    _, _, out = env.step(KEY, state, i32(0), params)
+    assert int(out.info.end) == EndReason.END_OF_DATA
+    assert (bool(out.terminated), bool(out.truncated)) == (False, True)
+    assert int(out.info.event.exit_quantity) in (0, 2)
+    assert int(out.final_ref.legs[0, 0]) == 0
+
+
+def test_environments_with_other_keys_start_elsewhere_and_the_same_key_the_same() -> None:
+    env, params = TradingEnv(CONFIG), make()
+    reset = jax.jit(jax.vmap(env.reset, (0, None)))
+    keys = jax.random.split(KEY, 256)
+    first, again = reset(keys, params), reset(keys, params)
+    assert leaves_differ(first, again) == []
+    assert np.unique(np.asarray(first[0].row)).size > 150
+
+
+def test_the_env_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TradingEnv(CONFIG).config = EnvConfig()  # type: ignore[misc]

@@ -1,0 +1,60 @@
+"""The public API: these names, each loading on first use."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import jaxtrade
+
+# Adding a name is a decision; removing or renaming one breaks users. Change this list only on purpose.
+PUBLIC = {
+    "Bars", "CheckpointError", "ConfigError", "Contract", "DataError", "EnvParams", "JaxtradeError", "Market",
+    "RunConfig", "TradingEnv", "build_market", "evaluate", "from_frame", "get_contract", "load_bars", "load_config",
+    "load_market", "load_policy", "make_env", "make_params", "make_ppo", "plan_run", "run",
+    "split_sessions", "synthetic_bars", "train",
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(jaxtrade.__all__) == PUBLIC
+    assert sorted(jaxtrade.__all__) == jaxtrade.__all__, "kept in order"
+    assert set(dir(jaxtrade)) == PUBLIC | {"__version__"}
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_a_public_name_loads_and_is_documented(name: str) -> None:
+    value = getattr(jaxtrade, name)
+    assert value.__name__ == name
+    assert inspect.getdoc(value)
+    home = importlib.import_module(f"jaxtrade.{jaxtrade._HOME[name]}")
+    assert getattr(home, name) is value
+
+
+def test_type_checkers_see_the_same_names_from_the_same_modules() -> None:
+    tree = ast.parse(Path(str(jaxtrade.__file__)).read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {alias.asname or alias.name: str(node.module).removeprefix("jaxtrade.")
+             for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert typed == jaxtrade._HOME
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'trian'"):
+        jaxtrade.trian  # noqa: B018
+    assert not hasattr(jaxtrade, "pandas")
+
+
+def test_the_version_is_the_packages() -> None:
+    text = (Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'version = "{jaxtrade.__version__}"' in text
+
+
+def test_errors_of_the_user_share_a_base_and_an_exit_code() -> None:
+    for error in (jaxtrade.ConfigError, jaxtrade.DataError, jaxtrade.CheckpointError):
+        assert issubclass(error, jaxtrade.JaxtradeError)
+        assert error.exit_code == 2
