@@ -35,7 +35,7 @@ class SessionTable(struct.PyTreeNode):
 class MarketView(struct.PyTreeNode):
     """The float half of the market, the only floats an observation reads.
 
-    table: float32[T, C] columns of `jaxtrade.data.features.columns(...)`, price-like ones in ticks.
+    table: float32[T, C] columns of `jaxtrade.data.schema.table_columns(...)`, price-like ones in ticks.
     """
 
     table: Array

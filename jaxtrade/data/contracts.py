@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
+from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 
 ZONE = "America/New_York"
@@ -87,18 +88,30 @@ class Contract:
                 return low, high
         return None
 
-    def with_commission(self, money: float) -> Contract:
-        """The contract with another commission per side (money units). Raises ConfigError unless whole mills."""
-        return replace(self, commission_mills=whole_mills(money, "costs.commission"))
+    def under(self, config: RunConfig) -> Contract:
+        """The contract with what a configuration puts over it: costs, and the minimum stop (1 tick in parity).
+
+        Raises ConfigError where the commission is not a whole number of mills.
+        """
+        chosen = {}
+        if config.costs.commission is not None:
+            chosen["commission_mills"] = whole_mills(config.costs.commission, "costs.commission")
+        if config.costs.slippage is not None:
+            chosen["slippage_ticks"] = config.costs.slippage
+        if config.brackets.min_stop_ticks is not None:
+            chosen["min_stop_ticks"] = config.brackets.min_stop_ticks
+        elif config.env.scaling == "seed":
+            chosen["min_stop_ticks"] = 1
+        return replace(self, **chosen)
 
 
 def whole_mills(money: float | Decimal | str, key: str) -> int:
-    """Money -> integer mills. Raises ConfigError naming `key` where it is not a whole number of mills."""
+    """Money -> integer mills, at least 0. Raises ConfigError naming `key` unless whole and within int32's half."""
     mills = Decimal(str(money)) * 1000
     if mills != mills.to_integral_value():
         raise ConfigError(f"{key} = {money}: not a whole number of mills (0.001); round it to three decimals")
-    if not 0 <= mills < 2**31:
-        raise ConfigError(f"{key} = {money}: must be at least 0 and below {2**31 // 1000}")
+    if not 0 <= mills < 2**30:
+        raise ConfigError(f"{key} = {money}: money must stay below {2**30 // 1000:,} and not be negative (int32 mills)")
     return int(mills)
 
 

@@ -26,7 +26,7 @@ def decision_rows(market: Market) -> np.ndarray:
 def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarray:
     """max(min_stop, ceil(stop_atr * S / 14000)) at the given rows, int64 ticks."""
     total = np.asarray(market.data.tr_sum)[rows].astype(np.int64)
-    return np.maximum(market.contract.min_stop_ticks, -(-config.brackets.stop_atr * total // 14_000))
+    return np.maximum(market.contract.under(config).min_stop_ticks, -(-config.brackets.stop_atr * total // 14_000))
 
 
 def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:
@@ -50,7 +50,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     risk at the median stop.
     """
     rows = decision_rows(market)
-    contract, sessions = market.contract, market.data.sessions
+    contract, sessions = market.contract.under(config), market.data.sessions
     stop = float(np.median(stop_ticks(market, config, rows)))
     cost = 2 * (contract.commission_mills + contract.slippage_ticks * contract.tick_mills) / 1000
     risk = stop * contract.tick_mills / 1000

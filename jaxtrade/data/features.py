@@ -27,7 +27,6 @@ class Window:
     volume: np.ndarray
     date: np.ndarray
     tick_size: float
-    has_volume: bool
 
 
 def true_ranges(high: np.ndarray, low: np.ndarray, close: np.ndarray) -> np.ndarray:
@@ -190,4 +189,4 @@ def window_slices(window_id: np.ndarray) -> list[slice]:
 def take(bars: Window, rows: slice) -> Window:
     """The bars of a row range."""
     return Window(bars.open[rows], bars.high[rows], bars.low[rows], bars.close[rows], bars.volume[rows],
-                  bars.date[rows], bars.tick_size, bars.has_volume)
+                  bars.date[rows], bars.tick_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
         DataError: too few bars for one decision, or dates outside the calendar.
         ConfigError: unknown feature, or figures that could pass int32.
     """
-    contract = _with_costs(bars.contract, config)
+    contract = bars.contract
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     dates = trade_dates(bars.time, contract)
@@ -97,7 +97,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
-    _check_ranges(bars, dates, tr_sum, config, contract)
+    _check_ranges(bars, dates, tr_sum, config, contract.under(config))
     need = config.env.window + longest_warm_up(config.env.features)
     ready = (ages + 1 >= max(need, TRUE_RANGES + 1, VOLUME_BARS)) & (tr_sum >= 0)
     overnight = config.session.overnight
@@ -117,7 +117,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
              *_session_notes(rows, ids, dates))
     return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
                   fingerprint=digest, synthetic=bars.synthetic, notes=notes,
-                  window_length_minutes=window_minutes(contract, overnight), has_volume=host.has_volume)
+                  window_length_minutes=window_minutes(contract, overnight), has_volume=bool(bars.volume.any()))
 
 
 def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
@@ -133,11 +133,11 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
-    """The bars as features read them: int64 ticks, days, and whether there is any volume."""
+    """The bars as features read them: int64 ticks and days."""
     return features.Window(
         open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
         close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),
-        tick_size=float(bars.contract.tick_size), has_volume=bool(bars.volume.any()))
+        tick_size=float(bars.contract.tick_size))
 
 
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
@@ -151,17 +151,6 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
                contract.slippage_ticks, contract.min_stop_ticks, contract.micro)
     digest.update("|".join(map(str, figures)).encode())
     return digest.hexdigest()
-
-
-def _with_costs(contract: Contract, config: RunConfig) -> Contract:
-    """The contract with what the configuration overrides."""
-    if config.costs.commission is not None:
-        contract = contract.with_commission(config.costs.commission)
-    if config.costs.slippage is not None:
-        contract = replace(contract, slippage_ticks=config.costs.slippage)
-    if config.brackets.min_stop_ticks is not None:
-        contract = replace(contract, min_stop_ticks=config.brackets.min_stop_ticks)
-    return contract
 
 
 def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:

@@ -13,6 +13,7 @@ from jaxtrade.data.tabular import Table, as_numbers
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
 DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
+UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; a stamp between whole seconds
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 OFFSET = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
 
@@ -32,7 +33,7 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     if getattr(series.dtype, "tz", None) is not None:
         utc = _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None))
     elif kind == "M":
-        utc = _localize(series, np.ones(len(series), bool), zone, name, rows, faults)
+        utc = _localize(series, series.notna().to_numpy(bool), zone, name, rows, faults)
     else:
         numbers = as_numbers(series)
         if not np.isnan(numbers).any():
@@ -55,10 +56,10 @@ def _zone(name: str | None, faults: Faults) -> str | None:
 
 
 def _seconds(naive: Any) -> np.ndarray:
-    """Naive datetimes -> seconds since 1970, whatever resolution pandas holds them in; NaT becomes the least int."""
+    """Naive datetimes -> seconds since 1970, whatever resolution pandas holds them in; UNREAD or BROKEN marks."""
     values = naive.to_numpy("datetime64[ns]")
     out = values.astype(np.int64)
-    return np.where(np.isnat(values), np.iinfo(np.int64).min, out // 10**9)
+    return np.where(np.isnat(values), UNREAD, np.where(out % 10**9 != 0, BROKEN, out // 10**9))
 
 
 def _text(text: Any, zone: str | None, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
@@ -104,17 +105,17 @@ def _epoch(numbers: np.ndarray, series: Any, name: str, rows: np.ndarray, faults
                    "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z", int(rows[0]), name, series.iloc[0])
         faults.stop()
     notes.append(f"column '{name}' read as {fits[0]} since 1970 (UTC)")
-    whole = series.astype("int64").to_numpy()
+    whole = series.astype("int64").to_numpy() if (numbers % 1 == 0).all() else numbers
     scale = UNITS[fits[0]]
-    odd = np.flatnonzero(whole % scale)
-    for i in odd:
-        faults.add("a stamp between whole seconds", "give bars stamped at whole seconds", int(rows[i]), name, whole[i])
-    return whole // scale
+    return _bounded(np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64), series, name, rows, faults)
 
 
 def _bounded(utc: np.ndarray, series: Any, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
-    lost = utc == np.iinfo(np.int64).min
-    for i in np.flatnonzero(lost):
+    lost = (utc == UNREAD) | (utc == BROKEN)
+    for i in np.flatnonzero(utc == BROKEN):
+        faults.add("a stamp between whole seconds", "give bars stamped at whole seconds", int(rows[i]), name,
+                   series.iloc[int(i)])
+    for i in np.flatnonzero(utc == UNREAD):
         faults.add("not an ISO 8601 stamp", "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
                    int(rows[i]), name, series.iloc[int(i)])
     for i in np.flatnonzero(~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST))):

@@ -46,7 +46,8 @@ def map_columns(table: Table, given: Mapping[str, str], faults: Faults) -> tuple
             if hits[0] != field:
                 notes.append(f"column '{hits[0]}' read as {field}")
             if len(hits) > 1:
-                faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}")
+                joined = "; date and time of day belong into one ISO 8601 column" if field == "time" else ""
+                faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}{joined}")
         elif field in ("time", *PRICES):
             _missing(field, field, present, faults)
         elif field == "volume":

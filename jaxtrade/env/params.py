@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.env.presets import AccountPreset, resolve_account
 from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
@@ -17,18 +18,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
-    from jaxtrade.data.contracts import Contract
     from jaxtrade.data.market import Market
-
-
-def whole_mills(dollars: float, key: str) -> int:
-    """Dollars to integer mills. ConfigError where that is not a whole number, or passes the int32 limit."""
-    mills = Decimal(str(dollars)) * 1000
-    if mills != mills.to_integral_value():
-        raise ConfigError(f"{key} = {dollars}: not a whole number of mills ($0.001); round it")
-    if abs(mills) >= OFF:
-        raise ConfigError(f"{key} = {dollars}: money must stay below ${OFF // 1000:,} (int32 mills)")
-    return int(mills)
 
 
 def _limit(dollars: float | None, key: str) -> int:
@@ -63,26 +53,16 @@ def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
     return 1
 
 
-def resolved_min_stop(contract: Contract, config: RunConfig) -> int:
-    """`brackets.min_stop_ticks`, else the contract's; 1 tick in parity scaling."""
-    if config.brackets.min_stop_ticks is not None:
-        return config.brackets.min_stop_ticks
-    return 1 if config.env.scaling == "seed" else contract.min_stop_ticks
-
-
 def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
     """The contract's figures with the configuration's costs put over them."""
-    commission = contract.commission_mills
-    if config.costs.commission is not None:
-        commission = whole_mills(config.costs.commission, "costs.commission")
-    slippage = contract.slippage_ticks if config.costs.slippage is None else config.costs.slippage
+    chosen = contract.under(config)
     return ContractParams(
-        tick_mills=jnp.int32(contract.tick_mills),
-        commission=jnp.int32(commission),
-        slippage=jnp.int32(slippage),
-        min_stop=jnp.int32(resolved_min_stop(contract, config)),
-        be_ticks=jnp.int32(breakeven_ticks(contract, config)),
-        tick_size=jnp.float32(contract.tick_size),
+        tick_mills=jnp.int32(chosen.tick_mills),
+        commission=jnp.int32(chosen.commission_mills),
+        slippage=jnp.int32(chosen.slippage_ticks),
+        min_stop=jnp.int32(chosen.min_stop_ticks),
+        be_ticks=jnp.int32(breakeven_ticks(chosen, config)),
+        tick_size=jnp.float32(chosen.tick_size),
     )
 
 

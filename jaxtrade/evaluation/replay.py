@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import jax
@@ -40,7 +40,7 @@ def _session_index(market: Market, session: str) -> int:
     return int(found[0])
 
 
-def _fills(event: Event, i: int, price: Callable[[int], str]) -> str:
+def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
     """What was filled in the bar after decision `i`; `event` leaves are [L]."""
     parts = []
     if event.order_exit_quantity[i]:
@@ -70,8 +70,8 @@ def _lines(env: TradingEnv, params: EnvParams, market: Market, record: Record, s
     contract, zone = market.contract, ZoneInfo(market.contract.zone)
     tick = float(contract.tick_size)
 
-    def price(ticks: int) -> str:
-        return f"{ticks * tick:.{contract.decimals}f}"
+    def price(ticks: Any) -> str:
+        return f"{int(ticks) * tick:.{contract.decimals}f}"
 
     names = [action.name for action in task_actions(env.config)]
     atr = np.asarray(jnp.take(params.market.view.table[:, market.columns.index("atr")], record.row)) * tick

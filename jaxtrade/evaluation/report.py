@@ -109,8 +109,8 @@ def verdict(result: EvaluationResult) -> str:
     if profit <= 0:
         return (f"'{first.name}' did not beat staying flat over {span} ({_dollars(profit)} after costs). "
                 "Staying flat can be the right answer.")
-    return (f"'{first.name}' ended {_dollars(profit)} above staying flat over {span}; so little is no evidence of an edge, "
-            "and staying flat can still be the right answer.")
+    return (f"'{first.name}' ended {_dollars(profit)} above staying flat over {span}; so little is no evidence of an "
+            "edge, and staying flat can still be the right answer.")
 
 
 def table(result: EvaluationResult) -> str:

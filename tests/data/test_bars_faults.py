@@ -46,6 +46,7 @@ CELL_FAULTS = [
     ("unsorted", "2013-10-07T13:29:00Z,1671.00,1671.00,1670.00,1670.25,1", ["not sorted", "sort the file"]),
     ("jitter", "2013-10-07T13:32:07Z,1671.00,1671.00,1670.00,1670.25,1", ["67 s after the row before",
                                                                           "file of 60 s bars"]),
+    ("half second", "2013-10-07T13:32:00.5Z,1671.00,1671.00,1670.00,1670.25,1", ["between whole seconds"]),
     ("13th month", "2013-13-07T13:32:00Z,1671.00,1671.00,1670.00,1670.25,1", ["'2013-13-07T13:32:00Z'",
                                                                               "not an ISO 8601 stamp"]),
     ("slashes", "10/07/2013 13:32:00Z,1671.00,1671.00,1670.00,1670.25,1", ["not an ISO 8601 stamp"]),
@@ -87,6 +88,7 @@ HEADER_FAULTS = [
                                                       "data.columns={close: NAME}"]),
     ("no header", "2013-10-07T13:29:00Z,1,1,1,1,1", [":1:", "no header line"]),
     ("twins", "time,open,high,low,low,volume", [":1:", "'low' appears twice"]),
+    ("date and time", "date,time,high,low,close,open", ["could each be time", "one ISO 8601 column"]),
     ("two candidates", "time,open,o,high,low,close", ["could each be open"]),
 ]
 
@@ -113,6 +115,12 @@ def test_what_is_not_stated_is_asked_for(write, options, fragments):
 
 def test_no_time_zone(write, rows):
     refused(write([row.replace("Z", "") for row in rows]), ":2:", "no time zone", "data.time_zone=America/New_York")
+
+
+def test_numeric_stamps_between_seconds(write, rows):
+    lines = [f"{(1381152600 + 60 * i) * 1000 + (i == 2) * 500}{row[20:]}" for i, row in enumerate(rows)]
+    path = write(lines)
+    refused(path, f"{path}:4:", "= '1381152720500'", "between whole seconds")
 
 
 @pytest.mark.parametrize("stamp", ["2013-11-03 01:30:00", "2013-03-10 02:30:00"])
@@ -239,6 +247,14 @@ def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
         assert (bars.low <= np.minimum(bars.open, bars.close)).all()
         assert (np.diff(bars.time) > 0).all()
     assert 200 < refusals < 400
+
+
+def test_a_missing_stamp_in_a_frame_is_not_called_daylight_saving(write, rows):
+    frame = pd.read_csv(write(rows))
+    frame["time"] = pd.to_datetime(frame["time"]).dt.tz_localize(None)
+    frame.loc[3, "time"] = pd.NaT
+    with pytest.raises(DataError, match=r"frame:3: column 'time' = 'NaT': not an ISO 8601 stamp"):
+        from_frame(frame, ES, stamp="open", time_zone="UTC")
 
 
 def test_frames_are_checked_alike(write, rows):

@@ -20,13 +20,13 @@ def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = 
     high = np.maximum(open_, close) + rng.integers(0, 6, n)
     low = np.minimum(open_, close) - rng.integers(0, 6, n)
     traded = rng.integers(0, 500, n) * float(volume)
-    return Window(open_, high, low, close, traded, np.arange(n) // 150, tick_size, volume)
+    return Window(open_, high, low, close, traded, np.arange(n) // 150, tick_size)
 
 
 def of_closes(closes, **fields) -> Window:
     close = np.asarray(closes)
     full = {"open": close, "high": close, "low": close, "close": close, "volume": np.ones(len(close)),
-            "date": np.zeros(len(close), int), "tick_size": 1.0, "has_volume": True} | fields
+            "date": np.zeros(len(close), int), "tick_size": 1.0} | fields
     return Window(**full)
 
 
@@ -95,7 +95,7 @@ def test_vwap_by_hand_restarts_with_the_trade_date():
 
 
 def test_vwap_without_volume_is_the_mean_typical_price():
-    bars = of_closes([10, 20], volume=np.zeros(2), high=np.array([13, 22]), low=np.array([7, 18]), has_volume=False)
+    bars = of_closes([10, 20], volume=np.zeros(2), high=np.array([13, 22]), low=np.array([7, 18]))
     assert compute_feature(bars, "vwap").tolist() == [10.0, 15.0]
 
 
@@ -148,7 +148,7 @@ def test_changing_later_bars_changes_nothing_before(name):
     a, b, t = window(300), window(300, seed=9), 180
     fields = {f: np.concatenate([getattr(a, f)[:t + 1], getattr(b, f)[t + 1:]])
               for f in ("open", "high", "low", "close", "volume")}
-    mixed = Window(**fields, date=a.date, tick_size=a.tick_size, has_volume=True)
+    mixed = Window(**fields, date=a.date, tick_size=a.tick_size)
     before = compute_feature(a, name)
     after = compute_feature(mixed, name)
     assert after[:t + 1].tobytes() == before[:t + 1].tobytes()

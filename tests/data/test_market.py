@@ -241,10 +241,15 @@ def test_one_tick_changes_the_fingerprint(es_bars, es_market, name):
     assert build_market(replace(es_bars, **{name: prices}), RunConfig()).fingerprint != es_market.fingerprint
 
 
-@pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}},
-                                    {"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}])
-def test_costs_and_layout_are_in_the_fingerprint(es_bars, es_market, values):
+@pytest.mark.parametrize("values", [{"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}])
+def test_layout_is_in_the_fingerprint(es_bars, es_market, values):
     assert build_market(es_bars, make_config(values)).fingerprint != es_market.fingerprint
+
+
+@pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}}])
+def test_costs_are_no_data(es_bars, es_market, values):
+    """The same bars under other costs are the same data; the costs are in the configuration's digest."""
+    assert build_market(es_bars, make_config(values)).fingerprint == es_market.fingerprint
 
 
 def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_market):

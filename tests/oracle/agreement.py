@@ -45,18 +45,6 @@ class Comparison:
     kinds: Counter[str]
 
 
-def pad_bars(bars: Bars, count: int) -> Bars:
-    """The same market with copies of its last bar behind the end, where no session looks: equal shapes for vmap."""
-    extra = count - len(bars.close)
-
-    def longer(values: Sequence[Any]) -> list[Any]:
-        return [*values, *[values[-1]] * extra]
-
-    names = ("open", "high", "low", "close", "volume", "window_open", "flat_time", "trade_date")
-    stamps = [*bars.stamps, *[bars.stamps[-1] + bars.bar_seconds * (i + 1) for i in range(extra)]]
-    return dataclasses.replace(bars, stamps=stamps, **{name: longer(getattr(bars, name)) for name in names})
-
-
 def stack(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 

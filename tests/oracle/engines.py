@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import NO_LEVEL
-from tests.oracle.markets import env_params
+from tests.oracle.markets import env_params, pad_bars
 from tests.oracle.oracle import Bars, OracleEnv, Settings
 
 Record = dict[str, Any]
@@ -43,17 +44,27 @@ def play_oracle(bars: Bars, settings: Settings, actions: Sequence[int], slot: in
     return records
 
 
+@functools.cache
+def compiled(config: EnvConfig) -> Callable[..., Any]:
+    """jit of (state, action, params) -> mask before, state and event of the bar alone, next state, outcome."""
+    env = TradingEnv(config)
+
+    def play(state: Any, action: jax.Array, params: Any) -> tuple[Any, ...]:
+        after, event = env.transition(state, env.decode(action, state, params), params)
+        following, _, outcome = env.step(jax.random.key(0), state, action, params)
+        return env.mask(state, params), after, event, following, outcome
+
+    return jax.jit(play)
+
+
 def play_jax(bars: Bars, settings: Settings, actions: Sequence[int], slot: int = 0) -> list[Record]:
     """The same facts: the account from `transition` (before a session jump or reset), the ends from `step`."""
-    env, params = TradingEnv(env_config(settings)), env_params(bars, settings)
+    config, params = env_config(settings), env_params(pad_bars(bars, 64), settings)
     first = int(params.market.sessions.first[params.sessions.ids[slot]])
-    state = env.reset_at(params, jnp.int32(slot), jnp.int32(first))
-    transition, step = jax.jit(env.transition), jax.jit(env.step)
+    state = TradingEnv(config).reset_at(params, jnp.int32(slot), jnp.int32(first))
     records = []
     for action in actions:
-        mask = env.mask(state, params)
-        after, event = transition(state, env.decode(jnp.int32(action), state, params), params)
-        state, _, outcome = step(jax.random.key(0), state, jnp.int32(action), params)
+        mask, after, event, state, outcome = compiled(config)(state, jnp.int32(action), params)
         told = outcome.info.event
         record: Record = {name: int(getattr(told, name)) for name in EVENT_FIELDS}
         assert record == {name: int(getattr(event, name)) for name in EVENT_FIELDS}, "step and transition differ"

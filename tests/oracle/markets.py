@@ -6,12 +6,28 @@ bars is tested where `jaxtrade.data` builds the market).
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
 from tests.oracle.oracle import Bars, Features, Settings
+
+
+def pad_bars(bars: Bars, count: int) -> Bars:
+    """The same market with copies of its last bar behind the end, where no session looks: equal shapes for vmap."""
+    extra = count - len(bars.close)
+
+    def longer(values: Sequence[Any]) -> list[Any]:
+        return [*values, *[values[-1]] * extra]
+
+    names = ("open", "high", "low", "close", "volume", "window_open", "flat_time", "trade_date")
+    stamps = [*bars.stamps, *[bars.stamps[-1] + bars.bar_seconds * (i + 1) for i in range(extra)]]
+    return dataclasses.replace(bars, stamps=stamps, **{name: longer(getattr(bars, name)) for name in names})
 
 
 def ints(values: object) -> jnp.ndarray:

@@ -350,7 +350,7 @@ class OracleEnv:
         if not self.position.quantity:  # 5c
             if wanted and enter_allowed:
                 self.position = Position(
-                    quantity=order.quantity, entry=base + wanted * slip, opened=bar,
+                    quantity=order.quantity, entry=base + wanted * slip, opened=bar, trailing=order.trail is True,
                     stop=base - wanted * order.stop_ticks if order.stop_ticks else None,
                     target=base + wanted * order.target_ticks if order.target_ticks else None)
                 event.entry_quantity, event.entry_price = order.quantity, self.position.entry

@@ -13,32 +13,34 @@ from collections import Counter
 import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
-from tests.oracle.agreement import Comparison, Lane, compare, habits_of, make_rollout, pad_bars
+from tests.oracle.agreement import Comparison, Lane, compare, habits_of, make_rollout
 from tests.oracle.events import random_market
+from tests.oracle.markets import pad_bars
 from tests.oracle.oracle import Bars, Settings
 
 LANES, STEPS = 16, 320  # 5,120 steps a cell
-DRAWDOWN = 900_000  # mills: 72 ticks of one contract
+DRAWDOWN = 901_000  # mills: 72 ticks of one contract and a bit
 OFF = Settings(drawdown=None, daily_loss=None, target=None, risk_unit=500_000.0)
 PRESETS: dict[str, Settings] = {
     "rules_off": OFF,
     "rules_off_two_sessions": dataclasses.replace(OFF, episode_sessions=2, slippage=0, commission=0, stop_atr=700),
-    "drawdown": Settings(drawdown=DRAWDOWN, target=None, risk_unit=DRAWDOWN),
+    "drawdown": Settings(drawdown=DRAWDOWN // 3, target=None, risk_unit=DRAWDOWN, commission=11_100),
     "drawdown_frozen_at_start_plus_100": Settings(drawdown=DRAWDOWN, target=None, floor_cap=100_000,
                                                   risk_unit=DRAWDOWN, episode_sessions=3),
     "drawdown_frozen_at_target": Settings(drawdown=DRAWDOWN, target=700_000, floor_cap=-200_000, risk_unit=DRAWDOWN,
                                           stop_at_target=False, episode_sessions=3, be_ticks=0),
     "target_terminates": Settings(drawdown=DRAWDOWN, target=400_000, risk_unit=DRAWDOWN, episode_sessions=2),
-    "target_continues": Settings(drawdown=DRAWDOWN, target=300_000, risk_unit=DRAWDOWN, stop_at_target=False),
+    "target_continues": Settings(drawdown=DRAWDOWN, target=300_000, risk_unit=DRAWDOWN, stop_at_target=False,
+                                 commission=7_000),  # a win of one tick does not pay for two sides
     "target_after_two_days": Settings(drawdown=2 * DRAWDOWN, target=300_000, risk_unit=DRAWDOWN, min_days=2,
                                       episode_sessions=4, trail_atr=500),
-    "daily_loss_locks": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=400_000, risk_unit=DRAWDOWN,
-                                 episode_sessions=3, slippage=2),
-    "daily_loss_fails": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=500_000, fail_on_daily_loss=True,
+    "daily_loss_locks": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=401_000, risk_unit=DRAWDOWN,
+                                 episode_sessions=3, slippage=2, commission=9_100),
+    "daily_loss_fails": Settings(drawdown=2 * DRAWDOWN, target=None, daily_loss=501_000, fail_on_daily_loss=True,
                                  risk_unit=DRAWDOWN, episode_sessions=2),
-    "only_daily_loss": Settings(drawdown=None, target=900_000, daily_loss=400_000, episode_sessions=2,
+    "only_daily_loss": Settings(drawdown=None, target=900_000, daily_loss=401_000, episode_sessions=2,
                                 risk_unit=500_000.0, target_multiple=2),
-    "step_limit": Settings(drawdown=DRAWDOWN, target=600_000, daily_loss=700_000, risk_unit=DRAWDOWN, max_steps=23,
+    "step_limit": Settings(drawdown=DRAWDOWN, target=600_000, daily_loss=701_000, risk_unit=DRAWDOWN, max_steps=23,
                            episode_sessions=3),
 }
 UNITS = {

@@ -86,11 +86,13 @@ MUTATIONS = (
     Mutation("a day is counted per fill", "dynamics", "(filled & ~account.traded)", "filled"),
     Mutation("fill=close fills at the open", "dynamics", "else market.close[state.row]", "else bar.open",
              "full/close/close"),
-    Mutation("close marks forget the exit cost", "dynamics", "params) - exit_cost", "params.contract)",
-             "full/open/close"),
+    Mutation("close marks forget the exit cost", "dynamics", "params.contract) - exit_cost",
+             "params.contract)", "full/open/close"),
     Mutation("the floor cap is ignored", "rules", "jnp.minimum(account.high_water - rules.drawdown, rules.floor_cap)",
              "account.high_water - rules.drawdown"),
-    Mutation("liquidation level rounded up", "rules", "room // jnp.maximum(", "-(-room) // jnp.maximum("),
+    Mutation("liquidation level rounded up", "rules",
+             "room // jnp.maximum(size * params.contract.tick_mills, 1)",
+             "-((-room) // jnp.maximum(size * params.contract.tick_mills, 1))"),
     Mutation("liquidation level without the exit cost", "rules", "floor + size * params.contract.commission -",
              "floor -"),
     Mutation("mask without the calendar", "rules", "return in_time & warm &", "return warm &"),
@@ -116,7 +118,7 @@ MUTATIONS = (
     Mutation("wins before costs", "episode", "- 2 * jnp.abs(quantity) * contract.commission", ""),
     Mutation("break-even without room", "actions", "side * (close - breakeven) >= 1",
              "side * (close - breakeven) >= 0"),
-    Mutation("trail without open profit", "actions", "& (side * (close - position.entry) > 0)", ""),
+    Mutation("trail behind any stop", "actions", "& (side * (position.stop - position.entry) >= 0)", ""),
     Mutation("break-even on the losing side", "actions", "position.entry + jnp.sign", "position.entry - jnp.sign"),
     Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
              "params.market.tr_sum[state.row + 1]"),
@@ -175,7 +177,12 @@ def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
+def every_second_one_is_slow(index: int, mutation: Mutation) -> Any:
+    marks = [pytest.mark.slow] if index % 2 else []
+    return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
+
+
+@pytest.mark.parametrize("mutation", [every_second_one_is_slow(i, m) for i, m in enumerate(MUTATIONS)])
 def test_mutation_is_caught(mutation, tmp_path):
     look = mutation.module == "observation"
     fault = outcome_of(load_mutant(tmp_path, mutation), mutation.unit, look).fault
