@@ -165,7 +165,7 @@ class LeakyStopEnv(TradingEnv):
         return moved.replace(position=moved.position.replace(stop=stop)), event
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@functools.partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
 def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
     """States, masks and observations along one run of random legal actions from `start`, leaves [steps, ...]."""
 

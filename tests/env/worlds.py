@@ -211,7 +211,8 @@ def _run(env: TradingEnv, params: EnvParams, key: jax.Array, envs: int, steps: i
     return jax.lax.scan(body, (state, ref), uniform)[1]
 
 
-_run_random = jax.jit(_run, static_argnums=(0, 3, 4, 5))
+FAST_COMPILE = {"xla_backend_optimization_level": 0}  # halves compile times; integers do not depend on it
+_run_random = jax.jit(_run, static_argnums=(0, 3, 4, 5), compiler_options=FAST_COMPILE)
 
 
 def leaves_differ(a: Any, b: Any) -> list[str]:
