@@ -13,12 +13,12 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.yaml12 import dump_yaml, parse_yaml
 
 MAX_BYTES = 1_000_000  # of a configuration file
 _SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make endless
@@ -222,65 +222,6 @@ class RunConfig(_Model, frozen=True):
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
-
-    In YAML 1.1 `off` is False, 2013-10-07 a date object, 12:30 the number 750 and 1e-3 a string.
-    """
-
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
-
-
-class _Dumper(yaml.SafeDumper):
-    """SafeDumper that also quotes text which only `_Loader` would read as a number, such as '1e3'."""
-
-
-_EXPONENT = r"[eE][-+]?[0-9]+"
-_DECIMAL = rf"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:{_EXPONENT})?|{_EXPONENT})|\.[0-9]+(?:{_EXPONENT})?)"
-for _kind, _pattern, _starts in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?(?:0|[1-9][0-9_]*)", list("-+0123456789")),
-    ("float", rf"{_DECIMAL}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", list("-+0123456789.")),
-):
-    for _side in (_Loader, _Dumper):
-        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts)
-
-
-def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
-    """A float, or an int where it is whole, so that a count may be written 1e6."""
-    value = loader.construct_yaml_float(node)
-    return int(value) if value.is_integer() else value
-
-
-def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    mapping: dict[Any, Any] = {}
-    for key_node, value_node in node.value:
-        where = f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}"
-        if not isinstance(key_node, yaml.ScalarNode):
-            raise ConfigError(f"{where}: a list or mapping stands where a key is expected; write 'key: value'")
-        key = loader.construct_object(key_node, deep=True)
-        if key in mapping:
-            raise ConfigError(f"{where}: key '{key}' appears twice; keep one")
-        mapping[key] = loader.construct_object(value_node, deep=True)
-    return mapping
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
-
-
-def _parse_yaml(text: str, name: str) -> Any:
-    try:
-        loader = _Loader(text)
-        loader.name = name
-        return loader.get_single_data()
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: not valid YAML: {error}") from None
-    except RecursionError:
-        raise ConfigError(f"{name}: nested too deeply; a configuration has sections of 'key: value'") from None
-
-
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
@@ -388,7 +329,7 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
     values: dict[str, Any] = {}
     if name is not None:
         path = config_path(name)
-        loaded = _parse_yaml(_read(path), str(path))
+        loaded = parse_yaml(_read(path), str(path))
         if loaded is not None and not isinstance(loaded, dict):
             raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
         values = loaded or {}
@@ -397,11 +338,11 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
         key, sign, text = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"--set {override}: expected --set section.key=value")
-        _merge(values, key.strip(), _parse_yaml(text, f"--set {override}"), f"--set {override}")
+        _merge(values, key.strip(), parse_yaml(text, f"--set {override}"), f"--set {override}")
         origin = origin if origin.endswith("and --set") else f"{origin} and --set"
     return make_config(values, origin)
 
 
 def dump_config(config: RunConfig) -> str:
     """The resolved configuration as YAML, every key written out."""
-    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False)
+    return dump_yaml(config.model_dump(mode="json"))

@@ -1,0 +1,75 @@
+"""YAML text to plain values and back, by the rules of YAML 1.2 and without any object construction."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import yaml
+
+from jaxtrade.errors import ConfigError
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
+
+    In YAML 1.1 `off` is False, 2013-10-07 a date object, 12:30 the number 750 and 1e-3 a string.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes text which only `_Loader` would read as a number, such as '1e3'."""
+
+
+_EXPONENT = r"[eE][-+]?[0-9]+"
+_DECIMAL = rf"[-+]?(?:[0-9][0-9_]*(?:\.[0-9_]*(?:{_EXPONENT})?|{_EXPONENT})|\.[0-9]+(?:{_EXPONENT})?)"
+for _kind, _pattern, _starts in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(?:0|[1-9][0-9_]*)", list("-+0123456789")),
+    ("float", rf"{_DECIMAL}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", list("-+0123456789.")),
+):
+    for _side in (_Loader, _Dumper):
+        _side.add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(f"^(?:{_pattern})$"), _starts)
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
+    """A float, or an int where it is whole, so that a count may be written 1e6."""
+    value = loader.construct_yaml_float(node)
+    return int(value) if value.is_integer() else value
+
+
+def _unique_mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    mapping: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        where = f"{key_node.start_mark.name}, line {key_node.start_mark.line + 1}"
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise ConfigError(f"{where}: a list or mapping stands where a key is expected; write 'key: value'")
+        key = loader.construct_object(key_node, deep=True)
+        if key in mapping:
+            raise ConfigError(f"{where}: key '{key}' appears twice; keep one")
+        mapping[key] = loader.construct_object(value_node, deep=True)
+    return mapping
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """Plain values of a YAML text; `name` stands in messages. Raises ConfigError: not YAML, a key twice, too deep."""
+    try:
+        loader = _Loader(text)
+        loader.name = name
+        return loader.get_single_data()
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{name}: not valid YAML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested too deeply; a configuration has sections of 'key: value'") from None
+
+
+def dump_yaml(values: Any) -> str:
+    """YAML text of plain values, in their order, that `parse_yaml` reads back equal."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False)
