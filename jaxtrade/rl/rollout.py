@@ -70,13 +70,17 @@ def final_values(value: Callable[[PyTree], Array], transitions: Transition) -> A
         value: ref of one environment -> float32[].
     """
     needed = transitions.truncated & ~transitions.terminated
+    steps = needed.any(axis=1)
+    order = jnp.argsort(~steps)  # the steps that need values come first
 
-    def at(now: tuple[PyTree, Array]) -> Array:
-        final_ref, needed_t = now
-        values = jax.lax.cond(needed_t.any(), jax.vmap(value), lambda _: jnp.zeros(needed_t.shape), final_ref)
-        return jnp.where(needed_t, values, 0.0)
+    # A loop of that many rounds, and no `lax.cond`: under vmap a cond selects between copies of all that it reads, and
+    # each agent would get its own market.
+    def at(i: Array, values: Array) -> Array:
+        t = order[i]
+        final = jax.vmap(value)(jax.tree.map(lambda x: x[t], transitions.final_ref))
+        return values.at[t].set(jnp.where(needed[t], final, 0.0))
 
-    return jax.lax.map(at, (transitions.final_ref, needed))
+    return jax.lax.fori_loop(0, steps.sum(dtype=jnp.int32), at, jnp.zeros(needed.shape))
 
 
 def count_illegal(env: Env, transitions: Transition) -> Array:

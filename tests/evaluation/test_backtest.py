@@ -9,8 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxtrade.config import load_config
+from jaxtrade.data.market import load_market
+from jaxtrade.data.splits import split_sessions
 from jaxtrade.env import tasks
 from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import baselines
@@ -170,3 +175,31 @@ def test_equity_near_int32_is_an_error():
     market = tiny_market(np.tile(bars, (2, 1)), [6, 6])
     with pytest.raises(ConfigError, match=r"buy_hold.*int32 limit.*fewer sessions"):
         run(market, "strategy", env={"quantity": 1000}, account=OFF | {"max_contracts": 1000})
+
+
+def test_buy_and_hold_on_the_bundled_bars():
+    """Real ES minutes: each session's profit from its own bars, two slipped fills and two commissions."""
+    config = load_config("quickstart")
+    market = load_market(config)
+    sessions = split_sessions(market, config.split)["all"]
+    env, schedule = TradingEnv(config.env), make_schedule(market.data, sessions)
+    params = make_params(market, sessions, config)
+    record = backtest(env, baselines.buy_and_hold(env), params, schedule, "strategy", KEY)
+    table, bars = market.data.sessions, market.bars
+    entry = bars.open[np.asarray(table.first) + 1].astype(np.int64)
+    exits = bars.close[np.asarray(table.last) + 1].astype(np.int64)
+    profit = (exits - entry - 2 * market.contract.slippage_ticks) * 12_500 - 2 * market.contract.commission_mills
+    assert len(profit) >= 5
+    assert np.diff(record.equity[schedule.last], prepend=0).tolist() == profit.tolist()
+
+
+def test_data_that_end_early_force_an_exit_named_so():
+    market = hand_market(2)
+    table = market.data.sessions.replace(complete=jnp.asarray([True, False]))
+    market = dataclasses.replace(market, data=market.data.replace(sessions=table))
+    record, schedule, params = run(market, "strategy")
+    trades = assemble_trades(record, schedule, params.contract)
+    assert trades.reason.tolist() == [ExitReason.FLAT, ExitReason.END_OF_DATA]
+    assert record.equity[-1] == 2 * 45_840
+    account, *_ = run(market, "account")
+    assert account_figures(account, schedule)["open_at_end"] == 1

@@ -14,40 +14,35 @@ from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.agents import NO_ACTION
 from jaxtrade.evaluation.backtest import backtest, make_schedule
 from jaxtrade.evaluation.trades import assemble_trades
-from tests.evaluation.tiny import setup, tiny_market, walk
+from tests.evaluation.tiny import WALK as MARKET
+from tests.evaluation.tiny import rule, setup
 
-LENGTHS = [60, 60, 40, 60]
-MARKET = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
 ACCOUNT = {"drawdown": 800.0, "daily_loss": 500.0, "profit_target": 1_000.0}
 
 
-def run(agent, which="account", seed=0, account=ACCOUNT, **env_values):
+def run(name, which="account", seed=0, account=ACCOUNT, **env_values):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, _ = setup(MARKET, sessions, account=account, env=env_values)
     schedule = make_schedule(MARKET.data, sessions)
-    return backtest(env, agent(env), params, schedule, which, jax.random.key(seed)), schedule, params
-
-
-def sma(env):
-    return baselines.sma_cross(env, MARKET.data, 3, 8)
+    return backtest(env, rule(name, env), params, schedule, which, jax.random.key(seed)), schedule, params
 
 
 @pytest.mark.parametrize("which", ["account", "strategy"])
-@pytest.mark.parametrize("agent", [lambda env: baselines.flat(), baselines.random_masked, baselines.buy_and_hold, sma])
-def test_no_baseline_emits_an_illegal_order(agent, which):
+@pytest.mark.parametrize("name", ["flat", "random", "buy_hold", "sma_cross"])
+def test_no_baseline_emits_an_illegal_order(name, which):
     for values in ({}, {"task": "entry", "quantity": 3}):
-        record, *_ = run(agent, which, **values)
+        record, *_ = run(name, which, **values)
         assert record.legal.all()
 
 
 def test_the_account_pass_meets_ends_in_these_runs():
     """The legality test above is not empty: accounts end and entries are locked in it."""
-    ended = [record.end.any() for record, *_ in (run(baselines.random_masked), run(sma), run(baselines.buy_and_hold))]
+    ended = [record.end.any() for record, *_ in (run("random"), run("sma_cross"), run("buy_hold"))]
     assert sum(ended) >= 2
 
 
 def test_flat_never_trades():
-    record, *_ = run(lambda env: baselines.flat())
+    record, *_ = run("flat")
     assert not record.equity.any()
     assert not record.quantity.any()
     assert (record.action == Action.HOLD).all()
@@ -57,7 +52,7 @@ def test_random_is_uniform_over_the_legal_actions():
     """Over 40 seeds: each action's count against the sum over bars of legal / number of legal."""
     counts, expected, variance = np.zeros(7), np.zeros(7), np.zeros(7)
     for seed in range(40):
-        record, *_ = run(baselines.random_masked, "strategy", seed)
+        record, *_ = run("random", "strategy", seed)
         assert record.mask[np.arange(len(record.action)), record.action].all()
         counts += np.bincount(record.action, minlength=7)
         p = record.mask / record.mask.sum(axis=1, keepdims=True)
@@ -68,12 +63,12 @@ def test_random_is_uniform_over_the_legal_actions():
 
 
 def test_random_depends_on_its_seed():
-    a, b = (run(baselines.random_masked, "strategy", seed)[0].action for seed in (0, 1))
+    a, b = (run("random", "strategy", seed)[0].action for seed in (0, 1))
     assert not np.array_equal(a, b)
 
 
 def test_buy_and_hold_trades_once_a_session():
-    record, schedule, params = run(baselines.buy_and_hold, "strategy", quantity=2)
+    record, schedule, params = run("buy_hold", "strategy", quantity=2)
     trades = assemble_trades(record, schedule, params.contract)
     assert trades.session.tolist() == [0, 1, 2, 3]
     assert trades.decision_row.tolist() == np.asarray(MARKET.data.sessions.first).tolist()
@@ -83,7 +78,7 @@ def test_buy_and_hold_trades_once_a_session():
 
 
 def test_buy_and_hold_does_not_re_enter_after_a_liquidation():
-    record, *_ = run(baselines.buy_and_hold, account={"drawdown": "off", "daily_loss": 60.0, "profit_target": "off"})
+    record, *_ = run("buy_hold", account={"drawdown": "off", "daily_loss": 60.0, "profit_target": "off"})
     assert (record.event.exit_reason == ExitReason.LIQUIDATION).any()
     assert (record.event.entry_quantity != 0).sum() == 4
 
@@ -115,7 +110,7 @@ def test_sma_signs_do_not_look_ahead():
 
 def test_sma_cross_follows_its_signs():
     """Independent bookkeeping: which side is held after each bar, from the signs and the calendar alone."""
-    record, schedule, params = run(sma, "strategy")
+    record, schedule, params = run("sma_cross", "strategy")
     signs = baselines.sma_signs(MARKET.data, 3, 8)
     to_flat = np.asarray(MARKET.data.bars_to_flat)
     held, flips = 0, 0

@@ -10,34 +10,24 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest, make_schedule
 from jaxtrade.evaluation.trades import Clock, assemble_trades
-from tests.evaluation.tiny import setup, tiny_market, walk
-
-LENGTHS = [60, 60, 40, 60]
-MARKET = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
+from tests.evaluation.tiny import WALK as MARKET
+from tests.evaluation.tiny import rule, setup
 
 
-def run(agent, env_values=None, **sections):
+def run(name, env_values=None, **sections):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, _ = setup(MARKET, sessions, env=env_values or {}, **sections)
     schedule = make_schedule(MARKET.data, sessions)
-    record = backtest(env, agent(env), params, schedule, "strategy", jax.random.key(3))
+    record = backtest(env, rule(name, env), params, schedule, "strategy", jax.random.key(3))
     return record, assemble_trades(record, schedule, params.contract), schedule
 
 
-def sma(env):
-    return baselines.sma_cross(env, MARKET.data, 3, 8)
-
-
-@pytest.mark.parametrize(("agent", "env"), [
-    (baselines.random_masked, {}), (baselines.random_masked, {"quantity": 3}),
-    (baselines.random_masked, {"mark": "close"}), (baselines.random_masked, {"task": "entry"}),
-    (sma, {}), (sma, {"mark": "close", "fill": "close"}),
-])
-def test_trades_sum_to_equity_in_mills(agent, env):
-    record, trades, _ = run(agent, env, costs={"slippage": 2})
+@pytest.mark.parametrize("name", ["random", "buy_hold", "sma_cross"])
+@pytest.mark.parametrize("env", [{}, {"task": "entry", "quantity": 3}, {"mark": "close", "fill": "close"}])
+def test_trades_sum_to_equity_in_mills(name, env):
+    record, trades, _ = run(name, env, costs={"slippage": 2})
     assert len(trades) > 0
     assert int(trades.net.sum()) == int(record.equity[-1])
     assert int(trades.commission.sum()) == int(record.event.commission.sum())
@@ -45,14 +35,14 @@ def test_trades_sum_to_equity_in_mills(agent, env):
 
 def test_slippage_is_what_a_run_without_it_saves():
     """Buy-and-hold pays its slippage on both sides of each trade: the trades of both runs are the same."""
-    dear, paid, _ = run(baselines.buy_and_hold, costs={"slippage": 3})
-    free, none, _ = run(baselines.buy_and_hold, costs={"slippage": 0})
+    dear, paid, _ = run("buy_hold", costs={"slippage": 3})
+    free, none, _ = run("buy_hold", costs={"slippage": 0})
     assert not none.slippage.any()
     assert int(free.equity[-1]) - int(dear.equity[-1]) == int(paid.slippage.sum()) == 4 * 2 * 3 * 12_500
 
 
 def test_targets_pay_one_slippage():
-    _, trades, _ = run(baselines.random_masked, brackets={"target_multiple": 1, "stop_atr": 800})
+    _, trades, _ = run("random", brackets={"target_multiple": 1, "stop_atr": 800})
     at_target = trades.reason == ExitReason.TARGET
     assert at_target.sum() > 3
     assert (~at_target).sum() > 3
@@ -62,7 +52,7 @@ def test_targets_pay_one_slippage():
 
 def test_excursions_of_flips_against_the_bars():
     """Without a bracket a trade sees whole bars, but of the bar in which it leaves by order only the open."""
-    _, trades, _ = run(sma)
+    _, trades, _ = run("sma_cross")
     bars = MARKET.bars
     assert (trades.reason == ExitReason.ORDER).sum() > 5
     for k in range(len(trades)):
@@ -76,7 +66,7 @@ def test_excursions_of_flips_against_the_bars():
 
 def test_excursions_stop_at_the_exit():
     """A bracket caps both: a stopped trade's worst price is its unslipped exit, a target's best one is the target."""
-    _, trades, _ = run(baselines.random_masked, {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
+    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
     stopped, won = trades.reason == ExitReason.STOP, trades.reason == ExitReason.TARGET
     assert stopped.sum() > 3
     assert won.sum() > 3
@@ -87,13 +77,13 @@ def test_excursions_stop_at_the_exit():
 
 
 def test_same_bar_entries_and_exits_are_trades():
-    _, trades, _ = run(baselines.random_masked, {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
+    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
     assert (trades.entry_row == trades.exit_row).any()
     assert (trades.decision_row == trades.entry_row - 1).all()
 
 
 def test_entries_without_exits_are_a_bug():
-    record, _, schedule = run(baselines.buy_and_hold)
+    record, _, schedule = run("buy_hold")
     quantity = record.event.exit_quantity.copy()
     quantity[np.flatnonzero(quantity)[0]] = 0
     broken = record.replace(event=record.event.replace(exit_quantity=quantity))

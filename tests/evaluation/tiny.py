@@ -13,6 +13,8 @@ from jaxtrade.data.schema import table_columns
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.agents import Agent, compiled_together
 from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
 
 WARM = 22  # bars before the first session's first decision
@@ -124,3 +126,14 @@ HAND_BARS = np.array([
 def hand_market(sessions: int) -> TinyMarket:
     """`sessions` sessions of HAND_BARS, five decision bars each."""
     return tiny_market(np.tile(HAND_BARS, (sessions, 1)), [6] * sessions)
+
+
+LENGTHS = [60, 60, 40, 60]
+WALK = tiny_market(walk(LENGTHS, scale=6.0), LENGTHS)
+
+
+def rule(name: str, env: TradingEnv, market: TinyMarket = WALK) -> Agent:
+    """A baseline by name; all of them share one compiled program per environment and length."""
+    agents = [baselines.flat(), baselines.random_masked(env), baselines.buy_and_hold(env),
+              baselines.sma_cross(env, market.data, 3, 8)]
+    return next(agent for agent in compiled_together(agents) if agent.name == name)

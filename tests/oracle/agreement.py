@@ -7,7 +7,6 @@ serves all presets of a task. The oracle replays the actions and is compared in 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from jaxtrade.env.state import EnvParams
 from tests.oracle.engines import env_config
-from tests.oracle.events import HABITS, habit_logits
+from tests.oracle.events import habit_logits
 from tests.oracle.markets import env_params
 from tests.oracle.oracle import Bars, OracleEnv, Settings
 
@@ -214,9 +213,3 @@ def far(where: str, jax_values: np.ndarray, oracle_values: np.ndarray) -> str | 
     step, slot = (int(x) for x in np.argwhere(off)[0])
     return (f"step {step} {where}[{slot}]: jax {jax_values[step, slot]!r}, oracle {oracle_values[step, slot]!r} "
             f"({off.sum()} such)")
-
-
-@functools.cache
-def habits_of(count: int) -> tuple[str, ...]:
-    names = list(HABITS)
-    return tuple(names[i % len(names)] for i in range(count))

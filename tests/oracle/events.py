@@ -99,3 +99,9 @@ def random_market(seed: int, sessions: int = 8, *, incomplete: bool = False, hal
 def habit_logits(names: list[str], num_actions: int) -> np.ndarray:
     """float32[len(names), num_actions] log preferences."""
     return np.log(np.array([HABITS[name][:num_actions] for name in names], np.float32))
+
+
+def habits_of(count: int) -> list[str]:
+    """That many names of habits, in turn."""
+    names = list(HABITS)
+    return [names[i % len(names)] for i in range(count)]

@@ -227,7 +227,7 @@ class OracleEnv:
 
     # ---------------------------------------------------------------- actions
     def may_enter(self) -> bool:
-        """Calendar, lock and ATR (section 2 and 4); says nothing about being flat."""
+        """Calendar, range and lock; says nothing about being flat."""
         return self.bars_to_flat(self.row) >= 2 and self.tr_sum[self.row] >= 0 and not self.account.locked
 
     def breakeven_stop(self) -> int:
@@ -312,7 +312,7 @@ class OracleEnv:
         self.account.high_water = max(self.account.high_water, equity)
 
     def _second_stop(self) -> int | None:
-        """The price at which equity net of exit commission meets the higher floor (step 5e)."""
+        """The price at which equity net of exit commission meets the higher floor: a second stop (5e, 5f)."""
         floor = self.highest_floor()
         if floor is None or self.settings.mark == "close":
             return None
@@ -436,7 +436,7 @@ class OracleEnv:
             self._exit(target, ExitReason.TARGET, event)
 
     def _mark_at_close(self, close: int, event: Event) -> None:
-        """Section 6: with mark=close high-water mark and liquidation know bar closes and realised fills only."""
+        """With mark=close, high-water mark and liquidation know bar closes and realised fills only (at 5h)."""
         self._raise_high_water(self.account.equity)
         floor, size = self.highest_floor(), abs(self.position.quantity)
         if size and floor is not None and self.account.equity - self.settings.commission * size <= floor:

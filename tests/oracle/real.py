@@ -16,7 +16,8 @@ from tests.oracle.oracle import Bars, Session
 EPOCH = dt.date(1970, 1, 1)
 
 
-def oracle_bars(market: Market, warm_up: int, *, fx: bool, restarts: tuple[dt.date, ...] = (),
+def oracle_bars(market: Market, warm_up: int, *, fx: bool = False, overnight: bool = False,
+                restarts: tuple[dt.date, ...] = (),
                 flat_times: Mapping[dt.date, tuple[int, int]] | None = None) -> Bars:
     """The market's bars with sessions found again.
 
@@ -31,9 +32,10 @@ def oracle_bars(market: Market, warm_up: int, *, fx: bool, restarts: tuple[dt.da
     window_starts = [0, *(first_rows[day] for day in restarts)]
 
     def opening(day: dt.date) -> int:
-        return eastern(day - dt.timedelta(days=1), 17, 0) if fx else eastern(day, 9, 30)
+        return eastern(day - dt.timedelta(days=1), turn, 0) if fx or overnight else eastern(day, 9, 30)
 
     opens = {day: opening(day) for day in first_rows}
+    length = {(False, False): 449, (False, True): 1379}.get((fx, overnight), 1439)
     flats = {day: eastern(day, *(flat_times or {}).get(day, (16, 59))) for day in first_rows}
     sessions = []
     for day, start in first_rows.items():
@@ -46,5 +48,5 @@ def oracle_bars(market: Market, warm_up: int, *, fx: bool, restarts: tuple[dt.da
     has_volume = bool(source.volume.any())
     return Bars(source.open.tolist(), source.high.tolist(), source.low.tolist(), source.close.tolist(),
                 source.volume.tolist(), stamps, source.bar_seconds, [opens[d] for d in days],
-                [flats[d] for d in days], 1439 if fx else 449, [(d - EPOCH).days for d in days], tuple(sessions),
+                [flats[d] for d in days], length, [(d - EPOCH).days for d in days], tuple(sessions),
                 tuple(window_starts), has_volume)

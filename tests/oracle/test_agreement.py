@@ -13,8 +13,8 @@ from collections import Counter
 import pytest
 
 from jaxtrade.env.dynamics import TradingEnv
-from tests.oracle.agreement import Comparison, Lane, compare, habits_of, make_rollout
-from tests.oracle.events import random_market
+from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
+from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
 from tests.oracle.oracle import Bars, Settings
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import jaxtrade.env
-from tests.oracle.agreement import Comparison, Lane, compare, habits_of, make_rollout, stack
+from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stack
+from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
 from tests.oracle.oracle import Settings
 from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled

@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
 
-from jaxtrade.config import make_config
+from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from tests.oracle.agreement import Lane, compare, habits_of, make_rollout, stack
+from tests.oracle.agreement import Lane, compare, make_rollout, stack
+from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, session_set
 from tests.oracle.oracle import Bars, Settings
 from tests.oracle.real import oracle_bars
@@ -25,56 +27,81 @@ from tests.oracle.real import oracle_bars
 DEFAULT = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
 OTHERS = ("close", "vwap", "ema_9", "rsi_7", "atr_5", "sma_50", "volume", "momentum")
 # $50,000 account: trailing drawdown 2,500 that stops rising at 500 (3,000 - 2,500), target 3,000, one day.
-# ES: 12.50 a tick, 2.08 a side, 1 tick of slippage.
+# ES: 12.50 a tick, 2.08 a side, 1 tick of slippage, stops of at least 8 ticks.
 ES = Settings(floor_cap=500_000, min_days=1)
-# EURUSD: a tick of 0.00001 is one dollar a lot, 3.00 a side, 0.6 pips of slippage, stops of at least 5 pips.
-EURUSD = dataclasses.replace(ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=6, min_stop=50)
 TIGHT = {"drawdown": 400_000, "target": 500_000, "daily_loss": 250_000, "risk_unit": 400_000.0, "episode_sessions": 2}
 
 
-@functools.cache
-def market_of(symbol: str, features: tuple[str, ...], window: int) -> Market:
-    data = {"market": symbol}
-    if symbol == "EURUSD":
-        data |= {"start": "2016-11-01", "end": "2017-01-31"}
-    return load_market(make_config({"data": data, "env": {"features": features, "window": window}}))
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A market as the configuration names it, its figures, and its calendar's exceptions written down by hand."""
+
+    data: dict[str, Any]
+    settings: Settings
+    sessions: int
+    calendar: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def overnight(self) -> bool:
+        return bool(self.calendar.get("overnight"))
+
+
+CASES = {
+    "ES": Case({"market": "ES"}, ES, 5),
+    "ES-overnight": Case({"market": "ES"}, ES, 5, {"overnight": True}),
+    # A tick of 0.00001 is one dollar a lot, 3.00 a side, 0.6 pips of slippage, stops of at least 5 pips. No bars on
+    # 12-15 December 2016; Friday the 30th ended at 14:00.
+    "EURUSD": Case(
+        {"market": "EURUSD", "start": "2016-11-01", "end": "2017-01-31"},
+        dataclasses.replace(ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=6, min_stop=50), 50,
+        {"fx": True, "restarts": (dt.date(2016, 12, 16),), "flat_times": {dt.date(2016, 12, 30): (13, 59)}}),
+    # Thanksgiving ends at 13:00, the Friday after at 13:15.
+    "NQ-synthetic": Case(
+        {"market": "NQ", "source": "synthetic", "synthetic_sessions": 8},
+        dataclasses.replace(ES, tick_mills=5_000, min_stop=20), 8,
+        {"flat_times": {dt.date(2023, 11, 23): (12, 59), dt.date(2023, 11, 24): (13, 14)}}),
+}
+
+
+def config_of(name: str, features: tuple[str, ...], window: int) -> RunConfig:
+    case = CASES[name]
+    return make_config({"data": case.data, "session": {"overnight": case.overnight},
+                        "env": {"features": features, "window": window}})
 
 
 @functools.cache
-def bars_of(symbol: str, features: tuple[str, ...], window: int) -> Bars:
+def market_of(name: str, features: tuple[str, ...], window: int) -> Market:
+    return load_market(config_of(name, features, window))
+
+
+@functools.cache
+def bars_of(name: str, features: tuple[str, ...], window: int) -> Bars:
     warm_up = window + (104 if "macd" in features else 50) - 1  # macd asks for 4 * 26 bars, sma_50 for 50
-    market = market_of(symbol, features, window)
-    if symbol == "ES":
-        return oracle_bars(market, warm_up, fx=False)
-    # no bars on 12-15 December 2016, and Friday the 30th ended at 14:00
-    return oracle_bars(market, warm_up, fx=True, restarts=(dt.date(2016, 12, 16),),
-                       flat_times={dt.date(2016, 12, 30): (13, 59)})
+    return oracle_bars(market_of(name, features, window), warm_up, **CASES[name].calendar)
 
 
-@pytest.mark.parametrize(("symbol", "count"), [("ES", 5), ("EURUSD", 50)])
-def test_sessions_found_again(symbol, count):
-    bars, table = bars_of(symbol, DEFAULT, 20), market_of(symbol, DEFAULT, 20).data.sessions
-    assert len(bars.sessions) == count
-    for name in ("start", "end", "first", "last", "complete"):
-        assert np.asarray(getattr(table, name)).tolist() == [getattr(s, name) for s in bars.sessions], name
+@pytest.mark.parametrize("name", list(CASES))
+def test_sessions_found_again(name):
+    bars, table = bars_of(name, DEFAULT, 20), market_of(name, DEFAULT, 20).data.sessions
+    assert len(bars.sessions) == CASES[name].sessions
+    for field in ("start", "end", "first", "last", "complete"):
+        assert np.asarray(getattr(table, field)).tolist() == [getattr(s, field) for s in bars.sessions], field
 
 
-@pytest.mark.parametrize("symbol", ["ES", "EURUSD"])
-def test_every_step_agrees_with_the_default_account(symbol):
-    config = make_config({"data": {"market": symbol}})
-    market, bars = market_of(symbol, DEFAULT, 20), bars_of(symbol, DEFAULT, 20)
-    settings = ES if symbol == "ES" else EURUSD
+@pytest.mark.parametrize("name", list(CASES))
+def test_every_step_agrees_with_the_default_account(name):
+    market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
-    params = stack([make_params(market, session_set(bars, settings), config)] * len(lanes))
+    params = stack([make_params(market, session_set(bars, settings), config_of(name, DEFAULT, 20))] * len(lanes))
     comparison = compare(lanes, 500, 1, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 8_000)
 
 
-@pytest.mark.parametrize("symbol", ["ES", "EURUSD"])
-@pytest.mark.parametrize("mark", ["extreme", "close"])
-def test_every_step_agrees_with_tight_limits_and_other_features(symbol, mark):
-    market, bars = market_of(symbol, OTHERS, 7), bars_of(symbol, OTHERS, 7)
-    settings = dataclasses.replace(ES if symbol == "ES" else EURUSD, **TIGHT, features=OTHERS, window=7, mark=mark)
+@pytest.mark.parametrize(("name", "mark"), [("ES", "extreme"), ("EURUSD", "close"), ("NQ-synthetic", "extreme"),
+                                            ("EURUSD", "extreme")])
+def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
+    market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
+    settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
     params = stack([env_params(bars, settings, market.data)] * len(lanes))
     comparison = compare(lanes, 500, 2, make_rollout(settings, TradingEnv, optimise=False), params)

@@ -149,6 +149,36 @@ def test_same_key_same_bits_and_another_key_others(learner, trained):
     assert not np.array_equal(*kernels)
 
 
+def loss_of(advantage, normalise_advantages):
+    """`ppo_loss` of a policy that is [0.25, 0.75] everywhere and values everything at 2."""
+    def forward(policy, ref, params):
+        return jnp.log(jnp.array([0.25, 0.75])), jnp.float32(2.0), jnp.ones(2, bool)
+
+    ones = jnp.ones(4)
+    batch = ppo_module.Batch(ref=ones, action=jnp.array([0, 1, 1, 0]), log_prob=jnp.log(0.5 * ones), value=ones,
+                             advantage=jnp.asarray(advantage), target=5 * ones)
+    hparams = ppo_module.make_hparams(CONFIG).replace(vf_coef=jnp.float32(0.5))
+    return ppo_module.ppo_loss({}, None, forward, batch, (), hparams, jnp.float32(0.1), normalise_advantages)
+
+
+def test_loss_by_hand():
+    loss, terms = loss_of([1.0, 1.0, -1.0, -1.0], False)
+    # ratios 0.5, 1.5, 1.5, 0.5 with clip 0.2: min(.5, .8) + min(1.5, 1.2) + min(-1.5, -1.2) + min(-.5, -.8) = -0.6
+    np.testing.assert_allclose(terms["policy_loss"], 0.15, rtol=1e-6)
+    np.testing.assert_allclose(terms["value_loss"], 9.0)
+    entropy = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
+    np.testing.assert_allclose(terms["entropy"], entropy, rtol=1e-6)
+    np.testing.assert_allclose(loss, 0.15 + 0.5 * 9.0 - 0.1 * entropy, rtol=1e-6)
+    np.testing.assert_allclose(terms["ratio_error"], 0.5, rtol=1e-6)
+
+
+def test_normalised_advantages_have_mean_0_and_deviation_1():
+    plain = loss_of([1.0, 1.0, -1.0, -1.0], False)[0]  # is normalised already
+    np.testing.assert_allclose(loss_of([1.0, 1.0, -1.0, -1.0], True)[0], plain, rtol=1e-6)
+    np.testing.assert_allclose(loss_of([10.0, 10.0, 4.0, 4.0], True)[0], plain, rtol=1e-5)
+    assert np.isfinite(loss_of([3.0, 3.0, 3.0, 3.0], True)[0])
+
+
 def test_every_update_draws_anew(learner):
     """Two states that differ in the count of updates alone act differently."""
     state = learner.start()
@@ -177,6 +207,16 @@ def test_hyper_parameters_are_leaves_of_the_state(learner, trained):
     assert deltas[0] == 0.0
     assert deltas[1] < deltas[2]
     assert learner.traces["update"] == 1
+
+
+def test_the_entropy_bonus_raises_entropy(learner):
+    low, high = (learner.run(learner.start(ent_coef=c, ent_coef_end=c))[1][-1]["entropy"] for c in (0.0, 1.0))
+    assert high > low + 0.02
+
+
+def test_the_value_coefficient_makes_values_learn(learner):
+    untaught, taught = (learner.run(learner.start(vf_coef=c))[1][-1]["explained_variance"] for c in (0.0, 0.5))
+    assert taught > untaught + 0.1
 
 
 def test_target_kl_stops_the_epochs(learner):

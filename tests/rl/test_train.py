@@ -26,18 +26,6 @@ PARAMS = probe_params(length=5)
 KEY = jax.random.key(0)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def compile_cache(tmp_path_factory):
-    """Each `train` compiles its own chunk; these tests call it a dozen times with the same program."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    for name, value in zip(names, (str(tmp_path_factory.mktemp("cache")), 0.0), strict=True):
-        jax.config.update(name, value)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-
-
 class Recorder:
     """A sink that remembers."""
 

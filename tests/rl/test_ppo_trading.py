@@ -1,0 +1,129 @@
+"""PPO on the trading environment and real bars: the ratio, illegal actions, seeds, resumption, and planted faults."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade import checkpoint
+from jaxtrade.config import load_config
+from jaxtrade.env.summary import summarise
+from jaxtrade.experiment import prepare
+from jaxtrade.networks.normalize import merge
+from jaxtrade.rl import ppo as ppo_module
+from jaxtrade.rl.ppo import make_ppo
+
+UPDATES = 4
+SETUP = prepare(load_config("quickstart", (
+    "ppo.num_envs=16", "ppo.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2", "ppo.hidden=[16]",
+    "ppo.learning_rate=0.01", "episode.max_steps=25")))
+ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config.ppo
+
+
+class Learner:
+    def __init__(self):
+        self.traces = 0
+        self.algorithm = make_ppo(CONFIG, ENV, UPDATES, summarise=summarise, precision="highest")
+
+        def update(state, params):
+            self.traces += 1
+            return self.algorithm.update(state, params, ())
+
+        self.init, self.update = jax.jit(self.algorithm.init), jax.jit(update)
+
+    def start(self):
+        return self.init(jax.random.key(0), PARAMS)
+
+    def run(self, state, updates=UPDATES):
+        history = []
+        for _ in range(updates):
+            state, metrics = self.update(state, PARAMS)
+            history.append(jax.device_get(metrics))
+        return state, history
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return Learner()
+
+
+@pytest.fixture(scope="module")
+def trained(learner):
+    return learner.run(learner.start())
+
+
+def leaves(state):
+    return [np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+            for x in jax.tree.leaves(state)]
+
+
+def test_ratio_is_one_after_resets_with_masks(trained):
+    """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from bar to bar."""
+    _, history = trained
+    assert max(m["ratio_error"] for m in history) <= 1e-5
+    assert all(m["episodes"] >= CONFIG.num_envs for m in history)
+    assert all(m["approx_kl"] > 0 for m in history)
+    assert all(0 < m["entropy"] < np.log(ENV.num_actions) for m in history)
+
+
+def test_no_illegal_action_and_every_action_taken(trained):
+    _, history = trained
+    assert sum(m["illegal"] for m in history) == 0
+    assert np.all(np.sum([m["action_share"] for m in history], axis=0) > 0)
+
+
+@pytest.mark.parametrize("fault", ["mask", "normaliser", "reset"])
+def test_planted_faults_break_the_ratio(monkeypatch, fault):
+    real = ppo_module.ppo_loss
+
+    def faulty(parameters, normaliser, forward, batch, *rest):
+        if fault == "normaliser":
+            normaliser = merge(normaliser, jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS))
+
+        def wrong(policy, ref, params):
+            logits, value, mask = forward(policy, ref, params)
+            return logits, value, jnp.ones_like(mask) if fault == "mask" else mask
+
+        return real(parameters, normaliser, wrong, batch, *rest)
+
+    if fault == "reset":  # the references of after the step, as a mask or an observation shipped too late would be
+        unroll = ppo_module.unroll
+
+        def late(*arguments):
+            carry, seen = unroll(*arguments)
+            return carry, seen._replace(ref=jax.tree.map(lambda now, end: jnp.concatenate([now[1:], end[None]]),
+                                                         seen.ref, carry[1]))
+
+        monkeypatch.setattr(ppo_module, "unroll", late)
+    monkeypatch.setattr(ppo_module, "ppo_loss", faulty)
+    learner = Learner()
+    _, history = learner.run(learner.start(), 2)
+    assert max(m["ratio_error"] for m in history) > 1e-3
+
+
+def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_path):
+    half, _ = learner.run(learner.start(), 2)
+    checkpoint.save(tmp_path, 2, half, {})
+    like = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS)
+    resumed, _ = learner.run(checkpoint.restore_latest(tmp_path, like).state, 2)
+    for a, b in zip(leaves(resumed), leaves(trained[0]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert learner.traces == 1
+
+
+def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
+    states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), PARAMS)
+    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, PARAMS, ())
+    rows, columns = PARAMS.market.view.table.shape
+    text = lowered.as_text()
+    assert f"tensor<{rows}x{columns}xf32>" in text  # the market is there,
+    assert f"tensor<8x{rows}x{columns}xf32>" not in text  # not once per seed
+    many = lowered.compile()
+    stacked, _ = many(states, PARAMS, ())
+    for i in range(8):
+        alone, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), PARAMS)
+        for x, y in zip(jax.tree.leaves(alone.params), jax.tree.leaves(stacked.params), strict=True):
+            np.testing.assert_allclose(x, y[i], atol=1e-6)
+        np.testing.assert_array_equal(alone.env_state.account.equity, stacked.env_state.account.equity[i])
