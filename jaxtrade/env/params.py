@@ -66,6 +66,13 @@ def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
     )
 
 
+def _largest_session_range(market: Market) -> int:
+    """Ticks from the lowest to the highest price of the widest session, past which no position can move."""
+    sessions = market.data.sessions
+    rows = zip(np.asarray(sessions.start), np.asarray(sessions.end), strict=True)
+    return max(int(market.bars.high[start:end].max() - market.bars.low[start:end].min()) for start, end in rows) + 1
+
+
 def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """Traced parameters of an environment.
 
@@ -77,10 +84,10 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
     if config.env.quantity > cap:
         raise ConfigError(f"env.quantity = {config.env.quantity}: account '{config.account.preset}' allows {cap} "
                           f"{market.contract.symbol}; lower it or set account.max_contracts")
-    span = int(np.max(market.bars.high) - np.min(market.bars.low)) + 1
+    span = _largest_session_range(market)
     if span * market.contract.tick_mills * config.env.quantity >= OFF:
         raise ConfigError(f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
-                          f"${OFF // 1000:,} over this data's price range (int32 mills); lower it")
+                          f"${OFF // 1000:,} in one session of this data (int32 mills); lower it")
     weights = config.reward.model_dump()
     return EnvParams(
         market=market.data,

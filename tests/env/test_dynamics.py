@@ -203,10 +203,11 @@ def test_a_multi_session_episode_jumps_flat_with_daily_resets() -> None:
     env = TradingEnv(CONFIG.model_copy(update={"random_start": False}))
     sessions = jax.tree.map(np.asarray, params.market.sessions)
     state = env.reset_at(params, 0, int(sessions.first[1]))
-    step = jax.jit(env.step)
+    step = jax.jit(env.step, compiler_options=worlds.FAST_COMPILE)
+    choose = jax.jit(lambda state, key: worlds.pick(env.mask(state, params), jax.random.uniform(key)))
     jumps = []
-    for _ in range(3 * 110):
-        action = worlds.pick(env.mask(state, params), jax.random.uniform(jax.random.fold_in(KEY, int(state.time))))
+    for k in range(3 * 110):
+        action = choose(state, jax.random.fold_in(KEY, k))
         before = state
         state, ref, out = step(KEY, state, action, params)
         if bool(out.terminated | out.truncated):

@@ -219,7 +219,7 @@ def test_an_illegal_action_is_a_hold_and_counted() -> None:
     flat = {name: np.flatnonzero(~trace.ref.mask[..., action].reshape(-1)) for name, action in
             Action.__members__.items() if name != "HOLD"}
     states = jax.tree.map(lambda x: jnp.asarray(x.reshape(-1, *x.shape[2:])), trace.state)
-    step = jax.jit(jax.vmap(env.step, (None, 0, 0, None)))
+    step = jax.jit(jax.vmap(env.step, (None, 0, 0, None)), compiler_options=worlds.FAST_COMPILE)
     key = jax.random.key(0)
     for name, rows in flat.items():
         rows = np.resize(rows, 64)
@@ -247,7 +247,6 @@ def random_orders(seed: int, count: int) -> Order:
     )
 
 
-@jax.jit
 def equity_path(params: EnvParams, state: EnvState, orders: Order) -> tuple[jax.Array, jax.Array]:
     """int32[steps] equity at every bar and the sides filled, for orders through the public transition."""
     env = TradingEnv(EnvConfig())
@@ -266,7 +265,7 @@ def recorded_actions() -> list[tuple[EnvState, Order]]:
     params = make_params(walk_market(11))
     steps = 110
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=worlds.FAST_COMPILE)
     def record(state: EnvState, uniform: jax.Array) -> Order:
         def body(state: EnvState, u: jax.Array) -> tuple:
             order = env.decode(worlds.pick(env.mask(state, params), u), state, params)
@@ -299,7 +298,7 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
     """
     values = [0, 10, 20, 500, 2_080] if name == "commission" else [0, 1, 2, 5]
     base = make_params(walk_market(11))
-    paths = jax.jit(jax.vmap(equity_path, (in_axes(name), None, None)))
+    paths = jax.jit(jax.vmap(equity_path, (in_axes(name), None, None)), compiler_options=worlds.FAST_COMPILE)
     random = [(recorded_actions[slot][0], random_orders(slot, 110)) for slot in range(8)]
     total = 0
     for state, orders in [*recorded_actions, *random]:
@@ -332,7 +331,7 @@ def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"]) -> 
     trace = run_random(env, up, 2, ENVS, STEPS)
     swapped = jnp.asarray([0, 2, 1, 3, 4, 5, 6], jnp.int32)[trace.action]
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=worlds.FAST_COMPILE)
     def replay(state: EnvState, actions: jax.Array, params: EnvParams) -> tuple:
         def body(state: EnvState, action: jax.Array) -> tuple:
             mask = jax.vmap(env.mask, (0, None))(state, params)
@@ -365,7 +364,7 @@ def test_orders_without_brackets_are_never_stopped() -> None:
     env = TradingEnv(EnvConfig())
     state = env.reset_at(params, 0, int(market.sessions.first[0]))
     orders = jax.tree.map(lambda x: jnp.full(110, x, jnp.int32), Order(*map(i32, (1, 0, 0, KEEP_STOP, -1))))
-    equity, sides, quantity = map(np.asarray, equity_path(params, state, orders))
+    equity, sides, quantity = map(np.asarray, jax.jit(equity_path)(params, state, orders))
     first = int(market.sessions.first[0]) + 1
     expected = (np.asarray(market.close)[first:first + 110] - int(market.open[first])) * worlds.TICK_MILLS
     np.testing.assert_array_equal(equity[:-1], expected[:-1] - worlds.COMMISSION)

@@ -1,0 +1,92 @@
+"""From a market, a split and a configuration to traced parameters; limits that int32 mills set."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.data.synthetic import synthetic_bars
+from jaxtrade.env.params import contract_params, make_params
+from jaxtrade.env.state import OFF, EnvParams
+from jaxtrade.errors import ConfigError
+
+
+@functools.cache
+def market_of(symbol: str, lift: int = 0) -> Market:
+    """Four synthetic sessions, the later two `lift` ticks higher."""
+    bars = synthetic_bars(get_contract(symbol), 4, seed=1)
+    days = np.diff(bars.time, prepend=bars.time[0]) > 1_800  # the daily break
+    later = np.cumsum(days) >= 2
+    bars = replace(bars, **{name: (getattr(bars, name) + lift * later).astype(np.int32)
+                            for name in ("open", "high", "low", "close")})
+    return build_market(bars, RunConfig())
+
+
+def params_of(symbol: str = "ES", lift: int = 0, **values: Any) -> EnvParams:
+    config = make_config(values)
+    market = market_of(symbol, lift)
+    return make_params(market, split_sessions(market, config.split)["all"], config)
+
+
+def test_defaults_of_es() -> None:
+    params = params_of()
+    contract = params.contract
+    assert [int(x) for x in (contract.tick_mills, contract.commission, contract.slippage, contract.min_stop,
+                             contract.be_ticks)] == [12_500, 2_080, 1, 8, 1]
+    assert float(contract.tick_size) == 0.25
+    brackets = params.brackets
+    assert [int(x) for x in (brackets.stop_atr, brackets.target_multiple, brackets.trail_atr)] == [1_500, 3, 1_000]
+    assert (int(params.account.drawdown), int(params.account.max_contracts)) == (2_500_000, 10)
+    assert [int(params.episode_sessions), int(params.max_steps)] == [1, 0]
+    np.testing.assert_array_equal(params.reward_weights, [1.0])
+
+
+def test_what_a_user_sets_wins() -> None:
+    params = params_of(costs={"commission": 1.5, "slippage": 0}, reward={"equity_change": 0.5},
+                       brackets={"stop_atr": 2_000, "min_stop_ticks": 4, "be_ticks": 2}, account={"drawdown": 1_000.0},
+                       episode={"sessions": 2, "max_steps": 50})
+    contract = params.contract
+    assert [int(x) for x in (contract.commission, contract.slippage, contract.min_stop, contract.be_ticks)] == [
+        1_500, 0, 4, 2]
+    assert (int(params.brackets.stop_atr), int(params.account.drawdown)) == (2_000, 1_000_000)
+    assert float(params.account.risk_unit) == 1_000_000
+    assert [int(params.episode_sessions), int(params.max_steps), float(params.reward_weights[0])] == [2, 50, 0.5]
+
+
+@pytest.mark.parametrize(("symbol", "ticks"), [("ES", 1), ("NQ", 1), ("YM", 1), ("RTY", 3), ("EURUSD", 1)])
+def test_parity_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(symbol: str, ticks: int) -> None:
+    contract = contract_params(get_contract(symbol), make_config({"env": {"scaling": "seed"}}))
+    assert (int(contract.be_ticks), int(contract.min_stop)) == (ticks, 1)
+
+
+def test_micros_count_a_tenth() -> None:
+    assert int(params_of("MES").account.max_contracts) == 100
+    with pytest.raises(ConfigError, match=r"env.quantity = 11: account .* allows 10 ES"):
+        params_of(env={"quantity": 11})
+    params_of("MES", env={"quantity": 11})
+
+
+def test_a_position_must_fit_int32_within_a_session() -> None:
+    with pytest.raises(ConfigError, match=r"env.quantity = 100000.*int32 mills"):
+        params_of(env={"quantity": 100_000}, account={"max_contracts": 100_000})
+
+
+def test_prices_far_apart_in_different_sessions_are_fine() -> None:
+    """Positions do not survive a session, so years of data may span more than one position could."""
+    lift = OFF // 12_500  # this many ticks of one contract are more than int32 mills allow
+    params = params_of(lift=lift)
+    assert int(params.market.high.max() - params.market.low.min()) * 12_500 >= OFF
+
+
+@pytest.mark.parametrize("dollars", [2.0801, 1e-4])
+def test_a_commission_is_whole_mills(dollars: float) -> None:
+    with pytest.raises(ConfigError, match=r"costs.commission = .*whole number of mills"):
+        params_of(costs={"commission": dollars})
