@@ -36,10 +36,10 @@ class Record(struct.PyTreeNode):
 
     row: int32[L] market row. mask: bool[L, A]. action: int32[L] (NO_ACTION: none of the table's). legal: bool[L], the
     action was in the mask and the order asked for nothing that is not permitted. carried, quantity: int32[L] position
-    before and after the bar. stop: int32[L] the stop after it. event: Event of [L] leaves. equity, high_water:
-    int32[L] mills after the bar. account: int32[L] number of the account, from 0. active: bool[L], that account still
-    lived when the bar began. end: int32[L] EndReason where the account ended in this bar, else NONE. target: bool[L],
-    realised profit at the target.
+    before and after the bar. stop: int32[L] the stop after it. event: Event of [L] leaves. equity, high_water: mills
+    after the bar, int64[L] once on the host. account: int32[L] number of the account, from 0. active: bool[L], that
+    account still lived when the bar began. end: int32[L] EndReason where the account ended in this bar, else NONE.
+    target: bool[L], realised profit at the target.
     """
 
     row: Leaf
@@ -120,7 +120,9 @@ def _account_end(state: EnvState, event: Event, params: EnvParams) -> Array:
     return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
 
 
-def _advance(env: TradingEnv, act: Act, params: EnvParams, key: Array, loop: _Loop) -> tuple[_Loop, Record]:
+def _advance(
+    env: TradingEnv, act: Act, params: EnvParams, key: Array, renew: Array, loop: _Loop
+) -> tuple[_Loop, Record]:
     """One decision bar, and the jump to the next session after the last one."""
     state = loop.state
     ref = env.ref(state, params)
@@ -145,7 +147,7 @@ def _advance(env: TradingEnv, act: Act, params: EnvParams, key: Array, loop: _Lo
         target=rules.target_reached(moved.position, moved.account, params.account) & ~loop.over,
     )
     locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
-    jumped = next_session(moved.replace(account=select(over, Account.new(), moved.account)), params)
+    jumped = next_session(moved.replace(account=select(over | renew, Account.new(), moved.account)), params)
     session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
     return _Loop(
         state=select(session_over, jumped, locked),
@@ -156,11 +158,13 @@ def _advance(env: TradingEnv, act: Act, params: EnvParams, key: Array, loop: _Lo
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _scan(env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvParams, key: Array) -> Record:
+def _scan(
+    env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvParams, key: Array, renew: Array
+) -> Record:
     first = params.market.sessions.first[params.sessions.ids[0]]
     state = start(params, jnp.int32(0), first, jnp.uint32(0), jnp.int32(0))
     loop = _Loop(state, carry, jnp.bool_(False), jnp.int32(0))
-    _, record = jax.lax.scan(lambda loop, _: _advance(env, act, params, key, loop), loop, None, length=length)
+    _, record = jax.lax.scan(lambda loop, _: _advance(env, act, params, key, renew, loop), loop, None, length=length)
     return record
 
 
@@ -176,14 +180,34 @@ def backtest(env: TradingEnv, agent: Agent, params: EnvParams, schedule: Schedul
     """
     account = params.account if which == "account" else without_rules(params.account)
     params = params.replace(account=account, max_steps=jnp.int32(0), episode_sessions=jnp.int32(OFF))
-    record = jax.device_get(_scan(env, agent.act, len(schedule.rows), agent.carry, params, key))
+    # Where no rule looks back beyond the session, money is counted per session on device and added up on the host,
+    # so that years of trading fit int32.
+    renew = bool((account.drawdown >= OFF) & (account.target >= OFF))
+    record = jax.device_get(_scan(env, agent.act, len(schedule.rows), agent.carry, params, key, jnp.bool_(renew)))
     if not np.array_equal(record.row, schedule.rows):
         missed = len(np.setdiff1d(schedule.rows, record.row))
         raise RuntimeError(f"{agent.name}: {missed} of {len(schedule.rows)} decision bars not visited in order")
     if np.any(record.quantity[record.end != EndReason.NONE]) or np.any(record.quantity[schedule.last]):
         raise RuntimeError(f"{agent.name}: a position outlived its account or its session's flat bar")
     _check_money(record, agent.name, schedule)
-    return record
+    return _added_up(record, schedule) if renew else _int64_money(record)
+
+
+def _int64_money(record: Record) -> Record:
+    return record.replace(equity=record.equity.astype(np.int64), high_water=record.high_water.astype(np.int64))
+
+
+def _added_up(record: Record, schedule: Schedule) -> Record:
+    """Money counted per session, carried on over the sessions of each account."""
+    record = _int64_money(record)
+    number, change = record.account[schedule.last], record.equity[schedule.last]
+    before = np.cumsum(change) - change
+    offset = (before - before[np.searchsorted(number, number)])[schedule.session]
+    high_water = record.high_water + offset
+    for account in np.unique(number):
+        mine = record.account == account
+        high_water[mine] = np.maximum.accumulate(high_water[mine])
+    return record.replace(equity=record.equity + offset, high_water=high_water)
 
 
 def _check_money(record: Record, name: str, schedule: Schedule) -> None:
@@ -191,5 +215,6 @@ def _check_money(record: Record, name: str, schedule: Schedule) -> None:
     if len(large):
         date = schedule.date[schedule.session[large[0]]]
         money = record.equity[large[0]] / 1000
-        raise ConfigError(f"evaluation of '{name}': equity moved by ${money:,.0f} by {date}, near the int32 limit of "
-                          f"mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or lower env.quantity")
+        raise ConfigError(f"evaluation of '{name}': an account's equity moved by ${money:,.0f} by {date}, near the "
+                          f"int32 limit of mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or "
+                          "lower env.quantity")

@@ -23,7 +23,7 @@ from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.backtest import backtest, make_schedule
 from jaxtrade.evaluation.figures import account_figures, coverage, strategy_figures
 from jaxtrade.evaluation.trades import assemble_trades
-from tests.evaluation.tiny import WARM, hand_market, setup, tiny_market, walk
+from tests.evaluation.tiny import HAND_BARS, WARM, hand_market, setup, tiny_market, walk
 
 OFF = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
 KEY = jax.random.key(0)
@@ -170,11 +170,45 @@ def test_an_illegal_order_is_counted():
     assert record.legal.tolist() == [True, False, False, False, False]
 
 
+def rising(step, sessions):
+    """Six bars that rise by `step` ticks each; 1,000 contracts gain 4 * step - 2 ticks a session."""
+    bars = np.stack([8_000 + step * np.arange(6)] * 4, axis=1)
+    market = tiny_market(np.tile(bars, (sessions, 1)), [6] * sessions)
+    return market, {"env": {"quantity": 1000}, "account": OFF | {"max_contracts": 1000}}
+
+
+@pytest.mark.parametrize("which", ["strategy", "account"])
+def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
+    market, sections = rising(10, 6)
+    record, schedule, params = run(market, which, **sections)
+    a_session = 1000 * (38 * 12_500 - 2 * 2_080)
+    assert 6 * a_session > 2**31
+    assert record.equity[schedule.last].tolist() == [a_session * k for k in range(1, 7)]
+    assert record.high_water[-1] == 5 * a_session + 1000 * (39 * 12_500 - 2_080)
+    assert assemble_trades(record, schedule, params.contract).net.sum() == 6 * a_session
+
+
 def test_equity_near_int32_is_an_error():
-    bars = np.stack([8_000 + 10 * np.arange(6)] * 4, axis=1)
-    market = tiny_market(np.tile(bars, (2, 1)), [6, 6])
+    market, sections = rising(13, 1)
     with pytest.raises(ConfigError, match=r"buy_hold.*int32 limit.*fewer sessions"):
-        run(market, "strategy", env={"quantity": 1000}, account=OFF | {"max_contracts": 1000})
+        run(market, "strategy", **sections)
+    market, sections = rising(10, 2)
+    target = sections["account"] | {"profit_target": 1_000_000.0, "on_target": "continue"}
+    with pytest.raises(ConfigError, match=r"buy_hold.*int32 limit.*fewer sessions"):
+        run(market, "account", **sections | {"account": target})
+
+
+def test_accounts_that_only_daily_loss_can_end():
+    """Money is added up within an account and starts again with the next one."""
+    bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS + np.array([0, 0, -9, 0]), HAND_BARS])
+    market = tiny_market(bars, [6] * 4)
+    record, schedule, _ = run(market, "account", account=OFF | {"daily_loss": 60.0, "on_daily_loss": "fail"})
+    # Sessions 1, 2 and 4 earn $45.84; in session 3 the level 7997 ((-60 + 4.16) / 12.5, rounded down) is hit at 7996.
+    lost = -6 * 12_500 - 4_160
+    assert record.equity[schedule.last].tolist() == [45_840, 91_680, 91_680 + lost, 45_840]
+    assert record.account[schedule.last].tolist() == [0, 0, 0, 1]
+    assert record.high_water[schedule.last].tolist() == [110_420, 156_260, 156_260, 110_420]
+    assert account_figures(record, schedule)["net_profit"] == pytest.approx((91_680 + lost + 45_840) / 1000)
 
 
 def test_buy_and_hold_on_the_bundled_bars():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.schema import table_columns
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -18,22 +18,6 @@ from jaxtrade.evaluation.agents import Agent, compiled_together
 from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
 
 WARM = 22  # bars before the first session's first decision
-
-
-@dataclass(frozen=True)
-class TinyContract:
-    """ES: $12.50 a tick of 0.25 points."""
-
-    symbol: str = "ES"
-    kind: str = "future"
-    tick_size: Decimal = Decimal("0.25")
-    tick_mills: int = 12_500
-    commission_mills: int = 2_080
-    slippage_ticks: int = 1
-    min_stop_ticks: int = 8
-    micro: bool = False
-    decimals: int = 2
-    zone: str = "America/New_York"
 
 
 @dataclass(frozen=True)
@@ -52,7 +36,7 @@ class TinyMarket:
 
     data: MarketData
     bars: TinyBars
-    contract: TinyContract
+    contract: Contract
     fingerprint: str = "ab" * 32
     synthetic: bool = True
 
@@ -91,7 +75,7 @@ def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> Tiny
         bars_to_flat=jnp.asarray(to_flat, jnp.int32), sessions=table, view=MarketView(jnp.asarray(view)),
         fingerprint=jnp.zeros(8, jnp.uint32),
     )
-    return TinyMarket(data, TinyBars(time.astype(np.int64), *prices.T), TinyContract())
+    return TinyMarket(data, TinyBars(time.astype(np.int64), *prices.T), get_contract("ES"))
 
 
 def walk(lengths: list[int], seed: int = 0, scale: float = 3.0) -> np.ndarray:
