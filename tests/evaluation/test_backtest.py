@@ -19,11 +19,11 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.agents import Agent, PolicyAct
 from jaxtrade.evaluation.backtest import backtest, make_schedule
 from jaxtrade.evaluation.figures import account_figures, coverage, strategy_figures
 from jaxtrade.evaluation.trades import assemble_trades
-from tests.evaluation.tiny import HAND_BARS, WARM, hand_market, setup, tiny_market, walk
+from tests.evaluation.tiny import HAND_BARS, WALK, WARM, hand_market, setup, tiny_market, walk
 
 OFF = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
 KEY = jax.random.key(0)
@@ -186,6 +186,28 @@ def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
     assert record.equity[schedule.last].tolist() == [a_session * k for k in range(1, 7)]
     assert record.high_water[-1] == 5 * a_session + 1000 * (39 * 12_500 - 2_080)
     assert assemble_trades(record, schedule, params.contract).net.sum() == 6 * a_session
+
+
+def test_an_illegal_action_is_executed_as_hold():
+    """As in `env.step`: a policy that asks for break-even at every bar moves the stop only where that is legal."""
+    def stubborn(policy, carry, ref, params, key, explore):
+        return carry, jnp.where(ref.mask[Action.BUY], Action.BUY, Action.MOVE_STOP_TO_BREAKEVEN), ()
+
+    env, params, _ = setup(WALK, WALK.sessions(0))
+    schedule = make_schedule(WALK.data, params.sessions)
+    record = backtest(env, Agent("stubborn", PolicyAct(env, stubborn, False), ((), ()), ""), params, schedule,
+                      "account", KEY)
+    illegal = ~record.legal
+    assert illegal.sum() > 10
+    assert (record.legal & (record.action == Action.MOVE_STOP_TO_BREAKEVEN)).any()
+    state, stepped = env.reset_at(params, 0, schedule.rows[0]), jax.jit(env.step)
+    for i, action in enumerate(record.action):
+        kept = int(state.position.stop)
+        state, _, outcome = stepped(KEY, state, jnp.int32(action), params)
+        assert int(outcome.info.equity) == record.equity[i]
+        if illegal[i] and record.quantity[i]:
+            assert record.stop[i] == kept
+    assert int(outcome.info.stats.illegal) == illegal.sum()
 
 
 def test_equity_near_int32_is_an_error():
