@@ -58,6 +58,7 @@ def evaluate(
     sessions: SessionSet,
     config: RunConfig,
     provenance: Mapping[str, Any] | None = None,
+    trained_on: SessionSet | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice (account rules on, account rules off).
 
@@ -65,6 +66,7 @@ def evaluate(
         params: as from `make_params`; their own session set is replaced by `sessions`.
         config: the run's; its account preset, seed and data labels go into the report.
         provenance: carried into the JSON report unchanged (versions, device, digests).
+        trained_on: the sessions that a policy was trained on; evaluating any of them is labelled "in sample".
     Raises:
         DataError: an empty session set. ConfigError: repeated agent names, or equity near the int32 limit.
     """
@@ -85,7 +87,7 @@ def evaluate(
         close=np.asarray(market.bars.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, schedule, config, results),
-        labels=_labels(env, market),
+        labels=_labels(env, market, schedule, trained_on),
         provenance=dict(provenance or {}),
     )
 
@@ -152,9 +154,15 @@ def _settings(
     }
 
 
-def _labels(env: TradingEnv, market: Market) -> tuple[str, ...]:
+def _labels(
+    env: TradingEnv, market: Market, schedule: Schedule, trained_on: SessionSet | None
+) -> tuple[str, ...]:
     """What a reader must know before a figure."""
     labels = []
+    if trained_on is not None:
+        seen = np.isin(schedule.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
+        if seen:
+            labels.append(f"in sample: the policy was trained on {seen} of these {len(schedule.ids)} sessions")
     if market.synthetic:
         labels.append("synthetic: these bars were generated, no market ever traded them")
     if env.config.optimistic:

@@ -90,6 +90,16 @@ def test_labels(env, kind, expected):
     assert all(f"NOTE: {label}" in text for label in result.labels)
 
 
+@pytest.mark.parametrize(("trained", "expected"), [
+    ((0,), ()), ((1, 2), ("in sample: the policy was trained on 1 of these 2 sessions",)), ((), ())])
+def test_in_sample_sessions_are_labelled(trained, expected):
+    market = dataclasses.replace(hand_market(4), synthetic=False)
+    env, params, config = setup(market, market.sessions(0))
+    result = evaluate(env, params, [baselines.flat()], market, market.sessions(2, 3), config,
+                      trained_on=market.sessions(*trained))
+    assert result.labels == expected
+
+
 def test_one_line_says_that_staying_flat_can_be_right(hand_result):
     assert "stayed flat" in report.verdict(result_of(hand_market(1), lambda env: [baselines.flat()]))
     assert "above staying flat" in report.verdict(hand_result)
