@@ -203,7 +203,7 @@ def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> Evaluatio
     agents = standard_agents(setup.env, setup.market, setup.config, setup.algorithm, policy)
     _, manifest = rundir.read_run(path)
     result = evaluate(setup.env, setup.params, agents, setup.market, sessions, setup.config,
-                      provenance=manifest | {"split": split})
+                      provenance=manifest | {"split": split}, trained_on=setup.splits["train"])
     write(result, path / "evaluation" / split)
     return result
 
