@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
-from tests.oracle.oracle import Bars, Features, Settings
+from tests.oracle.features import Features
+from tests.oracle.model import Bars, Settings
 
 
 def pad_bars(bars: Bars, count: int) -> Bars:

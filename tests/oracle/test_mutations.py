@@ -20,7 +20,7 @@ import jaxtrade.env
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
-from tests.oracle.oracle import Settings
+from tests.oracle.model import Settings
 from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
