@@ -97,7 +97,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
-    _check_ranges(bars, dates, tr_sum, config, contract.under(config))
+    _check_ranges(tr_sum, config, contract.under(config))
     need = config.env.window + longest_warm_up(config.env.features)
     ready = (ages + 1 >= max(need, TRUE_RANGES + 1, VOLUME_BARS)) & (tr_sum >= 0)
     overnight = config.session.overnight
@@ -147,14 +147,13 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
         digest.update(value.tobytes())
-    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency, contract.commission_mills,
-               contract.slippage_ticks, contract.min_stop_ticks, contract.micro)
+    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)  # costs are no data
     digest.update("|".join(map(str, figures)).encode())
     return digest.hexdigest()
 
 
-def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
-    """Products that the device forms in int32 must fit. Raises ConfigError naming the key."""
+def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
+    """Products of ranges that the device forms in int32 must fit. Raises ConfigError naming the key."""
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
     for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
         if multiple * worst + 14_000 >= INT32:
@@ -164,13 +163,6 @@ def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: Run
     if brackets.target_multiple * stop >= 1 << 24:
         raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
                           f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")
-    edges = np.flatnonzero(np.diff(dates)) + 1
-    starts = np.concatenate([[0], edges])
-    ranges = np.maximum.reduceat(bars.high, starts) - np.minimum.reduceat(bars.low, starts)
-    span = int(ranges.max()) + stop + contract.slippage_ticks
-    if config.env.quantity * contract.tick_mills * span >= INT32 // 2:
-        raise ConfigError(f"env.quantity = {config.env.quantity}: its largest move within a session ({span} ticks at "
-                          f"{contract.tick_mills} mills) passes half of what int32 mills hold; lower it")
 
 
 def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, need: int) -> str:

@@ -20,7 +20,7 @@ from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.episode import end_reason, start
 from jaxtrade.env.execution import select
-from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Event, Order
+from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Act, Agent
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
@@ -113,9 +113,9 @@ def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
     return (~opens | rules.may_open(state, params)) & within
 
 
-def _account_end(state: EnvState, event: Event, params: EnvParams) -> Array:
+def _account_end(state: EnvState, params: EnvParams) -> Array:
     """int32[] EndReason of an account: the ends of an episode that come from its rules."""
-    reason = end_reason(state, event, params)
+    reason = end_reason(state, params)
     by_rule = functools.reduce(jnp.logical_or, [reason == end for end in RULE_ENDS])
     return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
 
@@ -128,7 +128,7 @@ def _advance(
     ref = env.ref(state, params)
     carry, order, action = act(loop.carry, state, ref, params, jax.random.fold_in(key, state.row))
     moved, event = env.transition(state, order, params)
-    end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, event, params)).astype(jnp.int32)
+    end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
     over = loop.over | (end != EndReason.NONE)
     record = Record(
         row=state.row,

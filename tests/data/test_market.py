@@ -217,7 +217,6 @@ def crisis_bars():
 @pytest.mark.parametrize(("values", "key"), [
     ({"brackets": {"stop_atr": 1_000_000}}, r"brackets\.stop_atr = 1000000: .* passes int32"),
     ({"brackets": {"target_multiple": 10_000}}, r"brackets\.target_multiple = 10000: the largest target"),
-    ({"env": {"quantity": 1000}}, r"env\.quantity = 1000: its largest move within a session"),
     ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: not a whole number of mills"),
 ])
 def test_figures_that_int32_cannot_hold_are_config_errors(crisis_bars, values, key):
