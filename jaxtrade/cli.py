@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from jaxtrade.config import RunConfig, load_config
 from jaxtrade.errors import ConfigError, JaxtradeError
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 BUNDLED_MARKETS = ("ES", "EURUSD")
 # `--test`: about a minute on two cores, compilation included
 TEST_OVERRIDES = (
@@ -35,6 +38,7 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """Every command and flag."""
     parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -155,11 +159,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if error.errno not in DISK_FAULTS:
+            return _internal(error)
+        print(f"error: {error}; free some space, or name another --run-dir", file=sys.stderr)
         return DISK_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception as error:  # anything else is a fault of ours, and is shown whole
+        return _internal(error)
+
+
+def _internal(error: Exception) -> int:
+    traceback.print_exception(error)
+    print(f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr)
+    return INTERNAL_ERROR
 
 
 if __name__ == "__main__":

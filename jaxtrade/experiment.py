@@ -101,26 +101,37 @@ def resume(path: Path) -> RunResult:
 
     Raises ConfigError (not a run), DataError (the data have changed), CheckpointError, RunLockedError.
     """
-    config, manifest = rundir.read_run(path)
-    if manifest.get("nproc"):
-        os.environ["NPROC"] = manifest["nproc"]
-    setup = prepare(config)
-    _check_data(setup, manifest, path)
+    _, manifest = rundir.read_run(path)
+    if manifest["nproc"]:
+        os.environ["NPROC"] = manifest["nproc"]  # before JAX starts
+    setup, _ = _open(path)
     with rundir.locked(path):
         restored = None
         if checkpoint.list_checkpoints(path / "checkpoints"):
-            like = jax.eval_shape(setup.algorithm.init, jax.random.key(config.seed), setup.params)
+            like = jax.eval_shape(setup.algorithm.init, jax.random.key(setup.config.seed), setup.params)
             restored = checkpoint.restore_latest(path / "checkpoints", like)
         return _train_and_evaluate(setup, path, restored)
 
 
-def _check_data(setup: Setup, manifest: dict[str, Any], path: Path) -> None:
+def _open(path: Path) -> tuple[Setup, dict[str, Any]]:
+    """Setup and manifest of an existing run, the configuration and the data being those it was made with.
+
+    Raises ConfigError (not a run, edited configuration) or DataError (other data).
+    """
+    config, manifest = rundir.read_run(path)
+    if config.digest() != manifest["config_sha256"]:
+        raise ConfigError(f"{path / 'config.yaml'}: sha256 {config.digest()[:16]}..., the run was made with "
+                          f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
+    setup = prepare(config)
     if setup.market.fingerprint != manifest["data_sha256"]:
         raise DataError(f"{path}: trained on data with sha256 {manifest['data_sha256'][:16]}..., the data now have "
                         f"{setup.market.fingerprint[:16]}...; bring back the old file, or train a new run")
+    return setup, manifest
 
 
-def _opening_lines(setup: Setup, path: Path, restored: checkpoint.Restored | None) -> Iterator[str]:
+def _opening_lines(
+    setup: Setup, path: Path, restored: checkpoint.Restored | None, resuming: bool
+) -> Iterator[str]:
     market, counts = setup.market, {name: int(split.count) for name, split in setup.splits.items()}
     yield f"run {path}"
     if market.synthetic:
@@ -140,6 +151,8 @@ def _opening_lines(setup: Setup, path: Path, restored: checkpoint.Restored | Non
     if restored is not None:
         yield from (f"passed over: {problem}" for problem in restored.problems)
         yield f"resumed after update {restored.step}"
+    elif resuming:
+        yield "no checkpoint had been written: starting again from the beginning"
 
 
 def _sinks(config: RunConfig, path: Path, restored: checkpoint.Restored | None, resuming: bool) -> list[MetricSink]:
@@ -157,9 +170,10 @@ def _sinks(config: RunConfig, path: Path, restored: checkpoint.Restored | None, 
 
 def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored | None) -> RunResult:
     config = setup.config
-    sinks = _sinks(config, path, restored, resuming=(path / "metrics.jsonl").exists())
+    resuming = (path / "metrics.jsonl").exists()
+    sinks = _sinks(config, path, restored, resuming)
     try:
-        for line in _opening_lines(setup, path, restored):
+        for line in _opening_lines(setup, path, restored, resuming):
             for sink in sinks:
                 sink.message(line)
         start: dict[str, PyTree] = ({"state": restored.state} if restored else {"key": jax.random.key(config.seed)})
@@ -210,9 +224,7 @@ def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> Evaluatio
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False) -> str:
     """Evaluate a finished run again; the table, or JSON. Raises ConfigError, DataError, CheckpointError."""
-    config, manifest = rundir.read_run(path)
-    setup = prepare(config)
-    _check_data(setup, manifest, path)
+    setup, _ = _open(path)
     policy = load_policy(path).policy
     with rundir.locked(path):
         result = _evaluate(setup, policy, split, path)
@@ -221,9 +233,7 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False) -> str:
 
 def replay_run(path: Path, session: str) -> Iterator[str]:
     """Lines of one session under the run's greedy policy. Raises ConfigError where the date is no session."""
-    config, manifest = rundir.read_run(path)
-    setup = prepare(config)
-    _check_data(setup, manifest, path)
+    setup, _ = _open(path)
     return replay_lines(setup.env, setup.params, setup.market, setup.algorithm, load_policy(path).policy, session)
 
 

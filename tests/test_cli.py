@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxtrade import cli
 from jaxtrade.cli import main
 
 ROWS = [  # minutes of ES with an expiry column
@@ -131,6 +133,27 @@ def test_answers_without_loading_jax(argv: list[str]) -> None:
               "sys.exit(f'loaded {heavy}' if heavy else 0)")
     done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_fault_of_ours_is_shown_and_is_not_exit_1(monkeypatch: pytest.MonkeyPatch,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(args: object) -> int:
+        raise RuntimeError("planted")
+
+    monkeypatch.setitem(cli.COMMANDS, "data", broken)
+    assert main(["data", "describe"]) == 70
+    said = capsys.readouterr().err
+    assert "planted" in said
+    assert "bug in jaxtrade" in said
+
+
+def test_a_full_disk_is_exit_74(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(args: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/x")
+
+    monkeypatch.setitem(cli.COMMANDS, "data", full)
+    assert main(["data", "describe"]) == 74
+    assert "runs/x" in capsys.readouterr().err
 
 
 def test_data_check_reports_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
