@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxtrade import __version__
+from jaxtrade import __version__, rundir
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.errors import ConfigError, JaxtradeError
+from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
@@ -60,10 +60,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     data = commands.add_parser("data", help="check or describe market data")
     actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="read and validate files; exit 2 on the first fault of any of them")
+    check = actions.add_parser("check", help="read and validate files; exit 2 if any of them has a fault")
     check.add_argument("files", nargs="+", metavar="FILE")
     check.add_argument("--market", help="contract symbol (default: ES)")
-    check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                       help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC")
     describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
     describe.add_argument("config", nargs="?")
     _data_options(describe)
@@ -89,7 +90,21 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
         chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"file": data})})
     if chosen.data.source == "file" and chosen.data.file is None:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
+    check_names(chosen)
     return chosen
+
+
+def check_names(config: RunConfig) -> None:
+    """Market, account preset and features must exist: asked of the tables themselves, before anything heavy loads."""
+    from jaxtrade.data.contracts import get_contract
+    from jaxtrade.data.schema import table_columns
+    from jaxtrade.env.presets import resolve_account
+
+    get_contract(config.data.market)
+    resolve_account(config.account)
+    table_columns(config.env.features)
+    if config.data.source == "file" and not Path(str(config.data.file)).exists():
+        raise DataError(f"{config.data.file}: there is no such file; check --data (or data.file)")
 
 
 def _train(args: argparse.Namespace) -> int:
@@ -99,20 +114,24 @@ def _train(args: argparse.Namespace) -> int:
                  if value]
         if clash:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
+        rundir.read_run(Path(args.resume))
         from jaxtrade.experiment import resume
 
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
     config = resolve(args.config, args.overrides, args.market, args.data, args.test)
+    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
+    rundir.check_new(path)
     from jaxtrade.experiment import run
 
-    result = run(config, Path(args.run_dir) if args.run_dir else None)
+    result = run(config, path)
     print(result.table)
     return result.exit_code
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    rundir.read_run(Path(args.run))
     from jaxtrade.experiment import evaluate_run
 
     print(evaluate_run(Path(args.run), args.split, as_json=args.json))
@@ -121,12 +140,16 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> int:
     if args.action == "check":
+        config, failed = resolve(None, args.overrides, args.market, None), False
         from jaxtrade.data.describe import check
 
-        config = resolve(None, args.overrides, args.market, None)
         for name in args.files:
-            print(check(name, config))
-        return 0
+            try:
+                print(check(name, config))
+            except DataError as error:
+                failed = True
+                print(f"error: {error}", file=sys.stderr)
+        return DataError.exit_code if failed else 0
     config = resolve(args.config, args.overrides, args.market, args.data)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
@@ -136,6 +159,7 @@ def _data(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
+    rundir.read_run(Path(args.run))
     from jaxtrade.experiment import replay_run
 
     for line in replay_run(Path(args.run), args.session):

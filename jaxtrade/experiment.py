@@ -19,7 +19,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
@@ -29,6 +29,9 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import Plan, TrainResult, plan_run, train
 from jaxtrade.types import Algorithm, PyTree, SessionSet
+
+HEALTH = {"learning_rate": "lowest learning rate", "approx_kl": "highest KL", "param_delta": "smallest step",
+          "illegal": "illegal actions", "recompiles": "recompiles"}
 
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
@@ -178,8 +181,11 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
                 sink.message(line)
         start: dict[str, PyTree] = ({"state": restored.state} if restored else {"key": jax.random.key(config.seed)})
         metadata = {"config_sha256": config.digest(), "data_sha256": setup.market.fingerprint}
-        trained = train(setup.algorithm, setup.params, config=config.train, sinks=sinks,
-                        checkpoint_dir=path / "checkpoints", metadata=metadata, **start)
+        try:
+            trained = train(setup.algorithm, setup.params, config=config.train, sinks=sinks,
+                            checkpoint_dir=path / "checkpoints", metadata=metadata, **start)
+        except (InterruptedRunError, PreemptedError) as stop:
+            raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {path}") from None
         policy = policy_of(trained.state)
         save_policy_bundle(path / "policy", policy, setup.env, setup.algorithm, setup.market, config)
         result = _evaluate(setup, policy, setup.evaluation_split(), path)
@@ -205,8 +211,9 @@ def _closing_lines(trained: TrainResult) -> Iterator[str]:
         return
     yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
            f"{trained.compile_seconds:.1f} s of compilation")
-    checks = ", ".join(f"{name} {value:.3g} {'ok' if ok else 'FAILED'}" for name, (ok, value) in trained.health.items())
-    yield f"learning health: {checks}"
+    checks = ", ".join(f"{HEALTH[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+                       for name, (ok, value) in trained.health.items())
+    yield f"learning health over the run: {checks}"
 
 
 def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> EvaluationResult:

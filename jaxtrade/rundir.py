@@ -29,15 +29,21 @@ def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
     return (root or Path("runs")) / f"{market}-{task}-{stamp}-{secrets.token_hex(2)}"
 
 
-def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
-    """Make the directory with `config.yaml` and `manifest.json`.
-
-    Raises ConfigError where it exists with content, or where its name is not a plain one.
-    """
+def check_new(path: Path) -> None:
+    """Raise ConfigError where a run cannot be made at `path`: a name that is not plain, a file, or a folder with
+    content."""
     if not _NAME.fullmatch(path.name):
         raise ConfigError(f"--run-dir {path}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"--run-dir {path}: already exists and is not empty; choose another, or --resume {path}")
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--run-dir {path}: is a file; choose another name")
+    if path.is_dir() and any(path.iterdir()):
+        hint = f", or --resume {path}" if (path / "manifest.json").is_file() else ""
+        raise ConfigError(f"--run-dir {path}: already exists and is not empty; choose another{hint}")
+
+
+def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
+    """Make the directory with `config.yaml` and `manifest.json`. Raises ConfigError as `check_new`."""
+    check_new(path)
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     write_manifest(path, manifest)

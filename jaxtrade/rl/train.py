@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import os
 import signal
 import threading
 import time
@@ -151,6 +152,8 @@ class _Signals:
         if self.received == signal.SIGINT == number:  # a second Ctrl-C does not wait for the border
             raise KeyboardInterrupt
         self.received = signal.Signals(number)
+        again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
+        os.write(2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode())
 
 
 @contextmanager
