@@ -99,7 +99,7 @@ def _check_money(market: Market, account: AccountParams, contract: ContractParam
     else:
         bars = int(np.max(np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first))) + 1
         session = config.env.quantity * (busiest * tick + 3 * bars * side_cost)
-        worst = session * min(config.episode.sessions, market.num_sessions)
+        worst = session * min(config.episode.sessions, len(market.data.sessions.first))
     if worst >= OFF:
         raise ConfigError(f"episode.sessions = {config.episode.sessions}: an episode of this account could gain or "
                           f"lose ${worst // 1000:,}, more than int32 mills hold (${OFF // 1000:,}); lower it or "
