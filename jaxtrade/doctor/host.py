@@ -74,7 +74,7 @@ def rlimit(name: str) -> int | None:
 
 
 class _MemoryStatus(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32),  # noqa: RUF012
+    _fields_ = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32),
                 *((name, ctypes.c_uint64) for name in ("total", "available", "total_page", "available_page",
                                                        "total_virtual", "available_virtual", "extended"))]
 
