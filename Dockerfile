@@ -10,16 +10,20 @@ COPY jaxtrade jaxtrade
 
 FROM base AS cuda
 # the wheels carry CUDA itself; only the driver is the host's
+# the ranges are pyproject.toml's, where they are stated once
+# hadolint ignore=DL3013
 RUN pip install --no-cache-dir ".[parquet]" "jax[cuda13]>=0.10.2,<0.12"
-USER trader
+USER 1000
 WORKDIR /runs
 ENTRYPOINT ["jaxtrade"]
 CMD ["doctor", "--run-dir", "/runs"]
 
 # last: the default target
 FROM base AS cpu
+# the ranges are pyproject.toml's, where they are stated once
+# hadolint ignore=DL3013
 RUN pip install --no-cache-dir ".[parquet]"
-USER trader
+USER 1000
 WORKDIR /runs
 ENTRYPOINT ["jaxtrade"]
 CMD ["doctor", "--run-dir", "/runs"]

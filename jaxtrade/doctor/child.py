@@ -34,13 +34,15 @@ def crash_name(returncode: int) -> str | None:
 
     A shell or container that stands in between reports signal n as 128 + n.
     """
+    if (status := _NTSTATUS.get(returncode & 0xFFFFFFFF)) is not None:
+        return status
     if returncode < 0 or 128 < returncode < 128 + 65:
         number = -returncode if returncode < 0 else returncode - 128
         try:
             return signal.Signals(number).name
         except ValueError:
             return f"signal {number}"
-    return _NTSTATUS.get(returncode & 0xFFFFFFFF)
+    return None
 
 
 def last_line(text: str) -> str:

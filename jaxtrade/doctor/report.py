@@ -65,15 +65,11 @@ def to_text(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    parser.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
-
-
 def main(argv: Sequence[str]) -> int:
     """`python -m jaxtrade.doctor`; returns 0, or 1 where a check failed."""
     parser = argparse.ArgumentParser(prog="jaxtrade doctor", description="Examine this machine; each finding has a fix")
-    add_options(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
     args = parser.parse_args(argv)
     findings = diagnose(here(Path(os.path.expanduser(args.run_dir))))
     print(to_json(findings) if args.json else to_text(findings))
