@@ -44,6 +44,8 @@ def check_run_folder(host: Host, attempt: Callable[[Path], float] = try_folder,
         return fail("run-folder", f"{folder} is a file", "move it away, or train with --run-dir in another folder")
     try:
         seconds = attempt(folder)
+    except ImportError as error:  # the lock is the package's own, and needs its dependencies
+        return fail("run-folder", f"not examined: {error}", "install what 'packages' names, then run the doctor again")
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return fail("run-folder", f"{folder}: {error.strerror}, {gib(usage(folder))} free",

@@ -139,6 +139,14 @@ def test_run_folder_good_full_slow_or_a_file(tmp_path: Path) -> None:
     assert check_run_folder(healthy(run_folder=tmp_path / "file")).verdict is Verdict.FAIL
 
 
+def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
+    code = ("import sys; sys.modules['pydantic'] = None; from pathlib import Path; from jaxtrade.doctor.host import here;"
+            "from jaxtrade.doctor.storage import check_run_folder as c; print(c(here(Path(sys.argv[1]))).measured)")
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
+                          timeout=60, check=True)
+    assert done.stdout.startswith("not examined: import of pydantic")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="mode bits are POSIX")
 def test_cache_that_others_can_write(tmp_path: Path) -> None:
     host = healthy(env={"JAX_COMPILATION_CACHE_DIR": str(tmp_path)})
