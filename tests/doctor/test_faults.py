@@ -140,7 +140,8 @@ def test_run_folder_good_full_slow_or_a_file(tmp_path: Path) -> None:
 
 
 def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
-    code = ("import sys; sys.modules['pydantic'] = None; from pathlib import Path; from jaxtrade.doctor.host import here;"
+    code = ("import sys; sys.modules['pydantic'] = None; from pathlib import Path;"
+            "from jaxtrade.doctor.host import here;"
             "from jaxtrade.doctor.storage import check_run_folder as c; print(c(here(Path(sys.argv[1]))).measured)")
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, capture_output=True, text=True,
                           timeout=60, check=True)
