@@ -72,6 +72,10 @@ def build_parser() -> argparse.ArgumentParser:
     replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
     replay.add_argument("run", metavar="RUN")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
+
+    doctor = commands.add_parser("doctor", help="examine this machine; every finding has its fix")
+    doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    doctor.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
     return parser
 
 
@@ -167,7 +171,13 @@ def _replay(args: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay}
+def _doctor(args: argparse.Namespace) -> int:
+    from jaxtrade.doctor import main as examine
+
+    return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
+
+
+COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay, "doctor": _doctor}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
