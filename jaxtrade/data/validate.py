@@ -164,6 +164,7 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
         for i in np.flatnonzero(points[field] <= 0):
             faults.add("a price that is not positive", "remove the row, or check data.columns", int(rows[i]),
                        names[field], table.columns[names[field]].iloc[int(rows[i])])
+    _check_range(table, names, rows, seconds, points, contract, faults, notes)
     exact = {field: values / tick for field, values in points.items()}
     ticks = {field: np.round(np.nan_to_num(values, nan=1.0)) for field, values in exact.items()}
     for field in PRICES:
@@ -177,7 +178,6 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
             faults.add(f"{ticks[field][i]:.0f} ticks, more than {MAX_TICKS}", "check data.price_scale", int(rows[i]),
                        names[field], table.columns[names[field]].iloc[int(rows[i])])
     _check_shape(table, names, rows, points, faults)
-    _check_range(table, names, rows, seconds, points, contract, faults, notes)
     volume = np.zeros(len(rows))
     if "volume" in names:
         volume = _numbers(table, names["volume"], rows, "volume", faults)
@@ -214,7 +214,11 @@ def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, point
 
 def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray,
                  points: Mapping[str, np.ndarray], contract: Contract, faults: Faults, notes: list[str]) -> None:
-    """Prices must be plausible for the market in their year: another market's bars are refused."""
+    """Prices must be plausible for the market in their year: another market's bars are refused.
+
+    Where most bars contradict the market it is the wrong one, and faults of its tick would only hide that: stops.
+    """
+    other_market = False
     years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
     for year in np.unique(years[seconds != 0]):
         bounds = contract.price_range(int(year))
@@ -233,6 +237,9 @@ def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
                    f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
                    "check data.market and data.price_scale (back-adjusted prices are not tradable prices)",
                    int(rows[i]), names[field], table.columns[names[field]].iloc[int(rows[i])])
+        other_market |= 2 * len(wrong) > int(of_year.sum())
+    if other_market:
+        faults.stop()
 
 
 def _fits(contract: Contract, year: int, points: Mapping[str, np.ndarray], of_year: np.ndarray) -> bool:

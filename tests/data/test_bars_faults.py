@@ -173,8 +173,32 @@ def test_a_block_of_prices_a_hundred_times_too_small_is_refused(write, rows):
 def test_faults_are_collected_and_counted(write, rows):
     lines = [row.replace("2013-10-07T13:3", f"2013-10-07T1{h}:3").replace("1670.50,", "1670.55,")
              for h in range(10) for row in rows]
-    message = refused(write(lines), "more faults")
-    assert message.count("off the tick") == 20
+    path = write(lines)  # 1670.55 is the second row's open in 10 copies, and (row one) a close
+    off = [1 + i for i, line in enumerate(lines, start=1) if "1670.55" in line]
+    message = refused(path, f"{path}:{off[0]}: column 'close'", f"... and {len(off) - 1} more rows like it",
+                      f"{path}: {sum(line.count('1670.55') for line in lines)} faults in all")
+    assert message.count("off the tick") == 1
+    assert message.count("\n") == 1
+
+
+def test_a_message_has_five_lines_at_most(write, rows):
+    price = "1671.00,1671.00,1670.00,1670.25"
+    rows[0] = f"2013-10-07T13:30:00Z,{price},-5"
+    rows[1] = "2013-10-07T13:31:00Z,1671.00,1670.00,1670.50,1670.25,1"
+    rows[2] = "2013-10-07T13:32:00Z,1671.00,1671.10,1670.00,1670.25,1"
+    rows[3] = "2013-10-07T13:33:00Z,1671.00,1671.00,1670.00,1672.00,1"
+    rows[4] = "2013-10-07T13:34:00Z,1669.00,1671.00,1670.00,1670.25,1"
+    rows[5] = f"2013-10-07T13:34:00Z,{price},1"
+    path = write(rows)
+    lines = refused(path, "6 faults in all, 2 more kinds of them not shown").split("\n")
+    assert [line.split(":")[1] for line in lines[:4]] == ["2", "3", "4", "5"]
+    assert len(lines) == 5
+
+
+def test_another_markets_quarter_ticks_are_told_as_that_market(write, rows):
+    """ES on the quarter point given as YM (whole points): the market is the fault, the ticks only follow from it."""
+    message = refused(write(rows), "6 of 6 bars of 2013 contradict YM", "they fit ES", contract=get_contract("YM"))
+    assert "\n" not in message
 
 
 def test_files_that_are_none(tmp_path):
@@ -225,7 +249,14 @@ def test_missing_parquet_support_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "bars.parquet"
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(path, "pip install 'jaxtrade[parquet]'")
+    refused(path, "pip install pyarrow (or install jaxtrade with its extra [parquet])")
+
+
+def test_parquet_has_rows_and_no_lines(tmp_path, write, rows):
+    frame, path = pd.read_csv(write(rows)), tmp_path / "bars.parquet"
+    frame.loc[2, "high"] = 1671.1
+    frame.to_parquet(path)
+    refused(path, f"{path}: row 2 (0-based): column 'high' = '1671.1': off the tick")
 
 
 def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
@@ -253,12 +284,12 @@ def test_a_missing_stamp_in_a_frame_is_not_called_daylight_saving(write, rows):
     frame = pd.read_csv(write(rows))
     frame["time"] = pd.to_datetime(frame["time"]).dt.tz_localize(None)
     frame.loc[3, "time"] = pd.NaT
-    with pytest.raises(DataError, match=r"frame:3: column 'time' = 'NaT': not an ISO 8601 stamp"):
+    with pytest.raises(DataError, match=r"frame: row 3 \(0-based\): column 'time' = 'NaT': not an ISO 8601 stamp"):
         from_frame(frame, ES, stamp="open", time_zone="UTC")
 
 
 def test_frames_are_checked_alike(write, rows):
     frame = pd.read_csv(write(rows))
     frame.loc[2, "high"] = 1.0
-    with pytest.raises(DataError, match=r"frame:2: column 'high' = '1.0': high is below low"):
+    with pytest.raises(DataError, match=r"frame: row 2 \(0-based\): column 'high' = '1.0': high is below low"):
         from_frame(frame, ES, stamp="open")
