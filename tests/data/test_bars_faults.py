@@ -84,8 +84,11 @@ def test_a_repeated_header_is_refused(write, rows):
 
 
 HEADER_FAULTS = [
-    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "near: closing",
-                                                      "data.columns={close: NAME}"]),
+    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "data.columns={close: NAME}",
+                                                      "could be closing"]),
+    ("one unused number", "time,open,high,low,settle,volume", ["no column 'close'", "NAME could be settle: the one"]),
+    ("two missing", "time,open,high,bottom,settle,volume", ["no column 'low' for low", "no column 'close' for close",
+                                                            "set data.columns={close: NAME}"]),
     ("no header", "2013-10-07T13:29:00Z,1,1,1,1,1", [":1:", "no header line"]),
     ("twins", "time,open,high,low,low,volume", [":1:", "'low' appears twice"]),
     ("date and time", "date,time,high,low,close,open", ["could each be time", "one ISO 8601 column"]),
@@ -145,6 +148,19 @@ INSTRUMENT_FAULTS = [
 def test_one_file_is_one_contract_of_the_market(write, rows, column, values, fragments):
     lines = [f"{row},{value}" for row, value in zip(rows, values, strict=True)]
     refused(write(lines, header=f"{HEADER},{column}"), *fragments)
+
+
+SEVERAL = "if the file holds several contracts, add an expiry or symbol column and set data.expiry"
+
+
+@pytest.mark.parametrize("minutes", [(30, 30, 31, 31, 32, 32), (30, 31, 32, 30, 31, 32)])
+@pytest.mark.parametrize("symbol", [False, True])
+def test_contracts_that_no_column_tells_apart(write, rows, minutes, symbol):
+    lines = [f"2013-10-07T13:{m}:00Z{row[20:]}{',ESZ3' if symbol else ''}"
+             for m, row in zip(minutes, rows, strict=True)]
+    message = refused(write(lines, header=f"{HEADER}{',symbol' if symbol else ''}"), "Fix: ")
+    assert (SEVERAL in message) is not symbol
+    assert ("data.expiry" in message) is not symbol
 
 
 def test_a_spread_can_be_named_out_of_the_file(write, rows):
