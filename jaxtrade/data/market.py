@@ -11,7 +11,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data import features
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import Schedule, findings, schedule_for, trade_dates
+from jaxtrade.data.calendar import Schedule, check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.schema import TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
 from jaxtrade.data.sessions import (
@@ -85,12 +85,13 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     """Features, session table and device arrays of validated bars.
 
     Raises:
-        DataError: too few bars for one decision, or dates outside the calendar.
+        DataError: too few bars for one decision, dates outside the calendar, or stamps that look shifted against it.
         ConfigError: unknown feature, or figures that could pass int32.
     """
     contract = bars.contract
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
+    check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     ids = window_ids(dates, schedule)
     ages = window_ages(ids)
