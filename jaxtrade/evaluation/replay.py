@@ -17,7 +17,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Record, backtest, make_schedule
+from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
 from jaxtrade.types import Algorithm, PyTree
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: 
     """
     sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
     params = params.replace(sessions=sessions)
-    schedule = make_schedule(market.data, sessions)
-    record = backtest(env, greedy(algorithm, policy, env), params, schedule, "account", jax.random.key(0))
+    decisions = decision_bars(market.data, sessions)
+    record = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", jax.random.key(0))
     return _lines(env, params, market, record, session)
 
 

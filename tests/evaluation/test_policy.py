@@ -16,7 +16,7 @@ from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation import policy as bundles
 from jaxtrade.evaluation.agents import greedy, sampled
-from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
@@ -48,9 +48,9 @@ def trained(tmp_path_factory):
 def visited(trained):
     """References, observations and masks that the sampled policy visits."""
     _, policy, env, params, algorithm = trained
-    schedule = make_schedule(MARKET.data, MARKET.sessions(0, 1))
-    record = backtest(env, sampled(algorithm, policy, env), params, schedule, "strategy", jax.random.key(2))
-    state = env.reset_at(params, 0, schedule.rows[0])
+    decisions = decision_bars(MARKET.data, MARKET.sessions(0, 1))
+    record = backtest(env, sampled(algorithm, policy, env), params, decisions, "strategy", jax.random.key(2))
+    state = env.reset_at(params, 0, decisions.rows[0])
     step, observe = jax.jit(env.step), jax.jit(env.observe)
     refs = []
     for action in record.action[:59]:
@@ -99,10 +99,10 @@ def test_only_legal_actions_are_sampled(trained):
 def test_greedy_agent_takes_the_loaded_policys_actions(trained):
     run, policy, env, params, algorithm = trained
     loaded = load_policy(run)
-    schedule = make_schedule(MARKET.data, MARKET.sessions(0, 1))
+    decisions = decision_bars(MARKET.data, MARKET.sessions(0, 1))
     key = jax.random.key(0)
-    mine = backtest(env, greedy(algorithm, loaded.policy, env), params, schedule, "account", key)
-    theirs = backtest(env, greedy(algorithm, policy, env), params, schedule, "account", key)
+    mine = backtest(env, greedy(algorithm, loaded.policy, env), params, decisions, "account", key)
+    theirs = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key)
     assert np.array_equal(mine.action, theirs.action)
     assert mine.legal.all()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.trades import Clock, assemble_trades
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import rule, setup
@@ -19,9 +19,9 @@ from tests.evaluation.tiny import rule, setup
 def run(name, env_values=None, **sections):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, _ = setup(MARKET, sessions, env=env_values or {}, **sections)
-    schedule = make_schedule(MARKET.data, sessions)
-    record = backtest(env, rule(name, env), params, schedule, "strategy", jax.random.key(3))
-    return record, assemble_trades(record, schedule, params.contract), schedule
+    decisions = decision_bars(MARKET.data, sessions)
+    record = backtest(env, rule(name, env), params, decisions, "strategy", jax.random.key(3))
+    return record, assemble_trades(record, decisions, params.contract), decisions
 
 
 @pytest.mark.parametrize("name", ["random", "buy_hold", "sma_cross"])
@@ -83,13 +83,13 @@ def test_same_bar_entries_and_exits_are_trades():
 
 
 def test_entries_without_exits_are_a_bug():
-    record, _, schedule = run("buy_hold")
+    record, _, decisions = run("buy_hold")
     quantity = record.event.exit_quantity.copy()
     quantity[np.flatnonzero(quantity)[0]] = 0
     broken = record.replace(event=record.event.replace(exit_quantity=quantity))
     _, params, _ = setup(MARKET, MARKET.sessions(0))
     with pytest.raises(RuntimeError, match="do not pair"):
-        assemble_trades(broken, schedule, params.contract)
+        assemble_trades(broken, decisions, params.contract)
 
 
 def test_stamps_and_prices_are_exact():
@@ -111,7 +111,7 @@ def test_files_read_back(tmp_path):
         trades = list(csv.DictReader(file))
     with (tmp_path / "equity.csv").open() as file:
         equity = list(csv.DictReader(file))
-    assert len(equity) == len(result.schedule.rows) == 216
+    assert len(equity) == len(result.decisions.rows) == 216
     profit = Decimal(equity[-1]["strategy_equity"]) - 50_000
     assert sum(Decimal(row["net_pnl"]) for row in trades) == profit
     assert profit == Decimal(str(result.agent("random").strategy_figures["net_profit"]))
