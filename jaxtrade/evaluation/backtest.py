@@ -34,16 +34,16 @@ RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 class Record(struct.PyTreeNode):
     """One row per decision bar, L of them; the bar decided at is `row`, what follows happened in bar `row + 1`.
 
-    row: int32[L] market row. mask: bool[L, A]. action: int32[L] (NO_ACTION: none of the table's). legal: bool[L], the
-    action was in the mask and the order asked for nothing that is not permitted. carried, quantity: int32[L] position
-    before and after the bar. stop: int32[L] the stop after it. event: Event of [L] leaves. equity, high_water: mills
-    after the bar, int64[L] once on the host. account: int32[L] number of the account, from 0. active: bool[L], that
-    account still lived when the bar began. end: int32[L] EndReason where the account ended in this bar, else NONE.
-    target: bool[L], realised profit at the target.
+    row: int32[L] market row. ref: what was decided from, ObservationRef of [L, ...] leaves. action: int32[L]
+    (NO_ACTION: none of the table's). legal: bool[L], the action was in the mask and the order asked for nothing that
+    is not permitted. carried, quantity: int32[L] position before and after the bar. stop: int32[L] the stop after it.
+    event: Event of [L] leaves. equity, high_water: mills after the bar, int64[L] once on the host. account: int32[L]
+    number of the account, from 0. active: bool[L], that account still lived when the bar began. end: int32[L]
+    EndReason where the account ended in this bar, else NONE. target: bool[L], realised profit at the target.
     """
 
     row: Leaf
-    mask: Leaf
+    ref: Any  # ObservationRef
     action: Leaf
     legal: Leaf
     carried: Leaf
@@ -56,6 +56,11 @@ class Record(struct.PyTreeNode):
     active: Leaf
     end: Leaf
     target: Leaf
+
+    @property
+    def mask(self) -> Leaf:
+        """bool[L, A] actions that were legal."""
+        return self.ref.mask
 
 
 class _Loop(struct.PyTreeNode):
@@ -132,7 +137,7 @@ def _advance(
     over = loop.over | (end != EndReason.NONE)
     record = Record(
         row=state.row,
-        mask=ref.mask,
+        ref=ref,
         action=jnp.asarray(action, jnp.int32),
         legal=((action < 0) | ref.mask[jnp.maximum(action, 0)]) & order_is_legal(state, order, params),
         carried=state.position.quantity,
