@@ -184,7 +184,8 @@ def write(result: EvaluationResult, directory: Path, agent: str | None = None) -
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
     paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
     trades.write_csv(paths["trades.csv"], trades.TRADE_COLUMNS,
-                     trades.trade_rows(shown.trades, result.decisions, result.clock, result.close))
+                     trades.trade_rows(shown.trades, result.decisions, result.clock, result.close,
+                                       result.settings["fill"]))
     trades.write_csv(paths["equity.csv"], trades.EQUITY_COLUMNS,
                      trades.equity_rows(shown.strategy, shown.account, result.decisions, result.clock,
                                         result.start_balance))

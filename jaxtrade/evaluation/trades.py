@@ -157,11 +157,24 @@ TRADE_COLUMNS = (
 )
 
 
-def trade_rows(trades: Trades, decisions: DecisionBars, clock: Clock, close: np.ndarray) -> Iterator[tuple[Any, ...]]:
+AT_CLOSE = (ExitReason.FLAT, ExitReason.END_OF_DATA)
+
+
+def _exit_time(reason: int, row: Whole, clock: Clock, fill: str) -> str:
+    if reason in AT_CLOSE:
+        return clock.closed(row)
+    return clock.closed(row - 1) if fill == "close" and reason == ExitReason.ORDER else clock.opened(row)
+
+
+def trade_rows(
+    trades: Trades, decisions: DecisionBars, clock: Clock, close: np.ndarray, fill: str = "next_open"
+) -> Iterator[tuple[Any, ...]]:
     """Rows of `trades.csv` (TRADE_COLUMNS).
 
     decision_time and decision_price: close of the bar decided at. entry_time, exit_time: *open* stamps of the bars in
-    which the fills happened. `session` is the trade date.
+    which the fills happened; exits at the flat bar or the end of data fill at that bar's close and have its *close*
+    stamp. With `fill=close` entries and exits by order fill at the close decided at and have its stamp. `session` is
+    the trade date.
     """
     for k in range(len(trades)):
         decision, entered, left = trades.decision_row[k], trades.entry_row[k], trades.exit_row[k]
@@ -171,9 +184,9 @@ def trade_rows(trades: Trades, decisions: DecisionBars, clock: Clock, close: np.
             int(trades.contracts[k]),
             clock.closed(decision),
             clock.price(close[decision]),
-            clock.opened(entered),
+            clock.closed(decision) if fill == "close" else clock.opened(entered),
             clock.price(trades.entry_price[k]),
-            clock.opened(left),
+            _exit_time(int(trades.reason[k]), left, clock, fill),
             clock.price(trades.exit_price[k]),
             ExitReason(int(trades.reason[k])).name.lower(),
             int(trades.ticks[k]),
@@ -217,6 +230,7 @@ def equity_rows(
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    """Write a header of `columns` and the rows as UTF-8 CSV with Unix line ends. Raises OSError (disk)."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
