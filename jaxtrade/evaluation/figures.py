@@ -54,7 +54,8 @@ def account_figures(record: Record, decisions: DecisionBars) -> Figures:
 
     accounts = passed + bust + failed_daily_loss + open_at_end. reached_target counts accounts whose realised profit
     reached the target at some bar (with `on_target=continue` such an account goes on). breaches: bars in which live
-    accounts reached a drawdown or daily-loss floor. net_profit: summed over all accounts.
+    accounts reached a drawdown or daily-loss floor. net_profit: summed over all accounts. best_session_share: what
+    consistency rules look at, reported only; None without a profit.
     """
     count = int(record.account.max()) + 1
     ends = {reason: int(np.sum(record.end == reason)) for reason in EndReason}
@@ -69,6 +70,8 @@ def account_figures(record: Record, decisions: DecisionBars) -> Figures:
         "breaches": int(np.sum(record.event.breach & record.active)),
         "trades": int(np.sum(record.event.entry_quantity != 0)),
         "net_profit": int(record.equity[closing].astype(np.int64).sum()) / 1000,
+        "best_session_share": metrics.best_session_share(
+            metrics.account_session_pnl(record.equity, record.account, decisions.last)),
         "illegal_actions": int(np.sum(~record.legal)),
         "idle_bars": int(np.sum(~record.active)),
     }

@@ -45,6 +45,8 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert lines["win rate"].split()[-3:] == ["100.0", "%", "n/a"]
     assert lines["profit factor"].split()[-2:] == ["n/a", "n/a"]
     assert lines["net profit ($)"].split()[-2:] == ["91.68", "0.00"]
+    assert lines["best session / profit"].split()[-3:] == ["50.0", "%", "n/a"]  # 45.84 in each of two sessions
+    assert hand_result.agent("buy_hold").account_figures["best_session_share"] == 0.5
     document = report.to_json(hand_result)
     flat = document["agents"]["flat"]["strategy"]
     assert [flat[key] for key in ("sharpe_daily", "win_rate", "profit_factor", "average_trade")] == [None] * 4
