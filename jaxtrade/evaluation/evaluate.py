@@ -168,6 +168,7 @@ def _labels(
     if env.config.optimistic:
         labels.append(f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be")
     if market.contract.kind == "fx":
+        labels.append("one-sided (bid) bars: the spread is charged as slippage")
         labels.append("no overnight swap is charged (positions never stay overnight)")
     return tuple(labels)
 
