@@ -63,7 +63,7 @@ ACCOUNT_ROWS: tuple[Row, ...] = (
     ("  failed, daily loss", "failed_daily_loss", _count),
     ("  open at end", "open_at_end", _count),
     ("breaches", "breaches", _count),
-    ("best session / profit", "best_session_share", _share),
+    ("best session share", "best_session_share", _share),
 )
 
 

@@ -124,7 +124,7 @@ def test_exits_inside_a_bar_have_its_open_stamp():
     clock = Clock(MARKET.bars.time, 60, Decimal("0.25"), 2, "America/New_York")
     for fill in ("next_open", "close"):
         rows = list(trade_rows(trades, decisions, clock, MARKET.bars.close, fill))
-        assert {row[9] for row in rows} >= {"stop", "target", "order", "flat"}
+        assert {row[9] for row in rows} >= {"stop", "target", "order"}
         for row, left in zip(rows, trades.exit_row, strict=True):
             at_close = {"flat": left, "order": left - 1 if fill == "close" else None}.get(row[9])
             assert row[7] == (clock.opened(left) if at_close is None else clock.closed(at_close))
