@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig
+from jaxtrade.config import EnvConfig, PPOConfig, RunConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation import policy as bundles
@@ -123,6 +124,16 @@ def test_wrong_input_is_refused(trained, observation, mask, message):
 def test_sampling_needs_a_key(trained):
     with pytest.raises(ValueError, match="key"):
         load_policy(trained[0]).act(np.zeros(228), np.ones(7, bool), explore=True)
+
+
+def test_absent_slots_are_listed_outside_the_digests(trained):
+    config = EnvConfig(features=("close", "volume", "rsi"), window=2)
+    with_volume, without = (bundles.make_schema(config, PPO, dataclasses.replace(MARKET, has_volume=known), RunConfig())
+                            for known in (True, False))
+    assert with_volume.pop("absent") == []
+    assert without.pop("absent") == ["volume[t-2]", "volume[t-1]"]
+    assert with_volume == without
+    assert load_policy(trained[0]).schema["absent"] == []
 
 
 def test_no_bundle(tmp_path):

@@ -45,7 +45,7 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert lines["win rate"].split()[-3:] == ["100.0", "%", "n/a"]
     assert lines["profit factor"].split()[-2:] == ["n/a", "n/a"]
     assert lines["net profit ($)"].split()[-2:] == ["91.68", "0.00"]
-    assert lines["best session / profit"].split()[-3:] == ["50.0", "%", "n/a"]  # 45.84 in each of two sessions
+    assert lines["best session share"].split()[-3:] == ["50.0", "%", "n/a"]  # 45.84 in each of two sessions
     assert hand_result.agent("buy_hold").account_figures["best_session_share"] == 0.5
     document = report.to_json(hand_result)
     flat = document["agents"]["flat"]["strategy"]
@@ -90,6 +90,12 @@ def test_labels(env, kind, expected):
     assert [label[: len(words)] for label, words in zip(result.labels, expected, strict=True)] == expected
     text = report.table(result)
     assert all(f"NOTE: {label}" in text for label in result.labels)
+
+
+def test_bars_without_volume_are_labelled():
+    market = dataclasses.replace(hand_market(1), synthetic=False, has_volume=False)
+    assert result_of(market, lambda env: [baselines.flat()]).labels == ("no volume: volume slots are constant",)
+    assert result_of(market, lambda env: [baselines.flat()], env={"features": ["close"]}).labels == ()
 
 
 @pytest.mark.parametrize(("trained", "expected"), [
