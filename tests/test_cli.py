@@ -196,8 +196,9 @@ def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFi
 def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 433  # two header lines, 09:30 to the bar before the flat bar less the 16:15 halt
-    assert lines[2].split()[0] == "09:31:00"
+    assert len(lines) == 4 + 433  # four header lines, 09:30 to the bar before the flat bar less the 16:15 halt
+    assert lines[4].split()[0] == "09:31:00"
+    assert lines[-1].split()[0] > "16:50:00"
     assert main(["replay", str(run), "--session", "2013-10-12"]) == 2
     assert "2013-10-11" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import Schedule, check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contracts import Contract, get_contract
-from jaxtrade.data.schema import TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
+from jaxtrade.data.schema import NO_VOLUME, TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
 from jaxtrade.data.sessions import (
     SessionRows,
     bars_to_flat,
@@ -116,9 +116,12 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     digest = fingerprint(arrays, contract)
     notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
              *_session_notes(rows, ids, dates))
+    has_volume = bool(bars.volume.any())
+    if not has_volume and "volume" in config.env.features:
+        notes += (NO_VOLUME,)
     return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
                   fingerprint=digest, synthetic=bars.synthetic, notes=notes,
-                  window_length_minutes=window_minutes(contract, overnight), has_volume=bool(bars.volume.any()))
+                  window_length_minutes=window_minutes(contract, overnight), has_volume=has_volume)
 
 
 def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:

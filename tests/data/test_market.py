@@ -76,6 +76,7 @@ def test_fx_hours_step_the_whole_day_to_the_bar_closing_at_16():
     assert {clock(market, r + 1)[6:] for r in last} == {"15:00"}
     assert (last - first + 2)[1:].tolist() == [23] * (market.num_sessions - 1)
     assert not market.has_volume
+    assert "no volume: volume slots are constant" in market.notes
     assert window_minutes(market.contract, False) == 1439
 
 
