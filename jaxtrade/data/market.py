@@ -91,14 +91,11 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     ids = window_ids(dates, schedule, config.data.window_reset)
-    ages = window_ages(ids)
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
     _check_ranges(tr_sum, config, contract.under(config))
-    ready = (ages + 1 >= history_needed(config)) & (tr_sum >= 0)
-    overnight = config.session.overnight
-    rows = session_rows(bars, schedule, dates, ready, overnight)
+    rows = decision_sessions(bars, schedule, dates, config)
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, config))
     table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
@@ -165,6 +162,12 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
 def history_needed(config: RunConfig) -> int:
     """Bars of one feature window up to and with the first that may be decided on."""
     return max(config.env.window + longest_warm_up(config.env.features), TRUE_RANGES + 1, VOLUME_BARS)
+
+
+def decision_sessions(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> SessionRows:
+    """The sessions that can be decided in, none where the bars are too few; dates: trade date of each row."""
+    ages = window_ages(window_ids(dates, schedule, config.data.window_reset))
+    return session_rows(bars, schedule, dates, ages + 1 >= history_needed(config), config.session.overnight)
 
 
 def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> str:
