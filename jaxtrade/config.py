@@ -49,6 +49,8 @@ class DataConfig(_Model, frozen=True):
     start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
     end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
+    window_reset: Literal["hole", "session"] = Field(default="hole", description="feature windows restart after a hole "
+                                                     "longer than one session, or with every trade date")
     synthetic_sessions: int = Field(default=40, ge=2, le=5000)
     synthetic_seed: int = Field(default=0, ge=0)
 

@@ -10,7 +10,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.calendar import check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import Market
+from jaxtrade.data.market import Market, decision_sessions, history_needed
 
 COST_WARNING = 0.25  # of the stop
 NOTES_SHOWN = 20
@@ -131,15 +131,16 @@ def check(file: str, config: RunConfig) -> str:
     contract = get_contract(data.market)
     bars = load_bars(file, contract, columns=data.columns, time_zone=data.time_zone, stamp=data.stamp,
                      price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
-    return check_text(bars, data.calendar)
+    return check_text(bars, config)
 
 
-def check_text(bars: Bars, calendar: str) -> str:
-    """Summary and calendar findings of validated bars."""
-    schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
+def check_text(bars: Bars, config: RunConfig) -> str:
+    """Summary and calendar findings of validated bars. Raises DataError where they contradict the calendar."""
+    schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
-    dates = np.unique(trade_dates(bars.time, bars.contract))
+    row_dates = trade_dates(bars.time, bars.contract)
+    dates = np.unique(row_dates)
     low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.high.max()))
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, no fault",
@@ -147,4 +148,6 @@ def check_text(bars: Bars, calendar: str) -> str:
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  calendar       {schedule.name}: {len(found)} findings",
     ]
+    if not len(decision_sessions(bars, schedule, row_dates, config).date):
+        lines.append(f"  too few to train on: {history_needed(config)} bars of history are needed before a decision")
     return "\n".join(lines + _notes([*bars.notes, *schedule.notes, *found]))

@@ -20,7 +20,6 @@ from jaxtrade.data.sessions import (
     session_rows,
     window_ages,
     window_ids,
-    window_minutes,
 )
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.data.table import float_table
@@ -36,8 +35,7 @@ class Market:
 
     data: device pytree. contract: figures in use. bars: host bars, row for row with `data`. trade_dates:
     datetime64[D][N], one per session. columns: names of `data.view.table`'s columns. fingerprint: sha256 (hex) of all
-    device arrays and contract figures. notes: what was assumed or found. window_length_minutes: opening of the
-    decision window to 16:59 on an ordinary day.
+    device arrays and contract figures. notes: what was assumed or found.
     """
 
     data: MarketData
@@ -48,7 +46,6 @@ class Market:
     fingerprint: str
     synthetic: bool
     notes: tuple[str, ...]
-    window_length_minutes: int
     has_volume: bool
 
     @property
@@ -93,18 +90,14 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
-    ids = window_ids(dates, schedule)
-    ages = window_ages(ids)
+    ids = window_ids(dates, schedule, config.data.window_reset)
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
     _check_ranges(tr_sum, config, contract.under(config))
-    need = config.env.window + longest_warm_up(config.env.features)
-    ready = (ages + 1 >= max(need, TRUE_RANGES + 1, VOLUME_BARS)) & (tr_sum >= 0)
-    overnight = config.session.overnight
-    rows = session_rows(bars, schedule, dates, ready, overnight)
+    rows = decision_sessions(bars, schedule, dates, config)
     if not len(rows.date):
-        raise DataError(_too_few(bars, schedule, dates, need))
+        raise DataError(_too_few(bars, schedule, dates, config))
     table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
     arrays = {
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
@@ -115,13 +108,12 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     }
     digest = fingerprint(arrays, contract)
     notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
-             *_session_notes(rows, ids, dates))
+             *_session_notes(rows, ids, dates, config))
     has_volume = bool(bars.volume.any())
     if not has_volume and "volume" in config.env.features:
         notes += (NO_VOLUME,)
     return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
-                  fingerprint=digest, synthetic=bars.synthetic, notes=notes,
-                  window_length_minutes=window_minutes(contract, overnight), has_volume=has_volume)
+                  fingerprint=digest, synthetic=bars.synthetic, notes=notes, has_volume=has_volume)
 
 
 def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
@@ -169,17 +161,32 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
                           f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")
 
 
-def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, need: int) -> str:
+def history_needed(config: RunConfig) -> int:
+    """Bars of one feature window up to and with the first that may be decided on."""
+    return max(config.env.window + longest_warm_up(config.env.features), TRUE_RANGES + 1, VOLUME_BARS)
+
+
+def decision_sessions(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> SessionRows:
+    """The sessions that can be decided in, none where the bars are too few; dates: trade date of each row."""
+    ages = window_ages(window_ids(dates, schedule, config.data.window_reset))
+    return session_rows(bars, schedule, dates, ages + 1 >= history_needed(config), config.session.overnight)
+
+
+def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> str:
     sessions = int((schedule.find(np.unique(dates)) >= 0).sum())
-    return (f"{bars.source}: too few bars for one decision: {need} bars of history are needed before a session's "
-            f"decision window (env.window plus the longest feature warm-up) and at least 2 bars inside it; the data "
+    where = "inside each session (data.window_reset=session)" if config.data.window_reset == "session" else (
+        "before a session's decision window")
+    return (f"{bars.source}: too few bars for one decision: {history_needed(config)} bars of history are needed "
+            f"{where} (env.window plus the longest feature warm-up) and at least 2 bars inside it; the data "
             f"have {len(bars)} bars over {sessions} scheduled sessions. Fix: give more bars, or shorten env.window or "
             "env.features")
 
 
-def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray) -> tuple[str, ...]:
+def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray, config: RunConfig) -> tuple[str, ...]:
     notes = [f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
              for i in np.flatnonzero(~rows.complete)]
+    if config.data.window_reset == "session":
+        return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
     starts = np.flatnonzero(np.diff(ids)) + 1
     if len(starts):
         notes.append(f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import time, timedelta
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +19,7 @@ DAY_OPEN = time(9, 30)
 class SessionRows:
     """Sessions with at least one decision bar, [N] each; see `jaxtrade.types.SessionTable` for the row fields.
 
-    date: datetime64[D]. window_open, flat: UTC seconds.
+    date: datetime64[D]. flat: UTC seconds.
     """
 
     start: np.ndarray
@@ -27,7 +28,6 @@ class SessionRows:
     last: np.ndarray
     complete: np.ndarray
     date: np.ndarray
-    window_open: np.ndarray
     flat: np.ndarray
 
 
@@ -52,11 +52,14 @@ def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> n
     return np.array([wall_to_utc(day - evening, clock, contract.zone) for day in dates.astype(object)], np.int64)
 
 
-def window_ids(dates: np.ndarray, schedule: Schedule) -> np.ndarray:
+def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole") -> np.ndarray:
     """Feature window of each row, int32[T], counted from 0.
 
-    A new one starts where more than one scheduled session lies wholly inside the hole before the row.
+    A new one starts where more than one scheduled session lies wholly inside the hole before the row (`hole`), or
+    with every trade date (`session`).
     """
+    if reset == "session":
+        return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
     before = np.searchsorted(schedule.dates, dates[:-1], side="right")
     after = np.searchsorted(schedule.dates, dates[1:], side="left")
     return np.concatenate([[0], np.cumsum(after - before > 1)]).astype(np.int32)
@@ -103,7 +106,7 @@ def session_rows(bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.nd
     columns = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
     return SessionRows(
         start=columns[:, 0], end=columns[:, 1], first=columns[:, 2], last=columns[:, 3],
-        complete=np.array([row[4] for row in table], bool), date=days[kept], window_open=opens[kept],
+        complete=np.array([row[4] for row in table], bool), date=days[kept],
         flat=schedule.flat[at[kept]])
 
 

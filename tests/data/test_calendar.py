@@ -262,7 +262,7 @@ def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
     with pytest.raises(DataError, match=message):
         build_market(moved, RunConfig())
     with pytest.raises(DataError, match=r"data\.time_zone and data\.stamp; or data\.calendar=infer"):
-        check_text(moved, "table")
+        check_text(moved, RunConfig())
     assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.describe import ambiguous_share, check, decision_rows, describe, describe_text
+from jaxtrade.data.describe import ambiguous_share, check, check_text, decision_rows, describe, describe_text
 from jaxtrade.errors import DataError
 
 
@@ -55,3 +55,8 @@ def test_check_reports_a_good_file_and_refuses_a_bad_one(tmp_path):
     assert "2013-10-14: 125 of 1380 scheduled bars missing (9 %)" in text
     with pytest.raises(DataError, match="no such file"):
         check(str(tmp_path / "none.csv"), config)
+
+
+def test_check_says_when_bars_are_too_few_to_train_on(es_bars):
+    assert "too few to train on: 124 bars of history are needed" in check_text(es_bars.rows(slice(0, 100)), RunConfig())
+    assert "too few" not in check_text(es_bars, RunConfig())

@@ -36,7 +36,7 @@ def test_the_real_week_has_five_full_sessions(es_market):
     assert np.asarray(sessions.complete).all()
     assert clock(es_market, sessions.start[0]) == "10-06 18:00"
     assert clock(es_market, sessions.end[0] - 1) == "10-07 17:14"
-    assert es_market.window_length_minutes == 449
+    assert window_minutes(es_market.contract, False) == 449
 
 
 def test_session_rows_are_ordered_and_disjoint(es_market, nq_market):
@@ -61,7 +61,7 @@ def test_overnight_starts_in_the_evening_once_warm(es_bars):
     first = np.asarray(market.data.sessions.first)
     assert [clock(market, r) for r in first[1:]] == [f"10-{d:02d} 18:00" for d in (7, 8, 9, 10)]
     assert first[0] == 20 + 104 - 1  # window plus the warm-up of macd, counted in rows
-    assert market.window_length_minutes == 1379
+    assert window_minutes(market.contract, True) == 1379
 
 
 def test_half_days_end_a_minute_before_the_close(nq_market):
@@ -203,6 +203,30 @@ def test_windows_cross_one_missing_session_and_no_more(es_bars, missing, restart
         np.flatnonzero(days[keep] == np.datetime64("2013-10-09"))[0])
     assert (np.asarray(market.data.tr_sum)[start] == -1) == restarts
     assert any("feature windows restart on 2013-10-10" in n for n in market.notes) == restarts
+
+
+def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up(es_bars, es_market):
+    """Overnight, the first decision of every trade date has window + warm-up bars of that date alone."""
+    options = {"data": {"window_reset": "session"}, "session": {"overnight": True}}
+    market = build_market(es_bars, make_config(options))
+    sessions = market.data.sessions
+    assert (np.asarray(sessions.first) - np.asarray(sessions.start)).tolist() == [123] * 5  # 20 + 104, its own included
+    tr_sum = np.asarray(market.data.tr_sum)
+    for start in np.asarray(sessions.start):
+        assert (tr_sum[start:start + 14] == -1).all()
+        assert tr_sum[start + 14] >= 0
+    alone = build_market(es_bars.between("2013-10-09", "2013-10-09"), make_config(options))
+    rows = slice(int(sessions.start[2]), int(sessions.end[2]))
+    np.testing.assert_array_equal(np.asarray(market.data.view.table)[rows], np.asarray(alone.data.view.table))
+    assert "feature windows restart with every trade date (data.window_reset=session)" in market.notes
+    day = build_market(es_bars, make_config({"data": {"window_reset": "session"}}))
+    assert np.array_equal(day.data.sessions.first, es_market.data.sessions.first)  # warm since the evening before
+    assert day.fingerprint != es_market.fingerprint
+
+
+def test_hourly_sessions_are_too_short_to_warm_up_in(crisis_bars):
+    with pytest.raises(DataError, match=r"124 bars of history are needed inside each session \(data\.window_reset"):
+        build_market(crisis_bars, make_config({"data": {"window_reset": "session"}}))
 
 
 def test_too_few_bars_say_how_many_are_needed(es_bars):
