@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from jaxtrade.env.params import make_params
     from jaxtrade.env.state import EnvParams
     from jaxtrade.errors import CheckpointError, ConfigError, DataError, JaxtradeError
-    from jaxtrade.evaluation.evaluate import evaluate
+    from jaxtrade.evaluation.evaluate import evaluate, standard_agents
     from jaxtrade.evaluation.policy import load_policy
     from jaxtrade.experiment import make_env, run
+    from jaxtrade.interop.gymnax_adapter import from_gymnax
     from jaxtrade.rl.ppo import make_ppo
     from jaxtrade.rl.train import plan_run, train
 
@@ -41,6 +42,7 @@ _HOME = {
     "build_market": "data.market",
     "evaluate": "evaluation.evaluate",
     "from_frame": "data.bars",
+    "from_gymnax": "interop.gymnax_adapter",
     "get_contract": "data.contracts",
     "load_bars": "data.bars",
     "load_config": "config",
@@ -52,6 +54,7 @@ _HOME = {
     "plan_run": "rl.train",
     "run": "experiment",
     "split_sessions": "data.splits",
+    "standard_agents": "evaluation.evaluate",
     "synthetic_bars": "data.synthetic",
     "train": "rl.train",
 }
@@ -70,6 +73,7 @@ __all__ = [
     "build_market",
     "evaluate",
     "from_frame",
+    "from_gymnax",
     "get_contract",
     "load_bars",
     "load_config",
@@ -81,6 +85,7 @@ __all__ = [
     "plan_run",
     "run",
     "split_sessions",
+    "standard_agents",
     "synthetic_bars",
     "train",
 ]

@@ -183,6 +183,8 @@ class PPOConfig(_Model, frozen=True):
 
 
 class TrainConfig(_Model, frozen=True):
+    """How long to train, in environment steps over all envs, and what to write on the way."""
+
     total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
     chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
@@ -191,6 +193,8 @@ class TrainConfig(_Model, frozen=True):
 
 
 class EvaluationConfig(_Model, frozen=True):
+    """What is evaluated beside the greedy policy; `sma_*` are bars of the moving-average baseline."""
+
     policy_samples: int = Field(default=1, ge=1, description="sampled-policy passes beside the greedy one")
     sma_fast: int = Field(default=10, ge=1)
     sma_slow: int = Field(default=50, ge=2)

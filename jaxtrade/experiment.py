@@ -21,7 +21,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import report
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, write
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink, read_rows
@@ -221,9 +221,9 @@ def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> Evaluatio
     sessions = setup.splits[split]
     if not int(sessions.count):
         raise ConfigError(f"--split {split}: this run holds no sessions out for it (split.{split}_sessions = 0)")
-    agents = standard_agents(setup.env, setup.market, setup.config, setup.algorithm, policy)
     _, manifest = rundir.read_run(path)
-    result = evaluate(setup.env, setup.params, agents, setup.market, sessions, setup.config,
+    result = evaluate(setup.env, setup.params, setup.market, sessions, setup.config,
+                      algorithm=setup.algorithm, policy=policy,
                       provenance=manifest | {"split": split}, trained_on=setup.splits["train"])
     write(result, path / "evaluation" / split)
     return result

@@ -7,6 +7,7 @@ account's start balance.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -141,11 +142,13 @@ class Algorithm(NamedTuple):
     """Three pure functions (contract C6).
 
     init(key, params) -> TrainState; update(state, params, inputs) -> (state, metrics), `inputs` an empty tuple unless
-    a hook passes something; act(policy, carry, ref, params, key, explore) -> (carry, action, extras).
+    a hook passes something, metrics by name; act(policy, carry, ref, params, key, explore) ->
+    (carry, action, extras), action int32[] of one reference or int32[B] of a batch of them; the key may be None where
+    `explore` is False. `config` is the learner's own model (for PPO `PPOConfig`).
     """
 
-    init: Any
-    update: Any
-    act: Any
+    init: Callable[[Array, PyTree], Any]
+    update: Callable[[Any, PyTree, PyTree], tuple[Any, dict[str, Array]]]
+    act: Callable[[PyTree, PyTree, PyTree, PyTree, Array | None, bool], tuple[PyTree, Array, PyTree]]
     env: Env
     config: Any

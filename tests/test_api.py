@@ -14,9 +14,9 @@ import jaxtrade
 # Adding a name is a decision; removing or renaming one breaks users. Change this list only on purpose.
 PUBLIC = {
     "Bars", "CheckpointError", "ConfigError", "Contract", "DataError", "EnvParams", "JaxtradeError", "Market",
-    "RunConfig", "TradingEnv", "build_market", "evaluate", "from_frame", "get_contract", "load_bars", "load_config",
-    "load_market", "load_policy", "make_env", "make_params", "make_ppo", "plan_run", "run",
-    "split_sessions", "synthetic_bars", "train",
+    "RunConfig", "TradingEnv", "build_market", "evaluate", "from_frame", "from_gymnax", "get_contract",
+    "load_bars", "load_config", "load_market", "load_policy", "make_env", "make_params", "make_ppo", "plan_run", "run",
+    "split_sessions", "standard_agents", "synthetic_bars", "train",
 }
 
 

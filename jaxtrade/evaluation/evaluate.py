@@ -54,10 +54,13 @@ def standard_agents(
 def evaluate(
     env: TradingEnv,
     params: EnvParams,
-    agents: Sequence[Agent],
     market: Market,
     sessions: SessionSet,
     config: RunConfig,
+    agents: Sequence[Agent] | None = None,
+    *,
+    algorithm: Algorithm | None = None,
+    policy: PyTree = None,
     provenance: Mapping[str, Any] | None = None,
     trained_on: SessionSet | None = None,
 ) -> EvaluationResult:
@@ -66,11 +69,17 @@ def evaluate(
     Args:
         params: as from `make_params`; their own session set is replaced by `sessions`.
         config: the run's; its account preset, seed and data labels go into the report.
+        agents: default `standard_agents`: the policy of `algorithm` where they are given, then the baselines.
         provenance: carried into the JSON report unchanged (versions, device, digests).
         trained_on: the sessions that a policy was trained on; evaluating any of them is labelled "in sample".
     Raises:
-        DataError: an empty session set. ConfigError: repeated agent names, or equity near the int32 limit.
+        DataError: an empty session set. ConfigError: repeated agent names, agents beside a policy, or
+            equity near the int32 limit.
     """
+    if agents is None:
+        agents = standard_agents(env, market, config, algorithm, policy)
+    elif algorithm is not None or policy is not None:
+        raise ConfigError("evaluation: give either agents, or algorithm and policy (for the standard agents)")
     names = [agent.name for agent in agents]
     if not names or len(set(names)) != len(names):
         found = ", ".join(names) or "none"

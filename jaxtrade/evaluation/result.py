@@ -40,6 +40,18 @@ class EvaluationResult:
     labels: tuple[str, ...]
     provenance: dict[str, Any]
 
+    def table(self) -> str:
+        """The console table: what was evaluated, agents as columns, both passes, one line of verdict."""
+        from jaxtrade.evaluation import report  # here, because the report is written from this class
+
+        return report.table(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; undefined figures are None."""
+        from jaxtrade.evaluation import report
+
+        return report.to_json(self)
+
     def agent(self, name: str) -> AgentResult:
         """Raises KeyError naming the agents there are."""
         for result in self.agents:

@@ -21,7 +21,7 @@ def result_of(market, agents=None, **sections):
     sessions = market.sessions(*range(len(market.data.sessions.first)))
     env, params, config = setup(market, sessions, **sections)
     chosen = standard_agents(env, market, config) if agents is None else agents(env)
-    return evaluate(env, params, chosen, market, sessions, config, provenance={"git": "abc"})
+    return evaluate(env, params, market, sessions, config, chosen, provenance={"git": "abc"})
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,8 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert lines["best session share"].split()[-3:] == ["50.0", "%", "n/a"]  # 45.84 in each of two sessions
     assert hand_result.agent("buy_hold").account_figures["best_session_share"] == 0.5
     document = report.to_json(hand_result)
+    assert hand_result.to_json() == document
+    assert hand_result.table() == report.table(hand_result)
     flat = document["agents"]["flat"]["strategy"]
     assert [flat[key] for key in ("sharpe_daily", "win_rate", "profit_factor", "average_trade")] == [None] * 4
     assert flat["net_profit"] == 0
@@ -103,7 +105,7 @@ def test_bars_without_volume_are_labelled():
 def test_in_sample_sessions_are_labelled(trained, expected):
     market = dataclasses.replace(hand_market(4), synthetic=False)
     env, params, config = setup(market, market.sessions(0))
-    result = evaluate(env, params, [baselines.flat()], market, market.sessions(2, 3), config,
+    result = evaluate(env, params, market, market.sessions(2, 3), config, [baselines.flat()],
                       trained_on=market.sessions(*trained))
     assert result.labels == expected
 

@@ -12,7 +12,7 @@ import pytest
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest, decision_bars
-from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
+from jaxtrade.evaluation.evaluate import evaluate, write
 from jaxtrade.evaluation.trades import TRADE_COLUMNS, Clock, assemble_trades, trade_rows
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import hand_market, rule, setup
@@ -110,7 +110,7 @@ def test_an_exit_at_the_flat_bar_has_its_close_stamp(fill, times):
     """Decided at the close of the 09:30 bar, filled at the open of 09:31, out at the close of the 09:35 bar."""
     market = hand_market(1)
     env, params, config = setup(market, market.sessions(0), env=fill)
-    result = evaluate(env, params, [baselines.buy_and_hold(env)], market, market.sessions(0), config)
+    result = evaluate(env, params, market, market.sessions(0), config, [baselines.buy_and_hold(env)])
     rows = list(trade_rows(result.agents[0].trades, result.decisions, result.clock, result.close,
                            result.settings["fill"]))
     [row] = [dict(zip(TRADE_COLUMNS, row, strict=True)) for row in rows]
@@ -133,7 +133,7 @@ def test_exits_inside_a_bar_have_its_open_stamp():
 def test_files_read_back(tmp_path):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, config = setup(MARKET, sessions, account={"drawdown": 800.0, "profit_target": 1_000.0})
-    result = evaluate(env, params, standard_agents(env, MARKET, config), MARKET, sessions, config)
+    result = evaluate(env, params, MARKET, sessions, config)
     write(result, tmp_path, "random")
     with (tmp_path / "trades.csv").open() as file:
         trades = list(csv.DictReader(file))

@@ -12,7 +12,12 @@ from collections import Counter
 
 import pytest
 
+from jaxtrade.config import AccountConfig
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import account_params
+from jaxtrade.env.presets import PRESETS as SHIPPED_PRESETS
+from jaxtrade.env.presets import resolve_account
+from jaxtrade.env.state import OFF as OFF_LIMIT
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
@@ -43,6 +48,18 @@ PRESETS: dict[str, Settings] = {
     "step_limit": Settings(drawdown=DRAWDOWN, target=600_000, daily_loss=701_000, risk_unit=DRAWDOWN, max_steps=23,
                            episode_sessions=3),
 }
+
+
+
+def shipped(name: str) -> Settings:
+    """A preset of the package, by its own conversion to mills, as the oracle's settings."""
+    rules = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
+    limits = {key: None if int(getattr(rules, key)) == OFF_LIMIT else int(getattr(rules, key)) for key in MONEY}
+    return Settings(**limits, min_days=int(rules.min_days), stop_at_target=bool(rules.stop_at_target),
+                    fail_on_daily_loss=bool(rules.fail_on_daily_loss), risk_unit=float(rules.risk_unit),
+                    episode_sessions=4)
+
+
 UNITS = {
     "entry/open/extreme": {"task": "entry"},
     "entry/open/close": {"task": "entry", "mark": "close"},
@@ -55,6 +72,22 @@ UNITS = {
     "full/close/close": {"mark": "close", "fill": "close"},
 }
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
+
+
+SHIPPED = "full/open/extreme"  # the unit that plays the shipped presets too
+
+
+def lanes_of(settings: Settings) -> list[Lane]:
+    return [Lane(bars, dataclasses.replace(settings, session_slots=split_of(index)), habit)
+            for index, (bars, habit) in enumerate(zip(markets(), habits_of(LANES), strict=True))]
+
+
+def presets_of(unit: str) -> list[Settings]:
+    """Hand-made presets; in one unit the shipped ones too."""
+    made = [scaled(preset, **UNITS[unit]) for preset in PRESETS.values()]
+    # Their limits are far for one contract: a tick of $125 reaches them in these short sessions.
+    return made + [dataclasses.replace(shipped(name), **UNITS[unit], tick_mills=125_000)
+                   for name in SHIPPED_PRESETS if unit == SHIPPED]
 
 
 def scaled(settings: Settings, **changes: object) -> Settings:
@@ -80,11 +113,7 @@ def split_of(index: int) -> tuple[int, ...]:
 @functools.cache
 def played(unit: str) -> Comparison:
     """All presets of one static configuration in one compiled program."""
-    lanes = []
-    for preset in PRESETS.values():
-        for index, (bars, habit) in enumerate(zip(markets(), habits_of(LANES), strict=True)):
-            settings = scaled(preset, **UNITS[unit])
-            lanes.append(Lane(bars, dataclasses.replace(settings, session_slots=split_of(index)), habit))
+    lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings)]
     return compare(lanes, STEPS, sum(map(ord, unit)), make_rollout(lanes[0].settings, TradingEnv))
 
 
@@ -92,7 +121,16 @@ def played(unit: str) -> Comparison:
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None
-    assert comparison.steps == len(PRESETS) * LANES * STEPS
+    assert comparison.steps == len(presets_of(unit)) * LANES * STEPS
+
+
+def test_shipped_presets_are_played():
+    """Figures of the presets' page in mills; 5,120 steps of each."""
+    assert len(presets_of(SHIPPED)) == len(PRESETS) + len(SHIPPED_PRESETS)
+    assert LANES * STEPS >= 5_000
+    apex = shipped("apex_like_50k_2025")
+    assert (apex.drawdown, apex.target, apex.floor_cap, apex.daily_loss) == (2_500_000, 3_000_000, 500_000, None)
+    assert (shipped("rules_off_50k").drawdown, shipped("rules_off_50k").risk_unit) == (None, 500_000.0)
 
 
 KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "trail", "liquidation", "daily_lock",

@@ -1,0 +1,38 @@
+"""The README is true: its Python runs as printed, its commands parse."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.cli import build_parser
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = sorted({re.sub(r"[\[\]]|\.\.\.", "", command).strip()
+                   for command in re.findall(r"`(jaxtrade [^`]+)`", README)}
+                  | set(re.findall(r"bin/(jaxtrade [^\n&]+)", README)))
+
+
+def test_commands_were_found() -> None:
+    assert len(COMMANDS) >= 8
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_parses(command: str) -> None:
+    build_parser().parse_args(shlex.split(command)[1:])
+
+
+@pytest.mark.slow
+def test_the_python_runs_as_printed(tmp_path: Path) -> None:
+    [block] = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{block}"],
+                          cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "greedy" in done.stdout
+    assert "Staying flat can be the right answer" in done.stdout or "evidence of an edge" in done.stdout
