@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
-from jaxtrade.evaluation.result import EvaluationResult
+
+if TYPE_CHECKING:
+    from jaxtrade.evaluation.result import EvaluationResult
 
 NOT_AVAILABLE = "n/a"
 FORMAT = 1

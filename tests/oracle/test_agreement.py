@@ -50,7 +50,6 @@ PRESETS: dict[str, Settings] = {
 }
 
 
-
 def shipped(name: str) -> Settings:
     """A preset of the package, by its own conversion to mills, as the oracle's settings."""
     rules = account_params(resolve_account(AccountConfig(preset=name)), micro=False)
