@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from jaxtrade.experiment import make_env, run
     from jaxtrade.interop.gymnax_adapter import from_gymnax
     from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.rl.state import policy_of
     from jaxtrade.rl.train import plan_run, train
 
 __version__ = "0.1.0"
@@ -52,6 +53,7 @@ _HOME = {
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
     "plan_run": "rl.train",
+    "policy_of": "rl.state",
     "run": "experiment",
     "split_sessions": "data.splits",
     "standard_agents": "evaluation.evaluate",
@@ -83,6 +85,7 @@ __all__ = [
     "make_params",
     "make_ppo",
     "plan_run",
+    "policy_of",
     "run",
     "split_sessions",
     "standard_agents",
