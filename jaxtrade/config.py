@@ -107,7 +107,7 @@ class EnvConfig(_Model, frozen=True):
     scaling: Literal["relative", "seed"] = Field(default="relative", description="'seed' is parity mode: raw values")
     fill: Literal["next_open", "close"] = "next_open"
     mark: Literal["extreme", "close"] = "extreme"
-    intrabar: Literal["stop_first"] = "stop_first"
+    intrabar: Literal["stop_first", "nearer_extreme", "path"] = "stop_first"
     window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
     features: Names = Field(default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
                             description="feature columns of each window bar")
