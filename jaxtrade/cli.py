@@ -32,6 +32,8 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
                         f"{' and '.join(BUNDLED_MARKETS)}, synthetic for others unless --data is given")
     parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
                         "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset")
+    parser.add_argument("--seconds", metavar="FILE", help="second bars of the same instrument, read with the same keys "
+                        "as --data: they must rebuild its bars, and allow --set env.intrabar=path")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -71,8 +73,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
-            test: bool = False) -> RunConfig:
-    """Configuration of a command: file, then `--test`, `--market` and `--data`, then `--set`."""
+            test: bool = False, seconds: str | None = None) -> RunConfig:
+    """Configuration of a command: file, then `--test`, `--market`, `--data` and `--seconds`, then `--set`."""
     flags: list[str] = [*TEST_OVERRIDES] if test else []
     if market is not None:
         symbol = market.upper()
@@ -81,17 +83,20 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
     if data is not None:
         flags.append("data.source=file")
     chosen = load_config(config or "quickstart", [*flags, *overrides])
-    if data is not None:  # a path is not YAML: set as it is
-        chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"file": data})})
+    paths = {key: path for key, path in (("file", data), ("seconds", seconds)) if path is not None}
+    chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update=paths)})  # a path is not YAML: as it is
     if chosen.data.source == "file" and chosen.data.file is None:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
+    if chosen.env.intrabar == "path" and chosen.data.seconds is None:
+        raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
     return chosen
 
 
 def _train(args: argparse.Namespace) -> int:
     if args.resume:
         clash = [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--market", args.market),
-                                          ("--data", args.data), ("--test", args.test), ("--run-dir", args.run_dir))
+                                          ("--data", args.data), ("--seconds", args.seconds), ("--test", args.test),
+                                          ("--run-dir", args.run_dir))
                  if value]
         if clash:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
@@ -100,7 +105,7 @@ def _train(args: argparse.Namespace) -> int:
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
-    config = resolve(args.config, args.overrides, args.market, args.data, args.test)
+    config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds)
     from jaxtrade.experiment import run
 
     result = run(config, Path(args.run_dir) if args.run_dir else None)
@@ -123,7 +128,7 @@ def _data(args: argparse.Namespace) -> int:
         for name in args.files:
             print(check(name, config))
         return 0
-    config = resolve(args.config, args.overrides, args.market, args.data)
+    config = resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
 

@@ -40,6 +40,8 @@ class DataConfig(_Model, frozen=True):
     market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
     source: Literal["bundled", "synthetic", "file"] = "bundled"
     file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
+    seconds: str | None = Field(default=None, description="second bars of the same instrument, read with the same "
+                                "keys; they tell the order of prices inside a bar (env.intrabar: path)")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
                                     "close, volume, expiry, symbol")
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset")

@@ -76,8 +76,12 @@ def _largest_session_range(market: Market) -> int:
 def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """Traced parameters of an environment.
 
-    Raises ConfigError where a quantity passes the account's cap or a position's profit could pass int32 mills.
+    Raises ConfigError where a quantity passes the account's cap, a position's profit could pass int32 mills, or the
+    intrabar order needs second bars that the market does not have.
     """
+    if config.env.intrabar == "path" and market.data.path is None:
+        raise ConfigError("env.intrabar = path needs second bars, which this market does not have; give --seconds FILE "
+                          "(data.seconds), or build_market(bars, config, seconds)")
     preset = resolve_account(config.account)
     account = account_params(preset, market.contract.micro)
     cap = int(account.max_contracts)
