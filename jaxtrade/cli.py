@@ -54,6 +54,10 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("run", metavar="RUN")
     evaluate.add_argument("--split", choices=("train", "validation", "test", "all"), default="test",
                           help="sessions to evaluate on (default: test)")
+    evaluate.add_argument("--intrabar-grid", action="store_true",
+                          help="net profit under each intrabar order and the spread, instead of the table")
+    evaluate.add_argument("--cost-grid", action="store_true",
+                          help="net profit over commission and slippage and the spread, instead of the table")
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
     data = commands.add_parser("data", help="check or describe market data")
@@ -114,8 +118,11 @@ def _train(args: argparse.Namespace) -> int:
 
 
 def _evaluate(args: argparse.Namespace) -> int:
-    from jaxtrade.experiment import evaluate_run
+    from jaxtrade.experiment import evaluate_run, grid_run
 
+    if args.intrabar_grid or args.cost_grid:
+        print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json))
+        return 0
     print(evaluate_run(Path(args.run), args.split, as_json=args.json))
     return 0
 

@@ -116,6 +116,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
         ConfigError: unknown feature, figures that could pass int32, or `env.intrabar=path` without seconds.
     """
     require_seconds(config, seconds is not None)
+    passages = None if seconds is None else first_passages(bars, seconds)
     contract = bars.contract
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
@@ -140,7 +141,6 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
         "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
         "complete": rows.complete, "table": table,
     }
-    passages = None if seconds is None else first_passages(bars, seconds)
     path = {} if passages is None else {f"path.{name}": value for name, value in vars(passages.path).items()}
     digest = fingerprint(arrays | path, contract)
     notes = (*bars.notes, *(passages.notes if passages else ()), *schedule.notes,
