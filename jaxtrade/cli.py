@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxtrade import __version__
+from jaxtrade import __version__, rundir
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.errors import ConfigError, JaxtradeError
+from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 BUNDLED_MARKETS = ("ES", "EURUSD")
 # `--test`: about a minute on two cores, compilation included
 TEST_OVERRIDES = (
@@ -37,6 +40,7 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """Every command and flag."""
     parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -62,10 +66,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     data = commands.add_parser("data", help="check or describe market data")
     actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="read and validate files; exit 2 on the first fault of any of them")
+    check = actions.add_parser("check", help="read and validate files; exit 2 if any of them has a fault")
     check.add_argument("files", nargs="+", metavar="FILE")
     check.add_argument("--market", help="contract symbol (default: ES)")
-    check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                       help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC")
     describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
     describe.add_argument("config", nargs="?")
     _data_options(describe)
@@ -73,6 +78,10 @@ def build_parser() -> argparse.ArgumentParser:
     replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
     replay.add_argument("run", metavar="RUN")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
+
+    doctor = commands.add_parser("doctor", help="examine this machine; every finding has its fix")
+    doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    doctor.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
     return parser
 
 
@@ -93,7 +102,21 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None:
         raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
+    check_names(chosen)
     return chosen
+
+
+def check_names(config: RunConfig) -> None:
+    """Market, account preset and features must exist: asked of the tables themselves, before anything heavy loads."""
+    from jaxtrade.data.contracts import get_contract
+    from jaxtrade.data.schema import table_columns
+    from jaxtrade.env.presets import resolve_account
+
+    get_contract(config.data.market)
+    resolve_account(config.account)
+    table_columns(config.env.features)
+    if config.data.source == "file" and not Path(str(config.data.file)).exists():
+        raise DataError(f"{config.data.file}: there is no such file; check --data (or data.file)")
 
 
 def _train(args: argparse.Namespace) -> int:
@@ -104,20 +127,24 @@ def _train(args: argparse.Namespace) -> int:
                  if value]
         if clash:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
+        rundir.read_run(Path(args.resume))
         from jaxtrade.experiment import resume
 
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
     config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds)
+    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
+    rundir.check_new(path)
     from jaxtrade.experiment import run
 
-    result = run(config, Path(args.run_dir) if args.run_dir else None)
+    result = run(config, path)
     print(result.table)
     return result.exit_code
 
 
 def _evaluate(args: argparse.Namespace) -> int:
+    rundir.read_run(Path(args.run))
     from jaxtrade.experiment import evaluate_run, grid_run
 
     if args.intrabar_grid or args.cost_grid:
@@ -129,12 +156,16 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> int:
     if args.action == "check":
+        config, failed = resolve(None, args.overrides, args.market, None), False
         from jaxtrade.data.describe import check
 
-        config = resolve(None, args.overrides, args.market, None)
         for name in args.files:
-            print(check(name, config))
-        return 0
+            try:
+                print(check(name, config))
+            except DataError as error:
+                failed = True
+                print(f"error: {error}", file=sys.stderr)
+        return DataError.exit_code if failed else 0
     config = resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
@@ -144,6 +175,7 @@ def _data(args: argparse.Namespace) -> int:
 
 
 def _replay(args: argparse.Namespace) -> int:
+    rundir.read_run(Path(args.run))
     from jaxtrade.experiment import replay_run
 
     for line in replay_run(Path(args.run), args.session):
@@ -151,7 +183,13 @@ def _replay(args: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay}
+def _doctor(args: argparse.Namespace) -> int:
+    from jaxtrade.doctor import main as examine
+
+    return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
+
+
+COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay, "doctor": _doctor}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -167,11 +205,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if error.errno not in DISK_FAULTS:
+            return _internal(error)
+        print(f"error: {error}; free some space, or name another --run-dir", file=sys.stderr)
         return DISK_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception as error:  # anything else is a fault of ours, and is shown whole
+        return _internal(error)
+
+
+def _internal(error: Exception) -> int:
+    traceback.print_exception(error)
+    print(f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr)
+    return INTERNAL_ERROR
 
 
 if __name__ == "__main__":

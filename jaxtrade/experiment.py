@@ -19,7 +19,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import grids, report
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
@@ -29,6 +29,9 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import Plan, TrainResult, plan_run, train
 from jaxtrade.types import Algorithm, PyTree, SessionSet
+
+HEALTH = {"learning_rate": "lowest learning rate", "approx_kl": "highest KL", "param_delta": "smallest step",
+          "illegal": "illegal actions", "recompiles": "recompiles"}
 
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
@@ -101,26 +104,37 @@ def resume(path: Path) -> RunResult:
 
     Raises ConfigError (not a run), DataError (the data have changed), CheckpointError, RunLockedError.
     """
-    config, manifest = rundir.read_run(path)
-    if manifest.get("nproc"):
-        os.environ["NPROC"] = manifest["nproc"]
-    setup = prepare(config)
-    _check_data(setup, manifest, path)
+    _, manifest = rundir.read_run(path)
+    if manifest["nproc"]:
+        os.environ["NPROC"] = manifest["nproc"]  # before JAX starts
+    setup, _ = _open(path)
     with rundir.locked(path):
         restored = None
         if checkpoint.list_checkpoints(path / "checkpoints"):
-            like = jax.eval_shape(setup.algorithm.init, jax.random.key(config.seed), setup.params)
+            like = jax.eval_shape(setup.algorithm.init, jax.random.key(setup.config.seed), setup.params)
             restored = checkpoint.restore_latest(path / "checkpoints", like)
         return _train_and_evaluate(setup, path, restored)
 
 
-def _check_data(setup: Setup, manifest: dict[str, Any], path: Path) -> None:
+def _open(path: Path) -> tuple[Setup, dict[str, Any]]:
+    """Setup and manifest of an existing run, the configuration and the data being those it was made with.
+
+    Raises ConfigError (not a run, edited configuration) or DataError (other data).
+    """
+    config, manifest = rundir.read_run(path)
+    if config.digest() != manifest["config_sha256"]:
+        raise ConfigError(f"{path / 'config.yaml'}: sha256 {config.digest()[:16]}..., the run was made with "
+                          f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
+    setup = prepare(config)
     if setup.market.fingerprint != manifest["data_sha256"]:
         raise DataError(f"{path}: trained on data with sha256 {manifest['data_sha256'][:16]}..., the data now have "
                         f"{setup.market.fingerprint[:16]}...; bring back the old file, or train a new run")
+    return setup, manifest
 
 
-def _opening_lines(setup: Setup, path: Path, restored: checkpoint.Restored | None) -> Iterator[str]:
+def _opening_lines(
+    setup: Setup, path: Path, restored: checkpoint.Restored | None, resuming: bool
+) -> Iterator[str]:
     market, counts = setup.market, {name: int(split.count) for name, split in setup.splits.items()}
     yield f"run {path}"
     if market.synthetic:
@@ -140,6 +154,8 @@ def _opening_lines(setup: Setup, path: Path, restored: checkpoint.Restored | Non
     if restored is not None:
         yield from (f"passed over: {problem}" for problem in restored.problems)
         yield f"resumed after update {restored.step}"
+    elif resuming:
+        yield "no checkpoint had been written: starting again from the beginning"
 
 
 def _sinks(config: RunConfig, path: Path, restored: checkpoint.Restored | None, resuming: bool) -> list[MetricSink]:
@@ -157,15 +173,19 @@ def _sinks(config: RunConfig, path: Path, restored: checkpoint.Restored | None, 
 
 def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored | None) -> RunResult:
     config = setup.config
-    sinks = _sinks(config, path, restored, resuming=(path / "metrics.jsonl").exists())
+    resuming = (path / "metrics.jsonl").exists()
+    sinks = _sinks(config, path, restored, resuming)
     try:
-        for line in _opening_lines(setup, path, restored):
+        for line in _opening_lines(setup, path, restored, resuming):
             for sink in sinks:
                 sink.message(line)
         start: dict[str, PyTree] = ({"state": restored.state} if restored else {"key": jax.random.key(config.seed)})
         metadata = {"config_sha256": config.digest(), "data_sha256": setup.market.fingerprint}
-        trained = train(setup.algorithm, setup.params, config=config.train, sinks=sinks,
-                        checkpoint_dir=path / "checkpoints", metadata=metadata, **start)
+        try:
+            trained = train(setup.algorithm, setup.params, config=config.train, sinks=sinks,
+                            checkpoint_dir=path / "checkpoints", metadata=metadata, **start)
+        except (InterruptedRunError, PreemptedError) as stop:
+            raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {path}") from None
         policy = policy_of(trained.state)
         save_policy_bundle(path / "policy", policy, setup.env, setup.algorithm, setup.market, config)
         result = _evaluate(setup, policy, setup.evaluation_split(), path)
@@ -191,8 +211,9 @@ def _closing_lines(trained: TrainResult) -> Iterator[str]:
         return
     yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
            f"{trained.compile_seconds:.1f} s of compilation")
-    checks = ", ".join(f"{name} {value:.3g} {'ok' if ok else 'FAILED'}" for name, (ok, value) in trained.health.items())
-    yield f"learning health: {checks}"
+    checks = ", ".join(f"{HEALTH[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+                       for name, (ok, value) in trained.health.items())
+    yield f"learning health over the run: {checks}"
 
 
 def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> EvaluationResult:
@@ -201,16 +222,14 @@ def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> Evaluatio
     agents = standard_agents(setup.env, setup.market, setup.config, setup.algorithm, policy)
     _, manifest = rundir.read_run(path)
     result = evaluate(setup.env, setup.params, agents, setup.market, sessions, setup.config,
-                      provenance=manifest | {"split": split})
+                      provenance=manifest | {"split": split}, trained_on=setup.splits["train"])
     write(result, path / "evaluation" / split)
     return result
 
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False) -> str:
     """Evaluate a finished run again; the table, or JSON. Raises ConfigError, DataError, CheckpointError."""
-    config, manifest = rundir.read_run(path)
-    setup = prepare(config)
-    _check_data(setup, manifest, path)
+    setup, _ = _open(path)
     policy = load_policy(path).policy
     with rundir.locked(path):
         result = _evaluate(setup, policy, split, path)
@@ -222,10 +241,8 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
 
     Writes nothing. Raises ConfigError, DataError, CheckpointError.
     """
-    config, manifest = rundir.read_run(path)
-    setup = prepare(config)
-    _check_data(setup, manifest, path)
-    sessions = _held_out(setup, split)
+    setup, _ = _open(path)
+    config, sessions = setup.config, _held_out(setup, split)
     agents = standard_agents(setup.env, setup.market, config, setup.algorithm, load_policy(path).policy)
     made = [make(setup.env, setup.params, agents, setup.market, sessions, config)
             for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
@@ -243,9 +260,7 @@ def _held_out(setup: Setup, split: str) -> SessionSet:
 
 def replay_run(path: Path, session: str) -> Iterator[str]:
     """Lines of one session under the run's greedy policy. Raises ConfigError where the date is no session."""
-    config, manifest = rundir.read_run(path)
-    setup = prepare(config)
-    _check_data(setup, manifest, path)
+    setup, _ = _open(path)
     return replay_lines(setup.env, setup.params, setup.market, setup.algorithm, load_policy(path).policy, session)
 
 

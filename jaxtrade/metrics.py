@@ -57,7 +57,7 @@ def progress_line(rows: Sequence[Row]) -> str:
     reward = sum(row["episode_reward"] * row["episodes"] for row in ended) / count if ended else math.nan
     return (f"update {last['update']:.0f}/{last['total_updates']:.0f}  steps {last['steps']:,.0f}  "
             f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s  eta {_duration(last['eta_seconds'])}  "
-            f"return {_figure(reward, '.3f')}  kl {_figure(last.get('approx_kl'), '.4f')}  "
+            f"return {_figure(reward, '.3f')}  kl {_figure(last.get('approx_kl'), '.1e')}  "
             f"clip {_figure(last.get('clip_fraction'), '.3f')}  entropy {_figure(last.get('entropy'), '.3f')}  "
             f"ev {_figure(last.get('explained_variance'), '.2f')}  lr {_figure(last.get('learning_rate'), '.2e')}")
 

@@ -29,21 +29,28 @@ def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
     return (root or Path("runs")) / f"{market}-{task}-{stamp}-{secrets.token_hex(2)}"
 
 
-def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
-    """Make the directory with `config.yaml` and `manifest.json`.
-
-    Raises ConfigError where it exists with content, or where its name is not a plain one.
-    """
+def check_new(path: Path) -> None:
+    """Raise ConfigError where a run cannot be made at `path`: a name that is not plain, a file, or a folder with
+    content."""
     if not _NAME.fullmatch(path.name):
         raise ConfigError(f"--run-dir {path}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"--run-dir {path}: already exists and is not empty; choose another, or --resume {path}")
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--run-dir {path}: is a file; choose another name")
+    if path.is_dir() and any(path.iterdir()):
+        hint = f", or --resume {path}" if (path / "manifest.json").is_file() else ""
+        raise ConfigError(f"--run-dir {path}: already exists and is not empty; choose another{hint}")
+
+
+def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
+    """Make the directory with `config.yaml` and `manifest.json`. Raises ConfigError as `check_new`."""
+    check_new(path)
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     write_manifest(path, manifest)
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Write `manifest.json` of the run at `path`, whole or not at all."""
     temporary = path / "manifest.json.tmp"
     temporary.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     temporary.replace(path / "manifest.json")
@@ -58,6 +65,9 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigError(f"{path / 'manifest.json'}: not valid JSON ({error}); restore it or train again") from None
+    missing = [key for key in ("config_sha256", "data_sha256", "nproc") if key not in manifest]
+    if missing:
+        raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
     return load_config(str(path / "config.yaml")), manifest
 
 
@@ -96,14 +106,22 @@ def _try_lock(handle: IO[str]) -> bool:
 
 
 def _git_commit() -> str | None:
-    """Commit of the source tree in use, with '-dirty' where it has changes; None outside a git checkout."""
-    here = Path(__file__).resolve().parent
-    try:
-        found = subprocess.run(["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=40"],
-                               capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+    """Commit of the source tree in use, with '-dirty' where it has changes; None where the package is not in its own
+    checkout (an installed copy may lie inside somebody else's repository)."""
+    package = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10,
+                                  check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != package.parent or git("ls-files", "--error-unmatch", __file__) is None:
         return None
-    return found.stdout.strip() if found.returncode == 0 else None
+    return git("describe", "--always", "--dirty", "--abbrev=40")
 
 
 def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import jax
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True)  # the same examples every time; at home new ones are tried
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jaxtrade import cli
 from jaxtrade.cli import main
 
 ROWS = [  # minutes of ES with an expiry column
@@ -133,6 +135,27 @@ def test_answers_without_loading_jax(argv: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_fault_of_ours_is_shown_and_is_not_exit_1(monkeypatch: pytest.MonkeyPatch,
+                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(args: object) -> int:
+        raise RuntimeError("planted")
+
+    monkeypatch.setitem(cli.COMMANDS, "data", broken)
+    assert main(["data", "describe"]) == 70
+    said = capsys.readouterr().err
+    assert "planted" in said
+    assert "bug in jaxtrade" in said
+
+
+def test_a_full_disk_is_exit_74(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(args: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/x")
+
+    monkeypatch.setitem(cli.COMMANDS, "data", full)
+    assert main(["data", "describe"]) == 74
+    assert "runs/x" in capsys.readouterr().err
+
+
 def test_data_check_reports_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_csv(tmp_path / "bars.csv", ROWS)
     assert main(["data", "check", str(path), *STATED]) == 0
@@ -210,8 +233,9 @@ def test_seconds_are_read_beside_the_bars_and_must_rebuild_them(tmp_path: Path,
 def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 433  # two header lines, 09:30 to the bar before the flat bar less the 16:15 halt
-    assert lines[2].split()[0] == "09:31:00"
+    assert len(lines) == 4 + 433  # four header lines, 09:30 to the bar before the flat bar less the 16:15 halt
+    assert lines[4].split()[0] == "09:31:00"
+    assert lines[-1].split()[0] > "16:50:00"
     assert main(["replay", str(run), "--session", "2013-10-12"]) == 2
     assert "2013-10-11" in capsys.readouterr().err
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -12,8 +14,8 @@ import pytest
 
 from jaxtrade import checkpoint, rundir
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.errors import DataError, RunLockedError
-from jaxtrade.experiment import history, prepare, resume, run
+from jaxtrade.errors import ConfigError, DataError, RunLockedError
+from jaxtrade.experiment import evaluate_run, history, prepare, replay_run, resume, run
 
 OVERRIDES = ("ppo.num_envs=8", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.hidden=[8]",
              "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1",
@@ -95,6 +97,37 @@ def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
     rundir.write_manifest(copied, manifest | {"data_sha256": "0" * 64})
     with pytest.raises(DataError, match="the data now have"):
         resume(copied)
+
+
+@pytest.mark.parametrize("use", [resume, evaluate_run, lambda path: replay_run(path, "2013-10-11")])
+def test_an_edited_configuration_is_refused(finished: Path, tmp_path: Path, use: Callable[[Path], object]) -> None:
+    copied = tmp_path / "edited"
+    shutil.copytree(finished, copied)
+    text = (copied / "config.yaml").read_text()
+    (copied / "config.yaml").write_text(text.replace("commission: null", "commission: 0.0"))
+    with pytest.raises(ConfigError, match="the run was made with"):
+        use(copied)
+
+
+def test_an_incomplete_manifest_is_refused(finished: Path, tmp_path: Path) -> None:
+    copied = tmp_path / "incomplete"
+    shutil.copytree(finished, copied)
+    (copied / "manifest.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"manifest.json: no 'config_sha256'"):
+        resume(copied)
+
+
+def test_commit_is_that_of_our_own_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package inside somebody else's repository reports no commit."""
+    stranger = tmp_path / "stranger"
+    (stranger / "lib" / "jaxtrade").mkdir(parents=True)
+    copied = stranger / "lib" / "jaxtrade" / "rundir.py"
+    copied.write_text("")
+    subprocess.run(["git", "-C", str(stranger), "init", "-q"], check=True)
+    subprocess.run(["git", "-C", str(stranger), "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-q",
+                    "--allow-empty", "-m", "x"], check=True)
+    monkeypatch.setattr(rundir, "__file__", str(copied))
+    assert rundir._git_commit() is None
 
 
 def test_one_writer_per_run(finished: Path) -> None:

@@ -21,7 +21,7 @@ LAYERS = {
     "rl.returns": 3, "rl.losses": 3, "rl.schedules": 3, "rl.rollout": 3, "rl.minibatches": 3, "rl.state": 3,
     "rl": 4,
     "evaluation": 5, "interop": 5,
-    "experiment": 6, "cli": 6,
+    "experiment": 6, "cli": 6, "doctor": 6,
 }
 HOST_ONLY = {"pandas", "gymnax", "gymnasium", "matplotlib"}
 TEST_ONLY = {"backtesting", "talib", "pytest", "hypothesis"}

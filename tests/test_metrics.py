@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 def test_progress_line_names_every_health_figure():
     line = progress_line([row(1), row(2)])
-    assert line == ("update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 0.0123  clip 0.100  "
+    assert line == ("update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 1.2e-02  clip 0.100  "
                     "entropy 1.250  ev 0.50  lr 3.00e-04")
 
 

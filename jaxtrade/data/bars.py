@@ -112,7 +112,7 @@ def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, t
     faults.stop()
     seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes)
     ticks, volume = check_prices(table, names, rows, seconds, contract, price_scale, faults, notes)
-    bar_seconds = check_steps(table, names["time"], rows, seconds, faults)
+    bar_seconds = check_steps(table, names, rows, seconds, faults)
     faults.stop()
     if stamp == "close":
         seconds = seconds - bar_seconds

@@ -19,6 +19,7 @@ from jaxtrade.errors import ConfigError, DataError
 
 FLAT_TIME = time(16, 59)
 DAY = 86_400
+SHIFTED_DATES = 3  # fewer trade dates with bars in a closure are findings, not a shift
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,31 @@ def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_secon
     return schedule
 
 
+def _in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index of each bar's session (-1: none) and whether the schedule has the market open at its open stamp."""
+    at = schedule.find(days)
+    inside = (at >= 0) & (time_ >= schedule.open[at]) & (time_ < schedule.close[at])
+    halted = (time_ >= schedule.halts[at, 0]) & (time_ < schedule.halts[at, 1])
+    return at, inside & ~halted
+
+
+def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, source: str = "bars") -> None:
+    """Stamps of the wrong zone or side put bars into closures day after day; a stray print does not.
+
+    Raises DataError where more than half of the trade dates with bars, and at least SHIFTED_DATES of them, have one.
+    """
+    days = trade_dates(time_, contract)
+    closed = ~_in_session(schedule, time_, days)[1]
+    dates, bad = np.unique(days), np.unique(days[closed])
+    if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
+        return
+    first = datetime.fromtimestamp(int(time_[np.argmax(closed)]), ZoneInfo(contract.zone))
+    raise DataError(
+        f"{source}: bars inside a scheduled closure on {len(bad)} of {len(dates)} trade dates, first "
+        f"{first:%Y-%m-%d %H:%M} exchange time (calendar: {schedule.name}): the stamps look shifted. Fix: check "
+        "data.time_zone and data.stamp; or data.calendar=infer if this market really trades then")
+
+
 def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:
     """What the bars and the schedule disagree on, in date order.
 
@@ -240,11 +266,7 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
     (neighbouring dates in one line).
     """
     days = trade_dates(time_, contract)
-    at = schedule.find(days)
-    known = at >= 0
-    inside = known & (time_ >= schedule.open[at]) & (time_ < schedule.close[at])
-    halted = (time_ >= schedule.halts[at, 0]) & (time_ < schedule.halts[at, 1])
-    open_ = inside & ~halted
+    at, open_ = _in_session(schedule, time_, days)
     lines = []
     for day in np.unique(days[~open_]):
         bad = np.flatnonzero(~open_ & (days == day))

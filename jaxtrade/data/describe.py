@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import Bars, load_bars
-from jaxtrade.data.calendar import findings, schedule_for, trade_dates
+from jaxtrade.data.calendar import check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import Market
 
@@ -137,6 +137,7 @@ def check(file: str, config: RunConfig) -> str:
 def check_text(bars: Bars, calendar: str) -> str:
     """Summary and calendar findings of validated bars."""
     schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
+    check_stamps(schedule, bars.time, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     dates = np.unique(trade_dates(bars.time, bars.contract))
     low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.high.max()))

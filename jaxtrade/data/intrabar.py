@@ -8,6 +8,7 @@ the first of the alternating points at or beyond one of them tells which was tou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,8 @@ def first_passages(bars: Bars, seconds: Bars) -> Passages:
         raise DataError(_not_rebuilt(bars, fine, starts, covered, mismatched))
     path = _reduce(bars, fine, starts, counts)
     path = path.replace(ambiguous=path.ambiguous | mismatched | ~covered)
-    return Passages(path, covered, mismatched, _notes(bars, seconds, covered, mismatched, path.ambiguous, inside))
+    return Passages(path, covered, mismatched, _notes(bars, seconds, covered, mismatched,
+                                                     np.asarray(path.ambiguous), inside))
 
 
 def _rebuilt(fine: Bars, starts: np.ndarray, covered: np.ndarray) -> dict[str, np.ndarray]:
@@ -118,8 +120,8 @@ def _reduce(bars: Bars, fine: Bars, starts: np.ndarray, counts: np.ndarray) -> I
     points = np.where(np.arange(POINTS) < np.maximum(used, 1)[:, None], points, last)
     offsets = (points, fall[:, None], fall_from[:, None], rise[:, None], rise_from[:, None])
     ambiguous |= np.any([(np.abs(x) > INT16.max).any(axis=1) for x in offsets], axis=0)
-    narrow = [np.clip(x, INT16.min, INT16.max).astype(np.int16) for x in offsets]
-    return IntrabarPath(narrow[0], *(x[:, 0] for x in narrow[1:]), ambiguous=ambiguous)
+    narrow: list[Any] = [np.clip(x, INT16.min, INT16.max).astype(np.int16) for x in offsets]
+    return IntrabarPath(narrow[0], *(x[:, 0] for x in narrow[1:]), ambiguous=ambiguous)  # type: ignore[arg-type]  # host leaves
 
 
 def _notes(bars: Bars, seconds: Bars, covered: np.ndarray, mismatched: np.ndarray, ambiguous: np.ndarray,
@@ -145,10 +147,10 @@ def _not_rebuilt(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray
 
     lines = [f"{fine.source}: the seconds do not rebuild {int(mismatched.sum())} of {int(covered.sum())} bars of "
              f"{bars.source} ({100 * mismatched.sum() / covered.sum():.2f} %, limit {100 * MISMATCH_LIMIT:.1f} %)"]
-    for i in np.flatnonzero(mismatched)[:SHOWN]:
-        parts = [f"{name} {price(getattr(bars, name), i)}, seconds give {price(found[name], rank[i])}"
+    for i in (int(x) for x in np.flatnonzero(mismatched)[:SHOWN]):
+        parts = [f"{name} {price(getattr(bars, name), i)}, seconds give {price(found[name], int(rank[i]))}"
                  for name in FIELDS if found[name][rank[i]] != getattr(bars, name)[i]]
-        lines.append(f"  bar {_iso(bars.time[i])}: {'; '.join(parts)}")
+        lines.append(f"  bar {_iso(int(bars.time[i]))}: {'; '.join(parts)}")
     return "\n".join([*lines, "Fix: give the seconds of the same instrument and side, stamped like the bars "
                       "(data.stamp, data.time_zone, data.price_scale and data.columns apply to both files)"])
 

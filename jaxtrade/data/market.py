@@ -11,10 +11,10 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data import features
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import Schedule, findings, schedule_for, trade_dates
+from jaxtrade.data.calendar import Schedule, check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.intrabar import first_passages
-from jaxtrade.data.schema import TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
+from jaxtrade.data.schema import NO_VOLUME, TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
 from jaxtrade.data.sessions import (
     SessionRows,
     bars_to_flat,
@@ -112,7 +112,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
     Args:
         seconds: finer bars of the same instrument, which become the market's intrabar paths.
     Raises:
-        DataError: too few bars for one decision, dates outside the calendar, or seconds that do not rebuild the bars.
+        DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it, or
+            seconds that do not rebuild the bars.
         ConfigError: unknown feature, figures that could pass int32, or `env.intrabar=path` without seconds.
     """
     require_seconds(config, seconds is not None)
@@ -120,13 +121,14 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
     contract = bars.contract
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
+    check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     ids = window_ids(dates, schedule)
     ages = window_ages(ids)
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
-    _check_ranges(bars, dates, tr_sum, config, contract.under(config))
+    _check_ranges(tr_sum, config, contract.under(config))
     need = config.env.window + longest_warm_up(config.env.features)
     ready = (ages + 1 >= max(need, TRUE_RANGES + 1, VOLUME_BARS)) & (tr_sum >= 0)
     overnight = config.session.overnight
@@ -145,9 +147,12 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
     digest = fingerprint(arrays | path, contract)
     notes = (*bars.notes, *(passages.notes if passages else ()), *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract), *_session_notes(rows, ids, dates))
+    has_volume = bool(bars.volume.any())
+    if not has_volume and "volume" in config.env.features:
+        notes += (NO_VOLUME,)
     return Market(data=_to_device(arrays, digest, passages.path if passages else None), contract=contract, bars=bars,
                   trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
-                  window_length_minutes=window_minutes(contract, overnight), has_volume=bool(bars.volume.any()))
+                  window_length_minutes=window_minutes(contract, overnight), has_volume=has_volume)
 
 
 def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | None) -> MarketData:
@@ -178,14 +183,13 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
         digest.update(value.tobytes())
-    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency, contract.commission_mills,
-               contract.slippage_ticks, contract.min_stop_ticks, contract.micro)
+    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)  # costs are no data
     digest.update("|".join(map(str, figures)).encode())
     return digest.hexdigest()
 
 
-def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
-    """Products that the device forms in int32 must fit. Raises ConfigError naming the key."""
+def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
+    """Products of ranges that the device forms in int32 must fit. Raises ConfigError naming the key."""
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
     for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
         if multiple * worst + 14_000 >= INT32:
@@ -195,13 +199,6 @@ def _check_ranges(bars: Bars, dates: np.ndarray, tr_sum: np.ndarray, config: Run
     if brackets.target_multiple * stop >= 1 << 24:
         raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
                           f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")
-    edges = np.flatnonzero(np.diff(dates)) + 1
-    starts = np.concatenate([[0], edges])
-    ranges = np.maximum.reduceat(bars.high, starts) - np.minimum.reduceat(bars.low, starts)
-    span = int(ranges.max()) + stop + contract.slippage_ticks
-    if config.env.quantity * contract.tick_mills * span >= INT32 // 2:
-        raise ConfigError(f"env.quantity = {config.env.quantity}: its largest move within a session ({span} ticks at "
-                          f"{contract.tick_mills} mills) passes half of what int32 mills hold; lower it")
 
 
 def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, need: int) -> str:

@@ -15,6 +15,7 @@ from jaxtrade.errors import ConfigError
 Unit = Literal["price", "move", "growth", "range", "volume", "index"]
 TRUE_RANGES = 14  # true ranges in the bracket's sum S
 VOLUME_BARS = 20  # bars of the mean volume
+NO_VOLUME = "no volume: volume slots are constant"  # what runs and reports say of bars that have none
 GROWTH_BARS = 10  # look-back of `momentum`
 
 # Columns every market has, in front of the requested features:

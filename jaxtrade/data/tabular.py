@@ -26,11 +26,12 @@ SEPARATORS = (",", ";", "\t", "|")
 
 @dataclass
 class Table:
-    """Columns of one source: name -> pandas Series of n rows. first_line: the line of data row 0."""
+    """Columns of one source: name -> pandas Series of n rows. first_line: the line of data row 0; None
+    where rows have no lines (Parquet, frames)."""
 
     source: str
     columns: dict[str, Any]
-    first_line: int
+    first_line: int | None
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -144,7 +145,8 @@ def _parquet(raw: bytes, source: str) -> Table:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise DataError(f"{source}: reading Parquet needs pyarrow. Fix: pip install 'jaxtrade[parquet]'") from None
+        raise DataError(f"{source}: reading Parquet needs pyarrow. Fix: pip install pyarrow (or install "
+                        "jaxtrade with its extra [parquet])") from None
     try:
         frame = pq.read_table(io.BytesIO(raw)).to_pandas()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -163,7 +165,7 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
     twins = sorted({name for name in names if names.count(name) > 1})
     if twins:
         raise DataError(f"{source}: column '{twins[0]}' appears twice. Fix: keep one")
-    return Table(source, {name: frame.iloc[:, i].reset_index(drop=True) for i, name in enumerate(names)}, 0)
+    return Table(source, {name: frame.iloc[:, i].reset_index(drop=True) for i, name in enumerate(names)}, None)
 
 
 def as_numbers(series: Any) -> np.ndarray:

@@ -16,7 +16,7 @@ PRICES = ("open", "high", "low", "close")
 FIELDS = ("time", *PRICES, "volume", "expiry", "symbol")
 ALIASES = {
     "time": ("time", "ts", "ts_utc", "ts_event", "timestamp", "datetime", "date"),
-    "open": ("open", "o"), "high": ("high", "h"), "low": ("low", "l"), "close": ("close", "c"),
+    "open": ("open", "o"), "high": ("high", "h"), "low": ("low", "l"), "close": ("close", "c", "last"),
     "volume": ("volume", "vol", "v"), "expiry": ("expiry",), "symbol": ("symbol",),
 }
 MONTHS = "FGHJKMNQUVXZ"
@@ -27,7 +27,7 @@ MAX_TICKS = 1 << 24  # float32 holds every integer up to here
 
 def map_columns(table: Table, given: Mapping[str, str], faults: Faults) -> tuple[dict[str, str], list[str]]:
     """Field -> column name, from the explicit map first, then from obvious names; notes name what was taken."""
-    names, notes = {}, []
+    names, notes, missing = {}, [], []
     present = list(table.columns)
     for key in given:
         if key not in FIELDS:
@@ -37,7 +37,7 @@ def map_columns(table: Table, given: Mapping[str, str], faults: Faults) -> tuple
     for field in FIELDS:
         if field in given:
             if given[field] not in table.columns:
-                _missing(field, given[field], present, faults)
+                missing.append((field, given[field]))
             names[field] = given[field]
             continue
         hits = [name for alias in ALIASES[field] for name in present if name.lower() == alias]
@@ -49,15 +49,26 @@ def map_columns(table: Table, given: Mapping[str, str], faults: Faults) -> tuple
                 joined = "; date and time of day belong into one ISO 8601 column" if field == "time" else ""
                 faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}{joined}")
         elif field in ("time", *PRICES):
-            _missing(field, field, present, faults)
+            missing.append((field, field))
         elif field == "volume":
             notes.append("no volume column: volume is 0 throughout, marked absent")
+    unused = [name for name in present if name not in names.values()]
+    for field, wanted in missing:
+        _missing(field, wanted, present, _only_numbers(table, unused) if len(missing) == 1 else [], faults)
     return names, notes
 
 
-def _missing(field: str, wanted: str, present: list[str], faults: Faults) -> None:
+def _only_numbers(table: Table, names: list[str]) -> list[str]:
+    """Those columns whose cells are all numbers."""
+    return [name for name in names if len(table) and np.isfinite(as_numbers(table.columns[name])).all()]
+
+
+def _missing(field: str, wanted: str, present: list[str], unused: list[str], faults: Faults) -> None:
+    """Record a field without a column. unused: number columns that no field has, where this field alone is missing."""
     near = [n for n in present if field in n.lower()] or difflib.get_close_matches(wanted, present, n=3, cutoff=0.5)
     hint = f" (near: {', '.join(near[:3])})" if near else ""
+    if field in PRICES and len(unused) == 1:
+        hint = f", where NAME could be {unused[0]}: the one column of numbers not used"
     faults.add(f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
                f"set data.columns={{{field}: NAME}}{hint}")
 
@@ -124,19 +135,22 @@ def _choose(table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults
     return rows
 
 
-def check_steps(table: Table, name: str, rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> int:
+def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> int:
     """Bar length in seconds: the most common step. Records unsorted, duplicate and irregular stamps."""
     if len(seconds) < 2:
         faults.add(f"{len(seconds)} bars: too few to know the bar length", "give at least one session of bars")
         return 1
+    name = names["time"]
     cells = table.columns[name]
+    several = "" if "expiry" in names or "symbol" in names else (
+        "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry")
     step = np.diff(seconds)
     read = (seconds[1:] != 0) & (seconds[:-1] != 0)
     for i in np.flatnonzero((step == 0) & read):
-        faults.add("a duplicate stamp", "remove one of the two rows, or choose one contract with data.expiry",
+        faults.add("a duplicate stamp", f"remove one of the two rows{several}",
                    int(rows[i + 1]), name, cells.iloc[int(rows[i + 1])])
     for i in np.flatnonzero((step < 0) & read):
-        faults.add("a stamp earlier than the row before: rows are not sorted", "sort the file by time",
+        faults.add("a stamp earlier than the row before: rows are not sorted", f"sort the file by time{several}",
                    int(rows[i + 1]), name, cells.iloc[int(rows[i + 1])])
     ahead = step[(step > 0) & read]
     if not len(ahead):
@@ -164,6 +178,7 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
         for i in np.flatnonzero(points[field] <= 0):
             faults.add("a price that is not positive", "remove the row, or check data.columns", int(rows[i]),
                        names[field], table.columns[names[field]].iloc[int(rows[i])])
+    _check_range(table, names, rows, seconds, points, contract, faults, notes)
     exact = {field: values / tick for field, values in points.items()}
     ticks = {field: np.round(np.nan_to_num(values, nan=1.0)) for field, values in exact.items()}
     for field in PRICES:
@@ -177,7 +192,6 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
             faults.add(f"{ticks[field][i]:.0f} ticks, more than {MAX_TICKS}", "check data.price_scale", int(rows[i]),
                        names[field], table.columns[names[field]].iloc[int(rows[i])])
     _check_shape(table, names, rows, points, faults)
-    _check_range(table, names, rows, seconds, points, contract, faults, notes)
     volume = np.zeros(len(rows))
     if "volume" in names:
         volume = _numbers(table, names["volume"], rows, "volume", faults)
@@ -214,7 +228,11 @@ def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, point
 
 def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray,
                  points: Mapping[str, np.ndarray], contract: Contract, faults: Faults, notes: list[str]) -> None:
-    """Prices must be plausible for the market in their year: another market's bars are refused."""
+    """Prices must be plausible for the market in their year: another market's bars are refused.
+
+    Where most bars contradict the market it is the wrong one, and faults of its tick would only hide that: stops.
+    """
+    other_market = False
     years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
     for year in np.unique(years[seconds != 0]):
         bounds = contract.price_range(int(year))
@@ -233,6 +251,9 @@ def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
                    f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
                    "check data.market and data.price_scale (back-adjusted prices are not tradable prices)",
                    int(rows[i]), names[field], table.columns[names[field]].iloc[int(rows[i])])
+        other_market |= 2 * len(wrong) > int(of_year.sum())
+    if other_market:
+        faults.stop()
 
 
 def _fits(contract: Contract, year: int, points: Mapping[str, np.ndarray], of_year: np.ndarray) -> bool:

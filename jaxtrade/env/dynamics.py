@@ -48,14 +48,15 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     position, account, event = book
     account = account.replace(equity=account.balance + rules.unrealised(position, bar.close, params.contract))
     filled = (event.order_exit_quantity != 0) | (event.entry_quantity != 0) | (event.exit_quantity != 0)
-    floor = rules.drawdown_floor(account, params.account)
-    daily = account.equity <= rules.daily_floor(account, params.account)
+    bust = rules.at_drawdown_floor(account, params.account)
+    daily = rules.at_daily_floor(account, params.account)
     account = account.replace(
         days=account.days + (filled & ~account.traded).astype(jnp.int32),
         traded=account.traded | filled,
         locked=account.locked | daily,
     )
-    event = event.replace(floor=floor, breach=(account.equity <= floor) | (daily & ~state.account.locked))
+    floor = rules.drawdown_floor(account, params.account)
+    event = event.replace(floor=floor, breach=bust | (daily & ~state.account.locked))
     position = execution.ratchet(position, bar.close, market.tr_sum[row], params)
     stats = count_fills(state.stats, event, state.position.entry, params.contract)
     return state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats), event
@@ -66,7 +67,8 @@ def _close_marks(book: Book, close: Array, params: EnvParams) -> Book:
     account = rules.raise_high_water(book.position, book.account, close, params)
     exit_cost = jnp.abs(book.position.quantity) * params.contract.commission
     net = account.balance + rules.unrealised(book.position, close, params.contract) - exit_cost
-    breached = net <= rules.highest_floor(account, params.account)
+    floor = rules.highest_floor(account, params.account)
+    breached = (floor != rules.NO_FLOOR) & (net <= floor)
     return execution.force_exit(book._replace(account=account), breached, close, jnp.int32(ExitReason.LIQUIDATION),
                                 params)
 
@@ -95,14 +97,17 @@ class TradingEnv:
 
     @property
     def spec(self) -> ObservationSpec:
+        """Every observation slot by name."""
         return observation.make_spec(self.config)
 
     @property
     def num_actions(self) -> int:
+        """A."""
         return len(task_actions(self.config))
 
     @property
     def observation_size(self) -> int:
+        """D, derived from `spec`."""
         return self.spec.size
 
     def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
@@ -121,6 +126,7 @@ class TradingEnv:
         return action_mask(self.config, state, params)
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
+        """The order that a legal action (int32[]) means at `state`."""
         return tasks.decode(self.config, action, state, params)
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
@@ -150,7 +156,7 @@ class TradingEnv:
         legal = self.mask(state, params)[action]
         order = self.decode(jnp.where(legal, action, 0), state, params)
         moved, event = self.transition(state, order, params)
-        end = end_reason(moved, event, params)
+        end = end_reason(moved, params)
         terms = weighted_terms(state, moved, params)
         moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
 
@@ -164,7 +170,7 @@ class TradingEnv:
             reward=jnp.sum(terms),
             terminated=done & ~truncated,
             truncated=truncated,
-            info=StepInfo(event, moved.stats, moved.account.equity, end, terms),
+            info=StepInfo(event, moved.stats, moved.account.equity, end, terms, ~legal),
         )
         state = select(done, fresh, going_on)
         return state, self.ref(state, params), outcome

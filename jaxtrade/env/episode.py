@@ -20,6 +20,7 @@ from jaxtrade.types import Array
 
 
 def new_stats() -> EpisodeStats:
+    """Nothing counted yet."""
     zero = jnp.int32(0)
     return EpisodeStats(jnp.float32(0), zero, zero, zero, zero, zero, zero, zero, zero, zero,
                         jnp.zeros(len(TERMS), jnp.float32))
@@ -60,7 +61,7 @@ def count_step(stats: EpisodeStats, equity: Array, terms: Array, illegal: Array)
     )
 
 
-def end_reason(state: EnvState, event: Event, params: EnvParams) -> Array:
+def end_reason(state: EnvState, params: EnvParams) -> Array:
     """int32[] EndReason after a bar, before any session jump; NONE where the episode goes on in this session or the
     next. Precedence: bust, daily loss, target, end of session or data, step limit.
     """
@@ -69,8 +70,8 @@ def end_reason(state: EnvState, event: Event, params: EnvParams) -> Array:
     at_flat_bar = state.row > sessions.last[session]
     last_session = (state.sessions_left == 0) | (state.slot + 1 >= params.sessions.count)
     incomplete = ~sessions.complete[session]
-    bust = account.equity <= event.floor
-    daily = params.account.fail_on_daily_loss & (account.equity <= rules.daily_floor(account, params.account))
+    bust = rules.at_drawdown_floor(account, params.account)
+    daily = params.account.fail_on_daily_loss & rules.at_daily_floor(account, params.account)
     target = params.account.stop_at_target & rules.target_reached(state.position, account, params.account)
     limit = (params.max_steps > 0) & (state.time >= params.max_steps)
     reason = jnp.where(limit, EndReason.STEP_LIMIT, EndReason.NONE)

@@ -53,11 +53,13 @@ def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
 
 
 def bar_at(params: EnvParams, row: Array) -> Bar:
+    """Prices of market row `row` (int32[])."""
     market = params.market
     return Bar(market.open[row], market.high[row], market.low[row], market.close[row])
 
 
 def empty_event(price: Array) -> Event:
+    """Nothing happened yet; `price` (the bar's open, ticks) stands for both marks."""
     zero = jnp.int32(0)
     return Event(zero, zero, zero, zero, zero, zero, zero, zero, price, price, zero, jnp.bool_(False))
 

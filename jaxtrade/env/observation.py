@@ -84,6 +84,7 @@ def make_spec(config: EnvConfig) -> ObservationSpec:
 
 
 def make_ref(state: EnvState, mask: Array) -> ObservationRef:
+    """The reference of what is seen at `state`; mask: bool[A] of the same state."""
     position = state.position
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])

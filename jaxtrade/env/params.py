@@ -66,38 +66,75 @@ def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
     )
 
 
-def _largest_session_range(market: Market) -> int:
-    """Ticks from the lowest to the highest price of the widest session, past which no position can move."""
-    sessions = market.data.sessions
-    rows = zip(np.asarray(sessions.start), np.asarray(sessions.end), strict=True)
-    return max(int(market.bars.high[start:end].max() - market.bars.low[start:end].min()) for start, end in rows) + 1
+def _largest_ranges(market: Market) -> tuple[int, int]:
+    """Ticks: the widest session from its lowest to its highest price, past which no position can move; and the largest
+    sum over a session's bars of gap and range, past which no sequence of one entry per bar can."""
+    sessions, bars = market.data.sessions, market.bars
+    widest = busiest = 0
+    for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
+        rows = slice(int(first) + 1, int(last) + 2)  # the bars in which a position can be held
+        high, low = bars.high[rows].astype(np.int64), bars.low[rows].astype(np.int64)
+        before = bars.close[int(first) : int(last) + 1].astype(np.int64)
+        widest = max(widest, int(high.max() - low.min()) + 1)
+        gaps = np.abs(bars.open[rows].astype(np.int64) - before)
+        busiest = max(busiest, int((gaps + high - low).sum()))
+    return widest, busiest
+
+
+def _check_money(market: Market, account: AccountParams, contract: ContractParams, config: RunConfig) -> int:
+    """Largest quantity whose position int32 mills can hold. Raises ConfigError where an episode could pass int32.
+
+    An account that ends at its drawdown and at its target is bounded by them and one position; any other by what its
+    sessions' bars could give or take.
+    """
+    tick = int(contract.tick_mills)
+    side_cost = int(contract.commission) + int(contract.slippage) * tick
+    widest, busiest = _largest_ranges(market)
+    one_position = widest * tick + 3 * side_cost
+    if config.env.quantity * one_position >= OFF:
+        raise ConfigError(f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
+                          f"${OFF // 1000:,} in one session of this data, costs included (int32 mills); lower it")
+    if int(account.drawdown) < OFF and int(account.target) < OFF and bool(account.stop_at_target):
+        worst = max(int(account.drawdown), int(account.target)) + config.env.quantity * one_position
+    else:
+        bars = int(np.max(np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first))) + 1
+        session = config.env.quantity * (busiest * tick + 3 * bars * side_cost)
+        worst = session * min(config.episode.sessions, len(market.data.sessions.first))
+    if worst >= OFF:
+        raise ConfigError(f"episode.sessions = {config.episode.sessions}: an episode of this account could gain or "
+                          f"lose ${worst // 1000:,}, more than int32 mills hold (${OFF // 1000:,}); lower it or "
+                          "env.quantity, or let the account end (account.drawdown, account.profit_target, "
+                          "account.on_target)")
+    return (OFF - 1) // one_position
 
 
 def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvParams:
     """Traced parameters of an environment.
 
-    Raises ConfigError where a quantity passes the account's cap, a position's profit could pass int32 mills, or the
-    intrabar order needs second bars that the market does not have.
+    An order for more contracts than the account's cap, or than int32 mills could hold, is filled for that many.
+    Raises ConfigError where `env.quantity` passes the account's cap, the contract's currency is not the account's,
+    money could pass int32 mills, or the intrabar order needs second bars that the market does not have.
     """
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError("env.intrabar = path needs second bars, which this market does not have; give --seconds FILE "
                           "(data.seconds), or build_market(bars, config, seconds)")
     preset = resolve_account(config.account)
+    if market.contract.currency != "USD":
+        raise ConfigError(f"data.market = {market.contract.symbol}: profits arise in {market.contract.currency}, and "
+                          "conversion to the account's USD is not built; use a contract quoted in USD")
     account = account_params(preset, market.contract.micro)
+    contract = contract_params(market.contract, config)
     cap = int(account.max_contracts)
     if config.env.quantity > cap:
         raise ConfigError(f"env.quantity = {config.env.quantity}: account '{config.account.preset}' allows {cap} "
                           f"{market.contract.symbol}; lower it or set account.max_contracts")
-    span = _largest_session_range(market)
-    if span * market.contract.tick_mills * config.env.quantity >= OFF:
-        raise ConfigError(f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
-                          f"${OFF // 1000:,} in one session of this data (int32 mills); lower it")
+    largest = _check_money(market, account, contract, config)
     weights = config.reward.model_dump()
     return EnvParams(
         market=market.data,
         sessions=sessions,
-        contract=contract_params(market.contract, config),
-        account=account,
+        contract=contract,
+        account=account.replace(max_contracts=jnp.int32(min(cap, largest))),
         brackets=BracketParams(
             stop_atr=jnp.int32(config.brackets.stop_atr),
             target_multiple=jnp.int32(config.brackets.target_multiple),

@@ -24,7 +24,18 @@ def daily_floor(account: Account, rules: AccountParams) -> Array:
     return jnp.where(rules.daily_loss >= OFF, NO_FLOOR, account.session_equity - rules.daily_loss)
 
 
+def at_drawdown_floor(account: Account, rules: AccountParams) -> Array:
+    """bool[]: equity is at or below the drawdown floor; False where the limit is off, however low equity is."""
+    return (rules.drawdown < OFF) & (account.equity <= drawdown_floor(account, rules))
+
+
+def at_daily_floor(account: Account, rules: AccountParams) -> Array:
+    """bool[]: this session has lost its limit; False where the limit is off."""
+    return (rules.daily_loss < OFF) & (account.equity <= daily_floor(account, rules))
+
+
 def highest_floor(account: Account, rules: AccountParams) -> Array:
+    """int32[] mills: the floor that equity would reach first; NO_FLOOR where both limits are off."""
     return jnp.maximum(drawdown_floor(account, rules), daily_floor(account, rules))
 
 

@@ -44,6 +44,8 @@ class EndReason(enum.IntEnum):
 
 
 class StopKind(enum.IntEnum):
+    """What last moved a stop; added to ExitReason.STOP it names the exit."""
+
     INITIAL = 0
     BREAKEVEN = 1
     TRAIL = 2
@@ -66,6 +68,7 @@ class Position(struct.PyTreeNode):
 
     @classmethod
     def flat(cls) -> Position:
+        """No position."""
         zero = jnp.int32(0)
         return cls(zero, zero, zero, zero, zero, zero, zero)
 
@@ -88,6 +91,7 @@ class Account(struct.PyTreeNode):
 
     @classmethod
     def new(cls) -> Account:
+        """At the start balance, nothing filled, nothing locked."""
         zero, no = jnp.int32(0), jnp.bool_(False)
         return cls(zero, zero, zero, zero, no, zero, no)
 
@@ -179,6 +183,7 @@ class StepInfo(struct.PyTreeNode):
     equity: Array  # int32[] mills at this bar's close, before any reset
     end: Array  # int32[] EndReason
     terms: Array  # float32[K] weighted reward terms of this step
+    illegal: Array  # bool[] the action was not in the mask, as the environment itself found
 
 
 class ContractParams(struct.PyTreeNode):

@@ -13,7 +13,7 @@ def summarise(seen: Transition) -> dict[str, Array]:
 
     episode_profit: mean dollars per ended episode; episode_trades: mean round turns; win_rate: share of them with net
     profit; end_share: float32[7] share of ended episodes by `EndReason`. NaN where no episode ended (or none traded).
-    breaches: floors reached per 1000 steps.
+    breaches: floors reached per 1000 steps. illegal_executed: int32[] actions that the environment found illegal.
     """
     info: StepInfo = seen.info
     ended = info.end != EndReason.NONE
@@ -29,6 +29,7 @@ def summarise(seen: Transition) -> dict[str, Array]:
         "episode_profit": mean(info.equity) / 1000.0,
         "episode_trades": mean(info.stats.trades),
         "win_rate": wins / trades,
+        "illegal_executed": info.illegal.sum(dtype=jnp.int32),
         "breaches": info.event.breach.astype(jnp.float32).mean() * 1000.0,
         "end_share": (info.end[..., None] == reasons).astype(jnp.float32).sum((0, 1)).at[0].set(0.0) / count,
     }

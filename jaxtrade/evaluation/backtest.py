@@ -20,7 +20,7 @@ from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.episode import end_reason, start
 from jaxtrade.env.execution import select
-from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Event, Order
+from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Act, Agent
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
@@ -34,16 +34,16 @@ RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 class Record(struct.PyTreeNode):
     """One row per decision bar, L of them; the bar decided at is `row`, what follows happened in bar `row + 1`.
 
-    row: int32[L] market row. mask: bool[L, A]. action: int32[L] (NO_ACTION: none of the table's). legal: bool[L], the
-    action was in the mask and the order asked for nothing that is not permitted. carried, quantity: int32[L] position
-    before and after the bar. stop: int32[L] the stop after it. event: Event of [L] leaves. equity, high_water: mills
-    after the bar, int64[L] once on the host. account: int32[L] number of the account, from 0. active: bool[L], that
-    account still lived when the bar began. end: int32[L] EndReason where the account ended in this bar, else NONE.
-    target: bool[L], realised profit at the target.
+    row: int32[L] market row. ref: what was decided from, ObservationRef of [L, ...] leaves. action: int32[L]
+    (NO_ACTION: none of the table's). legal: bool[L], the action was in the mask and the order asked for nothing that
+    is not permitted. carried, quantity: int32[L] position before and after the bar. stop: int32[L] the stop after it.
+    event: Event of [L] leaves. equity, high_water: mills after the bar, int64[L] once on the host. account: int32[L]
+    number of the account, from 0. active: bool[L], that account still lived when the bar began. end: int32[L]
+    EndReason where the account ended in this bar, else NONE. target: bool[L], realised profit at the target.
     """
 
     row: Leaf
-    mask: Leaf
+    ref: Any  # ObservationRef
     action: Leaf
     legal: Leaf
     carried: Leaf
@@ -57,6 +57,11 @@ class Record(struct.PyTreeNode):
     end: Leaf
     target: Leaf
 
+    @property
+    def mask(self) -> Leaf:
+        """bool[L, A] actions that were legal."""
+        return self.ref.mask
+
 
 class _Loop(struct.PyTreeNode):
     state: EnvState
@@ -66,7 +71,7 @@ class _Loop(struct.PyTreeNode):
 
 
 @dataclass(frozen=True)
-class Schedule:
+class DecisionBars:
     """The decision bars of a session set on the host.
 
     rows: int64[L] market rows in time order. session: int64[L] position in the set (0..n-1) of each. ids: int64[n]
@@ -84,7 +89,7 @@ class Schedule:
         return np.append(np.flatnonzero(np.diff(self.session)), len(self.rows) - 1)
 
 
-def make_schedule(market: MarketData, sessions: SessionSet) -> Schedule:
+def decision_bars(market: MarketData, sessions: SessionSet) -> DecisionBars:
     """Every decision bar of `sessions`. Raises DataError where the set is empty or not in time order."""
     ids = np.asarray(sessions.ids, np.int64)[: int(sessions.count)]
     if not len(ids):
@@ -96,7 +101,7 @@ def make_schedule(market: MarketData, sessions: SessionSet) -> Schedule:
         raise DataError("evaluation: sessions must be in time order and must not repeat")
     rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     days = np.asarray(market.sessions.date, np.int64)[ids]
-    return Schedule(rows, np.repeat(np.arange(len(ids)), last - first + 1), ids, days.astype("datetime64[D]"))
+    return DecisionBars(rows, np.repeat(np.arange(len(ids)), last - first + 1), ids, days.astype("datetime64[D]"))
 
 
 def without_rules(account: AccountParams) -> AccountParams:
@@ -113,9 +118,9 @@ def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
     return (~opens | rules.may_open(state, params)) & within
 
 
-def _account_end(state: EnvState, event: Event, params: EnvParams) -> Array:
+def _account_end(state: EnvState, params: EnvParams) -> Array:
     """int32[] EndReason of an account: the ends of an episode that come from its rules."""
-    reason = end_reason(state, event, params)
+    reason = end_reason(state, params)
     by_rule = functools.reduce(jnp.logical_or, [reason == end for end in RULE_ENDS])
     return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
 
@@ -128,11 +133,11 @@ def _advance(
     ref = env.ref(state, params)
     carry, order, action = act(loop.carry, state, ref, params, jax.random.fold_in(key, state.row))
     moved, event = env.transition(state, order, params)
-    end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, event, params)).astype(jnp.int32)
+    end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
     over = loop.over | (end != EndReason.NONE)
     record = Record(
         row=state.row,
-        mask=ref.mask,
+        ref=ref,
         action=jnp.asarray(action, jnp.int32),
         legal=((action < 0) | ref.mask[jnp.maximum(action, 0)]) & order_is_legal(state, order, params),
         carried=state.position.quantity,
@@ -168,11 +173,14 @@ def _scan(
     return record
 
 
-def backtest(env: TradingEnv, agent: Agent, params: EnvParams, schedule: Schedule, which: Pass, key: Array) -> Record:
-    """Run one pass over the whole schedule; leaves of the record are NumPy arrays.
+def backtest(
+    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array
+) -> Record:
+    """Run one pass over all decision bars; leaves of the record are NumPy arrays.
 
     Args:
-        params: its `sessions` must be the set that `schedule` was made from; episode length and step limit are ignored.
+        params: its `sessions` must be the set that `decisions` were made from; episode length and step limit do not
+            count.
         key: typed; a bar draws from `fold_in(key, row)`, so both passes and repeated calls draw the same.
     Raises:
         ConfigError: equity came near the int32 limit of mills.
@@ -183,26 +191,26 @@ def backtest(env: TradingEnv, agent: Agent, params: EnvParams, schedule: Schedul
     # Where no rule looks back beyond the session, money is counted per session on device and added up on the host,
     # so that years of trading fit int32.
     renew = bool((account.drawdown >= OFF) & (account.target >= OFF))
-    record = jax.device_get(_scan(env, agent.act, len(schedule.rows), agent.carry, params, key, jnp.bool_(renew)))
-    if not np.array_equal(record.row, schedule.rows):
-        missed = len(np.setdiff1d(schedule.rows, record.row))
-        raise RuntimeError(f"{agent.name}: {missed} of {len(schedule.rows)} decision bars not visited in order")
-    if np.any(record.quantity[record.end != EndReason.NONE]) or np.any(record.quantity[schedule.last]):
+    record = jax.device_get(_scan(env, agent.act, len(decisions.rows), agent.carry, params, key, jnp.bool_(renew)))
+    if not np.array_equal(record.row, decisions.rows):
+        missed = len(np.setdiff1d(decisions.rows, record.row))
+        raise RuntimeError(f"{agent.name}: {missed} of {len(decisions.rows)} decision bars not visited in order")
+    if np.any(record.quantity[record.end != EndReason.NONE]) or np.any(record.quantity[decisions.last]):
         raise RuntimeError(f"{agent.name}: a position outlived its account or its session's flat bar")
-    _check_money(record, agent.name, schedule)
-    return _added_up(record, schedule) if renew else _int64_money(record)
+    _check_money(record, agent.name, decisions)
+    return _added_up(record, decisions) if renew else _int64_money(record)
 
 
 def _int64_money(record: Record) -> Record:
     return record.replace(equity=record.equity.astype(np.int64), high_water=record.high_water.astype(np.int64))
 
 
-def _added_up(record: Record, schedule: Schedule) -> Record:
+def _added_up(record: Record, decisions: DecisionBars) -> Record:
     """Money counted per session, carried on over the sessions of each account."""
     record = _int64_money(record)
-    number, change = record.account[schedule.last], record.equity[schedule.last]
+    number, change = record.account[decisions.last], record.equity[decisions.last]
     before = np.cumsum(change) - change
-    offset = (before - before[np.searchsorted(number, number)])[schedule.session]
+    offset = (before - before[np.searchsorted(number, number)])[decisions.session]
     high_water = record.high_water + offset
     for account in np.unique(number):
         mine = record.account == account
@@ -210,10 +218,10 @@ def _added_up(record: Record, schedule: Schedule) -> Record:
     return record.replace(equity=record.equity + offset, high_water=high_water)
 
 
-def _check_money(record: Record, name: str, schedule: Schedule) -> None:
+def _check_money(record: Record, name: str, decisions: DecisionBars) -> None:
     large = np.flatnonzero(np.abs(record.equity.astype(np.int64)) >= MONEY_LIMIT)
     if len(large):
-        date = schedule.date[schedule.session[large[0]]]
+        date = decisions.date[decisions.session[large[0]]]
         money = record.equity[large[0]] / 1000
         raise ConfigError(f"evaluation of '{name}': an account's equity moved by ${money:,.0f} by {date}, near the "
                           f"int32 limit of mills (${MONEY_LIMIT // 1000:,}); evaluate fewer sessions at a time or "

@@ -52,24 +52,23 @@ def random_masked(env: TradingEnv) -> Agent:
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Carry: int32[] the last session (slot) in which it bought: no re-entry after a liquidation."""
+    """Buys whenever it may: once a session, since a liquidation locks or ends the account."""
 
     quantity: int
 
     def __call__(
-        self, carry: Array, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
-    ) -> tuple[Array, Order, Array]:
+        self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
+    ) -> tuple[PyTree, Order, Array]:
         del ref, key
-        buy = (state.position.quantity == 0) & rules.may_open(state, params) & (carry != state.slot)
+        buy = (state.position.quantity == 0) & rules.may_open(state, params)
         order = tasks.hold(state)
         order = order.replace(quantity=jnp.where(buy, self.quantity, order.quantity))
-        action = jnp.where(buy, Action.BUY, Action.HOLD).astype(jnp.int32)
-        return jnp.where(buy, state.slot, carry), order, action
+        return carry, order, jnp.where(buy, Action.BUY, Action.HOLD).astype(jnp.int32)
 
 
 def buy_and_hold(env: TradingEnv) -> Agent:
     """Buys at each session's first decision bar at which opening is permitted; no bracket; out at the flat bar."""
-    return Agent("buy_hold", BuyAndHold(env.config.quantity), jnp.int32(-1),
+    return Agent("buy_hold", BuyAndHold(env.config.quantity), (),
                  "buys each session's first decision bar, no stop or target, out at the flat bar")
 
 

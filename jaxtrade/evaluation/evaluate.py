@@ -13,13 +13,14 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.schema import NO_VOLUME
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, picture, report, trades
 from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
-from jaxtrade.evaluation.backtest import Schedule, backtest, make_schedule
+from jaxtrade.evaluation.backtest import DecisionBars, backtest, decision_bars
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 from jaxtrade.evaluation.trades import Clock
 from jaxtrade.types import Algorithm, PyTree, SessionSet
@@ -58,6 +59,7 @@ def evaluate(
     sessions: SessionSet,
     config: RunConfig,
     provenance: Mapping[str, Any] | None = None,
+    trained_on: SessionSet | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice (account rules on, account rules off).
 
@@ -65,6 +67,7 @@ def evaluate(
         params: as from `make_params`; their own session set is replaced by `sessions`.
         config: the run's; its account preset, seed and data labels go into the report.
         provenance: carried into the JSON report unchanged (versions, device, digests).
+        trained_on: the sessions that a policy was trained on; evaluating any of them is labelled "in sample".
     Raises:
         DataError: an empty session set. ConfigError: repeated agent names, or equity near the int32 limit.
     """
@@ -72,31 +75,31 @@ def evaluate(
     if not names or len(set(names)) != len(names):
         found = ", ".join(names) or "none"
         raise ConfigError(f"evaluation: give at least one agent, with names that differ; found {found}")
-    schedule = make_schedule(market.data, sessions)
+    decisions = decision_bars(market.data, sessions)
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     key = jax.random.key(config.seed)
-    results = [_evaluate_one(env, agent, params, schedule, start_balance, key) for agent in agents]
+    results = [_evaluate_one(env, agent, params, decisions, start_balance, key) for agent in agents]
     contract = market.contract
     return EvaluationResult(
         agents=tuple(results),
-        schedule=schedule,
+        decisions=decisions,
         clock=Clock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
         close=np.asarray(market.bars.close),
         start_balance=start_balance,
-        settings=_settings(env, params, market, schedule, config, results),
-        labels=_labels(env, market),
+        settings=_settings(env, params, market, decisions, config, results),
+        labels=_labels(env, market, decisions, trained_on),
         provenance=dict(provenance or {}),
     )
 
 
 def _evaluate_one(
-    env: TradingEnv, agent: Agent, params: EnvParams, schedule: Schedule, start_balance: float, key: jax.Array
+    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array
 ) -> AgentResult:
     key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on who else is evaluated
-    account = backtest(env, agent, params, schedule, "account", key)
-    strategy = backtest(env, agent, params, schedule, "strategy", key)
-    made = trades.assemble_trades(strategy, schedule, params.contract)
+    account = backtest(env, agent, params, decisions, "account", key)
+    strategy = backtest(env, agent, params, decisions, "strategy", key)
+    made = trades.assemble_trades(strategy, decisions, params.contract)
     if int(made.net.sum()) != int(strategy.equity[-1]):
         raise RuntimeError(f"{agent.name}: trades sum to {made.net.sum()} mills, equity is {strategy.equity[-1]}")
     return AgentResult(
@@ -105,8 +108,8 @@ def _evaluate_one(
         strategy=strategy,
         account=account,
         trades=made,
-        strategy_figures=figures.strategy_figures(strategy, made, schedule, start_balance),
-        account_figures=figures.account_figures(account, schedule),
+        strategy_figures=figures.strategy_figures(strategy, made, decisions, start_balance),
+        account_figures=figures.account_figures(account, decisions),
     )
 
 
@@ -114,7 +117,7 @@ def _settings(
     env: TradingEnv,
     params: EnvParams,
     market: Market,
-    schedule: Schedule,
+    decisions: DecisionBars,
     config: RunConfig,
     results: Sequence[AgentResult],
 ) -> dict[str, Any]:
@@ -122,11 +125,11 @@ def _settings(
     records = [record for result in results for record in (result.account, result.strategy)]
     return {
         "market": market.contract.symbol,
-        "sessions": len(schedule.ids),
-        "first_session": str(schedule.date[0]),
-        "last_session": str(schedule.date[-1]),
-        "decision_bars": len(schedule.rows),
-        "coverage": min(figures.coverage(record, schedule) for record in records),
+        "sessions": len(decisions.ids),
+        "first_session": str(decisions.date[0]),
+        "last_session": str(decisions.date[-1]),
+        "decision_bars": len(decisions.rows),
+        "coverage": min(figures.coverage(record, decisions) for record in records),
         "task": env.config.task,
         "contracts_per_entry": env.config.quantity,
         "intrabar": env.config.intrabar,
@@ -152,15 +155,24 @@ def _settings(
     }
 
 
-def _labels(env: TradingEnv, market: Market) -> tuple[str, ...]:
+def _labels(
+    env: TradingEnv, market: Market, decisions: DecisionBars, trained_on: SessionSet | None
+) -> tuple[str, ...]:
     """What a reader must know before a figure."""
     labels = []
+    if trained_on is not None:
+        seen = np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
+        if seen:
+            labels.append(f"in sample: the policy was trained on {seen} of these {len(decisions.ids)} sessions")
     if market.synthetic:
         labels.append("synthetic: these bars were generated, no market ever traded them")
     if env.config.optimistic:
         labels.append(f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be")
     if market.contract.kind == "fx":
+        labels.append("one-sided (bid) bars: the spread is charged as slippage")
         labels.append("no overnight swap is charged (positions never stay overnight)")
+    if not market.has_volume and "volume" in env.config.features:
+        labels.append(NO_VOLUME)
     return tuple(labels)
 
 
@@ -176,9 +188,10 @@ def write(result: EvaluationResult, directory: Path, agent: str | None = None) -
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
     paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
     trades.write_csv(paths["trades.csv"], trades.TRADE_COLUMNS,
-                     trades.trade_rows(shown.trades, result.schedule, result.clock, result.close))
+                     trades.trade_rows(shown.trades, result.decisions, result.clock, result.close,
+                                       result.settings["fill"]))
     trades.write_csv(paths["equity.csv"], trades.EQUITY_COLUMNS,
-                     trades.equity_rows(shown.strategy, shown.account, result.schedule, result.clock,
+                     trades.equity_rows(shown.strategy, shown.account, result.decisions, result.clock,
                                         result.start_balance))
     picture.draw(result, shown, paths["equity.png"])
     return list(paths.values())

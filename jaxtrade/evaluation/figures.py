@@ -8,19 +8,19 @@ import numpy as np
 
 from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation import metrics
-from jaxtrade.evaluation.backtest import Record, Schedule
+from jaxtrade.evaluation.backtest import DecisionBars, Record
 from jaxtrade.evaluation.trades import Trades
 
 Figures = dict[str, Any]
 
 
-def strategy_figures(record: Record, trades: Trades, schedule: Schedule, start_balance: float) -> Figures:
+def strategy_figures(record: Record, trades: Trades, decisions: DecisionBars, start_balance: float) -> Figures:
     """Figures of the pass with account rules off.
 
     net_profit, costs and the like are dollars over the whole set; return_pct is net_profit over the start balance;
     turnover is contract sides filled per session; exposure is a share of the stepped bars.
     """
-    pnl = metrics.session_pnl(record.equity, schedule.last)
+    pnl = metrics.session_pnl(record.equity, decisions.last)
     event = record.event
     sides = int(2 * trades.contracts.sum())
     net_profit = int(record.equity[-1]) / 1000
@@ -37,7 +37,7 @@ def strategy_figures(record: Record, trades: Trades, schedule: Schedule, start_b
         "average_trade": _mills(metrics.average(trades.net)),
         "average_mae_ticks": metrics.average(trades.mae),
         "average_mfe_ticks": metrics.average(trades.mfe),
-        "turnover": sides / len(schedule.ids),
+        "turnover": sides / len(decisions.ids),
         "exposure": metrics.exposure(record.carried, event.order_exit_quantity, event.entry_quantity),
         "commission": int(trades.commission.sum()) / 1000,
         "slippage": int(trades.slippage.sum()) / 1000,
@@ -49,12 +49,13 @@ def _mills(value: float | None) -> float | None:
     return None if value is None else value / 1000
 
 
-def account_figures(record: Record, schedule: Schedule) -> Figures:
+def account_figures(record: Record, decisions: DecisionBars) -> Figures:
     """Figures of the pass with account rules on.
 
     accounts = passed + bust + failed_daily_loss + open_at_end. reached_target counts accounts whose realised profit
     reached the target at some bar (with `on_target=continue` such an account goes on). breaches: bars in which live
-    accounts reached a drawdown or daily-loss floor. net_profit: summed over all accounts.
+    accounts reached a drawdown or daily-loss floor. net_profit: summed over all accounts. best_session_share: what
+    consistency rules look at, reported only; None without a profit.
     """
     count = int(record.account.max()) + 1
     ends = {reason: int(np.sum(record.end == reason)) for reason in EndReason}
@@ -69,11 +70,13 @@ def account_figures(record: Record, schedule: Schedule) -> Figures:
         "breaches": int(np.sum(record.event.breach & record.active)),
         "trades": int(np.sum(record.event.entry_quantity != 0)),
         "net_profit": int(record.equity[closing].astype(np.int64).sum()) / 1000,
+        "best_session_share": metrics.best_session_share(
+            metrics.account_session_pnl(record.equity, record.account, decisions.last)),
         "illegal_actions": int(np.sum(~record.legal)),
         "idle_bars": int(np.sum(~record.active)),
     }
 
 
-def coverage(record: Record, schedule: Schedule) -> float:
+def coverage(record: Record, decisions: DecisionBars) -> float:
     """Decision bars visited over all decision bars of the set."""
-    return len(np.intersect1d(record.row, schedule.rows)) / len(schedule.rows)
+    return len(np.intersect1d(record.row, decisions.rows)) / len(decisions.rows)

@@ -18,6 +18,22 @@ def session_pnl(equity: np.ndarray, last: np.ndarray) -> np.ndarray:
     return np.diff(equity[last].astype(np.int64), prepend=0)
 
 
+def account_session_pnl(equity: np.ndarray, account: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """int64[n]: as `session_pnl`, where equity starts again at 0 with every account; account: int[L] number of it."""
+    closing, number = equity[last].astype(np.int64), account[last]
+    same = np.append(False, number[1:] == number[:-1])
+    return closing - np.where(same, np.roll(closing, 1), 0)
+
+
+def best_session_share(pnl: np.ndarray) -> float | None:
+    """The best session's P&L over the sum of all (prop firms' consistency figure; above 1 where others lost).
+
+    None where the sum is not positive.
+    """
+    total = int(pnl.sum())
+    return int(pnl.max()) / total if total > 0 else None
+
+
 def daily_sharpe(pnl: np.ndarray) -> float | None:
     """mean / standard deviation (ddof 1) of session P&L, times sqrt(252) (Sharpe 1994, zero benchmark).
 

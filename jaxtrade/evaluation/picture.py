@@ -56,10 +56,10 @@ def _title(axis: Any, text: str) -> None:
 
 
 def _draw_price(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
-    rows, trades, tick = result.schedule.rows, agent.trades, float(result.clock.tick_size)
+    rows, trades, tick = result.decisions.rows, agent.trades, float(result.clock.tick_size)
     points = result.close[rows + 1] * tick
-    for session in range(len(result.schedule.ids)):  # a line per session: none across closed hours
-        inside = np.flatnonzero(result.schedule.session == session)
+    for session in range(len(result.decisions.ids)):  # a line per session: none across closed hours
+        inside = np.flatnonzero(result.decisions.session == session)
         axis.plot(inside, points[inside], color=GREY, linewidth=0.9, zorder=1)
     if 0 < len(trades) <= MAX_MARKED_TRADES:
         entered = np.searchsorted(rows, trades.decision_row)
@@ -113,14 +113,14 @@ def _draw_account(axis: Any, result: EvaluationResult, agent: AgentResult) -> No
 
 def _mark_sessions(axis: Any, result: EvaluationResult) -> None:
     """Session borders, and dates (for one session: times) on the x axis."""
-    schedule = result.schedule
-    first = np.concatenate([[0], schedule.last[:-1] + 1])
+    decisions = result.decisions
+    first = np.concatenate([[0], decisions.last[:-1] + 1])
     if len(first) == 1:
-        at = np.linspace(0, len(schedule.rows) - 1, 8).astype(int)
-        axis.set_xticks(at, [result.clock.closed(schedule.rows[i] + 1)[11:16] for i in at])
+        at = np.linspace(0, len(decisions.rows) - 1, 8).astype(int)
+        axis.set_xticks(at, [result.clock.closed(decisions.rows[i] + 1)[11:16] for i in at])
         return
     if len(first) <= 60:
         for x in first[1:]:
             axis.axvline(x - 0.5, color="#d5d9de", linewidth=0.8, zorder=0)
     shown = np.unique(np.linspace(0, len(first) - 1, min(len(first), 8)).astype(int))
-    axis.set_xticks(first[shown], [str(schedule.date[i]) for i in shown], ha="left")
+    axis.set_xticks(first[shown], [str(decisions.date[i]) for i in shown], ha="left")

@@ -51,13 +51,20 @@ def action_schema(env: EnvConfig) -> dict[str, Any]:
     return {"names": [action.name for action in task_actions(env)]}
 
 
+def absent_slots(env: EnvConfig, market: Market) -> list[str]:
+    """Names of the observation slots that are constant in this market: those of `volume` where bars have none."""
+    if market.has_volume:
+        return []
+    return [slot.name for slot in make_spec(env).slots if slot.unit == "volume"]
+
+
 def digest(part: Mapping[str, Any]) -> str:
     """sha256 (hex) of a part of the schema in canonical JSON."""
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfig) -> dict[str, Any]:
-    """What `schema.json` holds."""
+    """What `schema.json` holds. `absent`: slots that the training data left constant."""
     observation, actions = observation_schema(env), action_schema(env)
     return {
         "schema_format": FORMAT,
@@ -65,6 +72,7 @@ def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfi
         "observation_sha256": digest(observation),
         "actions": actions,
         "actions_sha256": digest(actions),
+        "absent": absent_slots(env, market),  # of the data, not of the layout: outside the digests
         "env": env.model_dump(mode="json"),
         "network": ppo.model_dump(mode="json", include={"hidden", "activation", "normalise_observations"}),
         "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),

@@ -1,4 +1,7 @@
-"""One session bar by bar: what was seen, what was legal, what was chosen, what was filled."""
+"""One session bar by bar: what was seen, what was legal, what was chosen, what was filled.
+
+Every line has what stood before the decision, then what the next bar made of it, under headers that say so.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import EndReason, EnvParams, Event, ExitReason
+from jaxtrade.env.observation import MANAGE_SLOTS, POSITION_SLOTS, TIME_NAMES
+from jaxtrade.env.rules import NO_FLOOR
+from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import Record, backtest, make_schedule
+from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
 from jaxtrade.types import Algorithm, PyTree
 
 if TYPE_CHECKING:
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 
 SHORT = {"HOLD": "H", "BUY": "B", "SELL": "S", "MOVE_STOP_TO_BREAKEVEN": "E", "ENABLE_TRAIL": "T",
          "DISABLE_TRAIL": "D", "CLOSE": "C"}
+CHOSEN = {"MOVE_STOP_TO_BREAKEVEN": "BREAKEVEN", "ENABLE_TRAIL": "TRAIL", "DISABLE_TRAIL": "NO TRAIL"}  # to fit
+WIDTH = 5  # of an observation slot
 
 
 def _session_index(market: Market, session: str) -> int:
@@ -53,37 +59,77 @@ def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
     return ", ".join(parts)
 
 
+def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
+    """Names and indices of the slots shown: features of the newest window bar, then everything behind the window."""
+    names = env.spec.names
+    tail = len(POSITION_SLOTS) + (len(MANAGE_SLOTS) if env.config.task == "manage" else 0)
+    newest = len(names) - tail - len(env.config.features) - len(TIME_NAMES)
+    shown = [*range(newest, newest + len(env.config.features)), *range(len(names) - tail, len(names))]
+    return [names[k] for k in shown], np.asarray(shown)
+
+
+def _compact(value: float) -> str:
+    """A slot in few characters: two decimals, none from 100 on."""
+    return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+
+
+def _dollars(mills: Any) -> str:
+    return "n/a" if int(mills) == NO_FLOOR else f"{int(mills) / 1000:.2f}"
+
+
 def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: Algorithm, policy: PyTree,
                  session: str) -> Iterator[str]:
-    """Lines of text, one per decision bar, of the greedy policy with a new account under the run's rules.
+    """HEADERS lines of text, then one per decision bar, of the greedy policy with a new account under the run's rules.
 
     Raises ConfigError where `session` is not a trade date of the market.
     """
     sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
     params = params.replace(sessions=sessions)
-    schedule = make_schedule(market.data, sessions)
-    record = backtest(env, greedy(algorithm, policy, env), params, schedule, "account", jax.random.key(0))
-    return _lines(env, params, market, record, session)
+    decisions = decision_bars(market.data, sessions)
+    record = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", jax.random.key(0))
+    observations = np.asarray(jax.vmap(env.observe, (0, None))(record.ref, params))
+    return _lines(env, market, record, observations, session)
 
 
-def _lines(env: TradingEnv, params: EnvParams, market: Market, record: Record, session: str) -> Iterator[str]:
+HEADERS = 4
+
+
+def _lines(env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str) -> Iterator[str]:
     contract, zone = market.contract, ZoneInfo(market.contract.zone)
     tick = float(contract.tick_size)
 
     def price(ticks: Any) -> str:
         return f"{int(ticks) * tick:.{contract.decimals}f}"
 
+    def level(ticks: Any, held: Any) -> str:
+        return price(ticks) if held and abs(int(ticks)) < NO_LEVEL else "-"
+
+    wide = max(6, len(price(np.max(market.bars.close[record.row]))))
     names = [action.name for action in task_actions(env.config)]
-    atr = np.asarray(jnp.take(params.market.view.table[:, market.columns.index("atr")], record.row)) * tick
+    seen, indices = _seen_slots(env)
+    flags = len(MANAGE_SLOTS) if env.config.task == "manage" else 0
+    numbers = len(seen) - flags
+    slots = " ".join(name.split("[")[0][:WIDTH].rjust(WIDTH) for name in seen[:numbers]) + (" flg" if flags else "")
+    before = f"{'close at':<8} {'close':>{wide}} {'pos':>3} {'stop':>{wide}} {'target':>{wide}}"
+    decision = f"{'legal':<{len(names)}} {'chosen':<9}"
+    after = f"{'P&L $':>9} {'floor $':>9} {'pos':>3} filled"
     yield (f"{contract.symbol} {session}: decisions at bar closes ({contract.zone}), fills in the next bar; legal: "
            + " ".join(f"{SHORT[name]}={name}" for name in names))
-    yield (f"{'close':>8} {'price':>12} {'atr':>8} {'pos':>4} {'legal':<7} {'chosen':<22} {'equity':>10} {'floor':>10}"
-           "  filled in the next bar")
+    yield f"observation slots shown, as the policy saw them: {' '.join(seen)}"
+    yield (f"{'before':<{len(before)}} | {'seen: newest window bar, position':<{len(slots)}} | "
+           f"{'decision':<{max(len(decision), 8)}} | after next bar (P&L and floor since the account's start)")
+    yield f"{before} | {slots} | {decision} | {after}"
     for i, row in enumerate(record.row):
         closes = datetime.datetime.fromtimestamp(int(market.bars.time[row]) + market.bars.bar_seconds, zone)
+        held, _, stop, target, _ = record.ref.legs[i, 0]
+        shown = observations[i, indices]
+        values = " ".join([*(_compact(value).rjust(WIDTH) for value in shown[:numbers]),
+                           *(["".join(f"{flag:.0f}" for flag in shown[numbers:])] if flags else [])])
         legal = "".join(SHORT[name] if record.mask[i, k] else "." for k, name in enumerate(names))
-        chosen = names[record.action[i]] if record.active[i] else "(account over)"
+        name = names[record.action[i]]
+        chosen = CHOSEN.get(name, name) if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
-        yield (f"{closes:%H:%M:%S} {price(market.bars.close[row]):>12} {atr[i]:>8.4g} {record.carried[i]:>4d} "
-               f"{legal:<7} {chosen:<22} {record.equity[i] / 1000:>10.2f} {record.event.floor[i] / 1000:>10.2f}"
-               f"  {_fills(record.event, i, price)}{end}")
+        yield (f"{closes:%H:%M:%S} {price(market.bars.close[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
+               f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
+               f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, price)}"
+               f"{end}").rstrip()

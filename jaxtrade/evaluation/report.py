@@ -63,13 +63,14 @@ ACCOUNT_ROWS: tuple[Row, ...] = (
     ("  failed, daily loss", "failed_daily_loss", _count),
     ("  open at end", "open_at_end", _count),
     ("breaches", "breaches", _count),
+    ("best session share", "best_session_share", _share),
 )
 
 
 def _block(result: EvaluationResult, title: str, rows: tuple[Row, ...], which: str) -> list[list[str]]:
     """Lines of cells; a line with fewer cells than agents is text across the columns."""
     lines = [[title]]
-    sessions = len(result.schedule.ids)
+    sessions = len(result.decisions.ids)
     for label, key, form in rows:
         if key == "sharpe_daily" and sessions < MIN_SESSIONS:
             lines.append([f"  {label}", f"{NOT_AVAILABLE} ({_number(sessions, 'session')})"])
@@ -103,7 +104,7 @@ def verdict(result: EvaluationResult) -> str:
     """One line on the first agent against staying flat, without any claim of profitability."""
     first = result.agents[0]
     profit = first.strategy_figures["net_profit"]
-    span = _number(len(result.schedule.ids), "session")
+    span = _number(len(result.decisions.ids), "session")
     if not len(first.trades):
         return f"'{first.name}' stayed flat over {span}. Staying flat can be the right answer."
     if profit <= 0:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.evaluation.backtest import Record, Schedule
+from jaxtrade.evaluation.backtest import DecisionBars, Record
 from jaxtrade.evaluation.figures import Figures
 from jaxtrade.evaluation.trades import Clock, Trades
 
@@ -27,10 +27,12 @@ class AgentResult:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Agents in the order given, over one schedule. `settings` and `labels` say under which conventions and costs."""
+    """Agents in the order given, over the same decision bars. `settings` and `labels` say under which conventions and
+    costs.
+    """
 
     agents: tuple[AgentResult, ...]
-    schedule: Schedule
+    decisions: DecisionBars
     clock: Clock
     close: np.ndarray
     start_balance: float

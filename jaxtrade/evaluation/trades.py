@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import ContractParams, EndReason, ExitReason
-from jaxtrade.evaluation.backtest import Record, Schedule
+from jaxtrade.evaluation.backtest import DecisionBars, Record
 
 Whole = Any  # int or a NumPy integer
 
@@ -24,7 +24,7 @@ Whole = Any  # int or a NumPy integer
 class Trades:
     """K round turns in order of entry; int64[K] each. Prices ticks, money mills, rows market rows.
 
-    session: position in the schedule's set. side: +1 or -1. contracts: > 0. decision_row: bar at whose close the entry
+    session: position in the session set. side: +1 or -1. contracts: > 0. decision_row: bar at whose close the entry
     was decided. entry_row, exit_row: bars in which the fills happened. entry_price, exit_price: fills, slippage
     included. reason: ExitReason. ticks: gained per contract. commission, slippage: both sides, all contracts.
     net: profit after commission. mae, mfe: largest move against and for the position from its entry fill, ticks per
@@ -78,7 +78,7 @@ def _extremes(record: Record, first: int, last: int, side: int, exit_mark: int |
     return int(marks.max()), int(marks.min())
 
 
-def assemble_trades(record: Record, schedule: Schedule, contract: ContractParams) -> Trades:
+def assemble_trades(record: Record, decisions: DecisionBars, contract: ContractParams) -> Trades:
     """Pair every entry with the exit that follows it.
 
     Raises RuntimeError where entries and exits do not alternate (a bug: every position leaves at the flat bar).
@@ -100,9 +100,9 @@ def assemble_trades(record: Record, schedule: Schedule, contract: ContractParams
     ]
     best, worst = (np.array(marks, np.int64).reshape(-1, 2)).T
     commission = 2 * size * int(contract.commission)
-    rows = schedule.rows
+    rows = decisions.rows
     return Trades(
-        session=schedule.session[entry],
+        session=decisions.session[entry],
         side=side,
         contracts=size,
         decision_row=rows[entry],
@@ -157,23 +157,36 @@ TRADE_COLUMNS = (
 )
 
 
-def trade_rows(trades: Trades, schedule: Schedule, clock: Clock, close: np.ndarray) -> Iterator[tuple[Any, ...]]:
+AT_CLOSE = (ExitReason.FLAT, ExitReason.END_OF_DATA)
+
+
+def _exit_time(reason: int, row: Whole, clock: Clock, fill: str) -> str:
+    if reason in AT_CLOSE:
+        return clock.closed(row)
+    return clock.closed(row - 1) if fill == "close" and reason == ExitReason.ORDER else clock.opened(row)
+
+
+def trade_rows(
+    trades: Trades, decisions: DecisionBars, clock: Clock, close: np.ndarray, fill: str = "next_open"
+) -> Iterator[tuple[Any, ...]]:
     """Rows of `trades.csv` (TRADE_COLUMNS).
 
     decision_time and decision_price: close of the bar decided at. entry_time, exit_time: *open* stamps of the bars in
-    which the fills happened. `session` is the trade date.
+    which the fills happened; exits at the flat bar or the end of data fill at that bar's close and have its *close*
+    stamp. With `fill=close` entries and exits by order fill at the close decided at and have its stamp. `session` is
+    the trade date.
     """
     for k in range(len(trades)):
         decision, entered, left = trades.decision_row[k], trades.entry_row[k], trades.exit_row[k]
         yield (
-            str(schedule.date[trades.session[k]]),
+            str(decisions.date[trades.session[k]]),
             "long" if trades.side[k] > 0 else "short",
             int(trades.contracts[k]),
             clock.closed(decision),
             clock.price(close[decision]),
-            clock.opened(entered),
+            clock.closed(decision) if fill == "close" else clock.opened(entered),
             clock.price(trades.entry_price[k]),
-            clock.opened(left),
+            _exit_time(int(trades.reason[k]), left, clock, fill),
             clock.price(trades.exit_price[k]),
             ExitReason(int(trades.reason[k])).name.lower(),
             int(trades.ticks[k]),
@@ -192,7 +205,7 @@ EQUITY_COLUMNS = (
 
 
 def equity_rows(
-    strategy: Record, account: Record, schedule: Schedule, clock: Clock, start_balance: float
+    strategy: Record, account: Record, decisions: DecisionBars, clock: Clock, start_balance: float
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of `equity.csv` (EQUITY_COLUMNS), one per decision bar, as things stood at the close of the bar after it.
 
@@ -200,11 +213,11 @@ def equity_rows(
     high-water mark are empty once the account has ended. account_end names how it ended, in the bar where it did.
     """
     start = int(Decimal(str(start_balance)) * 1000)
-    for i, row in enumerate(schedule.rows):
+    for i, row in enumerate(decisions.rows):
         floor, active = int(account.event.floor[i]), bool(account.active[i])
         yield (
             clock.closed(row + 1),
-            str(schedule.date[schedule.session[i]]),
+            str(decisions.date[decisions.session[i]]),
             dollars(start + int(strategy.equity[i])),
             int(strategy.quantity[i]),
             int(account.account[i]) + 1,
@@ -217,6 +230,7 @@ def equity_rows(
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> None:
+    """Write a header of `columns` and the rows as UTF-8 CSV with Unix line ends. Raises OSError (disk)."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import functools
+import os
 import signal
 import threading
 import time
@@ -80,12 +82,13 @@ def learning_health(history: Sequence[Row], recompiles: int) -> dict[str, tuple[
     """Did the run learn at all? check -> (passed, measured value).
 
     learning_rate: smallest of all updates, > 0. approx_kl: largest, > 0. param_delta: smallest, > 0.
-    illegal: sampled illegal actions, 0. recompiles: traces of the update after the first, 0.
+    illegal: sampled illegal actions, by the mask that the learner acted on and by the environment's own account
+    (`illegal_executed`, where it keeps one), 0. recompiles: programs compiled while chunks ran, 0.
     """
     learning_rate = min(row["learning_rate"] for row in history)
     approx_kl = max(row["approx_kl"] for row in history)
     param_delta = min(row["param_delta"] for row in history)
-    illegal = sum(row["illegal"] for row in history)
+    illegal = sum(row["illegal"] + row.get("illegal_executed", 0) for row in history)
     return {
         "learning_rate": (learning_rate > 0, learning_rate),
         "approx_kl": (approx_kl > 0, approx_kl),
@@ -95,14 +98,30 @@ def learning_health(history: Sequence[Row], recompiles: int) -> dict[str, tuple[
     }
 
 
+class _Compilations:
+    """How many programs XLA has compiled in this process, by JAX's own monitoring events."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        jax.monitoring.register_event_duration_secs_listener(self._listen)
+
+    def _listen(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
+        del duration_secs, kwargs
+        self.count += event == "/jax/core/compile/backend_compile_duration"
+
+
+@functools.cache
+def _compilations() -> _Compilations:
+    return _Compilations()
+
+
 class _Chunk:
-    """`updates` updates as one compiled program, which takes the state over (donates it). Counts its traces."""
+    """`updates` updates as one compiled program, which takes the state over (donates it)."""
 
     def __init__(self, algorithm: Algorithm, updates: int) -> None:
-        self.traces = 0
+        self.recompiles = 0
 
         def run(state: PyTree, params: PyTree) -> tuple[PyTree, dict[str, Array]]:
-            self.traces += 1
             return jax.lax.scan(lambda s, _: algorithm.update(s, params, ()), state, None, length=updates)
 
         self._jitted = jax.jit(run, donate_argnums=0)
@@ -114,9 +133,12 @@ class _Chunk:
         return time.perf_counter() - start
 
     def __call__(self, state: PyTree, params: PyTree) -> tuple[PyTree, dict[str, np.ndarray]]:
-        """Returns once the device has finished."""
+        """Returns once the device has finished. Counts what was compiled meanwhile."""
+        before = _compilations().count
         state, metrics = self._compiled(state, params)
-        return jax.block_until_ready(state), jax.device_get(metrics)
+        state, measured = jax.block_until_ready(state), jax.device_get(metrics)
+        self.recompiles += _compilations().count - before
+        return state, measured
 
 
 class _Signals:
@@ -130,6 +152,8 @@ class _Signals:
         if self.received == signal.SIGINT == number:  # a second Ctrl-C does not wait for the border
             raise KeyboardInterrupt
         self.received = signal.Signals(number)
+        again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
+        os.write(2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode())
 
 
 @contextmanager
@@ -241,7 +265,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
                 run.interrupted(signals.received, update)
     steps = update * steps_per_update
     speed = (update - first_update) * steps_per_update / seconds if seconds else float("nan")
-    health = learning_health(history, chunk.traces - 1) if history else {}
+    health = learning_health(history, chunk.recompiles) if history else {}
     return TrainResult(current, history, health, update, steps, compile_seconds, speed, stopped)
 
 

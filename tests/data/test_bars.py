@@ -52,9 +52,12 @@ def test_epoch_numbers_are_read_in_the_one_unit_that_fits_and_noted(write, rows,
 
 
 def test_columns_by_map_and_by_obvious_alias(write, rows):
-    path = write(rows, header="ts_event,O,H,L,last,Vol")
-    bars = load_bars(path, ES, columns={"close": "last"}, stamp="open")
+    path = write(rows, header="ts_event,O,H,L,settle,Vol")
+    bars = load_bars(path, ES, columns={"close": "settle"}, stamp="open")
     assert bars.close[0] == 6682
+    last = load_bars(write(rows, header="time,open,high,low,Last,volume"), ES, stamp="open")
+    assert last.close[0] == 6682
+    assert "column 'Last' read as close" in last.notes
     for note in ("column 'ts_event' read as time", "column 'O' read as open", "column 'Vol' read as volume"):
         assert note in bars.notes
 

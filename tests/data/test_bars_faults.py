@@ -84,8 +84,11 @@ def test_a_repeated_header_is_refused(write, rows):
 
 
 HEADER_FAULTS = [
-    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "near: closing",
-                                                      "data.columns={close: NAME}"]),
+    ("missing", "time,open,high,low,closing,volume", ["no column 'close'", "data.columns={close: NAME}",
+                                                      "could be closing"]),
+    ("one unused number", "time,open,high,low,settle,volume", ["no column 'close'", "NAME could be settle: the one"]),
+    ("two missing", "time,open,high,bottom,settle,volume", ["no column 'low' for low", "no column 'close' for close",
+                                                            "set data.columns={close: NAME}"]),
     ("no header", "2013-10-07T13:29:00Z,1,1,1,1,1", [":1:", "no header line"]),
     ("twins", "time,open,high,low,low,volume", [":1:", "'low' appears twice"]),
     ("date and time", "date,time,high,low,close,open", ["could each be time", "one ISO 8601 column"]),
@@ -147,6 +150,19 @@ def test_one_file_is_one_contract_of_the_market(write, rows, column, values, fra
     refused(write(lines, header=f"{HEADER},{column}"), *fragments)
 
 
+SEVERAL = "if the file holds several contracts, add an expiry or symbol column and set data.expiry"
+
+
+@pytest.mark.parametrize("minutes", [(30, 30, 31, 31, 32, 32), (30, 31, 32, 30, 31, 32)])
+@pytest.mark.parametrize("symbol", [False, True])
+def test_contracts_that_no_column_tells_apart(write, rows, minutes, symbol):
+    lines = [f"2013-10-07T13:{m}:00Z{row[20:]}{',ESZ3' if symbol else ''}"
+             for m, row in zip(minutes, rows, strict=True)]
+    message = refused(write(lines, header=f"{HEADER}{',symbol' if symbol else ''}"), "Fix: ")
+    assert (SEVERAL in message) is not symbol
+    assert ("data.expiry" in message) is not symbol
+
+
 def test_a_spread_can_be_named_out_of_the_file(write, rows):
     lines = [f"{row},ESZ3" for row in rows] + [f"{rows[-1].replace('13:35', '13:36')},ESZ3-ESH4"]
     bars = load_bars(write(lines, header=f"{HEADER},symbol"), ES, stamp="open", expiry="ESZ3")
@@ -173,8 +189,32 @@ def test_a_block_of_prices_a_hundred_times_too_small_is_refused(write, rows):
 def test_faults_are_collected_and_counted(write, rows):
     lines = [row.replace("2013-10-07T13:3", f"2013-10-07T1{h}:3").replace("1670.50,", "1670.55,")
              for h in range(10) for row in rows]
-    message = refused(write(lines), "more faults")
-    assert message.count("off the tick") == 20
+    path = write(lines)  # 1670.55 is the second row's open in 10 copies, and (row one) a close
+    off = [1 + i for i, line in enumerate(lines, start=1) if "1670.55" in line]
+    message = refused(path, f"{path}:{off[0]}: column 'close'", f"... and {len(off) - 1} more rows like it",
+                      f"{path}: {sum(line.count('1670.55') for line in lines)} faults in all")
+    assert message.count("off the tick") == 1
+    assert message.count("\n") == 1
+
+
+def test_a_message_has_five_lines_at_most(write, rows):
+    price = "1671.00,1671.00,1670.00,1670.25"
+    rows[0] = f"2013-10-07T13:30:00Z,{price},-5"
+    rows[1] = "2013-10-07T13:31:00Z,1671.00,1670.00,1670.50,1670.25,1"
+    rows[2] = "2013-10-07T13:32:00Z,1671.00,1671.10,1670.00,1670.25,1"
+    rows[3] = "2013-10-07T13:33:00Z,1671.00,1671.00,1670.00,1672.00,1"
+    rows[4] = "2013-10-07T13:34:00Z,1669.00,1671.00,1670.00,1670.25,1"
+    rows[5] = f"2013-10-07T13:34:00Z,{price},1"
+    path = write(rows)
+    lines = refused(path, "6 faults in all, 2 more kinds of them not shown").split("\n")
+    assert [line.split(":")[1] for line in lines[:4]] == ["2", "3", "4", "5"]
+    assert len(lines) == 5
+
+
+def test_another_markets_quarter_ticks_are_told_as_that_market(write, rows):
+    """ES on the quarter point given as YM (whole points): the market is the fault, the ticks only follow from it."""
+    message = refused(write(rows), "6 of 6 bars of 2013 contradict YM", "they fit ES", contract=get_contract("YM"))
+    assert "\n" not in message
 
 
 def test_files_that_are_none(tmp_path):
@@ -225,7 +265,14 @@ def test_missing_parquet_support_names_the_extra(tmp_path, monkeypatch):
     path = tmp_path / "bars.parquet"
     path.write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    refused(path, "pip install 'jaxtrade[parquet]'")
+    refused(path, "pip install pyarrow (or install jaxtrade with its extra [parquet])")
+
+
+def test_parquet_has_rows_and_no_lines(tmp_path, write, rows):
+    frame, path = pd.read_csv(write(rows)), tmp_path / "bars.parquet"
+    frame.loc[2, "high"] = 1671.1
+    frame.to_parquet(path)
+    refused(path, f"{path}: row 2 (0-based): column 'high' = '1671.1': off the tick")
 
 
 def test_random_edits_are_refused_or_read_as_valid_bars(tmp_path, write):
@@ -253,12 +300,12 @@ def test_a_missing_stamp_in_a_frame_is_not_called_daylight_saving(write, rows):
     frame = pd.read_csv(write(rows))
     frame["time"] = pd.to_datetime(frame["time"]).dt.tz_localize(None)
     frame.loc[3, "time"] = pd.NaT
-    with pytest.raises(DataError, match=r"frame:3: column 'time' = 'NaT': not an ISO 8601 stamp"):
+    with pytest.raises(DataError, match=r"frame: row 3 \(0-based\): column 'time' = 'NaT': not an ISO 8601 stamp"):
         from_frame(frame, ES, stamp="open", time_zone="UTC")
 
 
 def test_frames_are_checked_alike(write, rows):
     frame = pd.read_csv(write(rows))
     frame.loc[2, "high"] = 1.0
-    with pytest.raises(DataError, match=r"frame:2: column 'high' = '1.0': high is below low"):
+    with pytest.raises(DataError, match=r"frame: row 2 \(0-based\): column 'high' = '1.0': high is below low"):
         from_frame(frame, ES, stamp="open")

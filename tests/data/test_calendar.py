@@ -1,5 +1,6 @@
 """The calendar: eras, half days, daylight saving on both sides of the Atlantic, and what the real bars say."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -7,8 +8,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bars import load_bars
+from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import (
+    check_stamps,
     file_schedule,
     findings,
     inferred_schedule,
@@ -18,6 +22,8 @@ from jaxtrade.data.calendar import (
     trade_dates,
 )
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.describe import check_text
+from jaxtrade.data.market import build_market
 from jaxtrade.errors import ConfigError, DataError
 
 ES, FX = get_contract("ES"), get_contract("EURUSD")
@@ -241,3 +247,38 @@ def test_real_fx_minutes_open_on_sunday(shared):
     assert datetime.fromtimestamp(int(bars.time[0]), NEW_YORK).strftime("%a %H") == "Sun 17"
     found = findings(schedule_for("table", FX, bars.time, 60), bars.time, 60, FX)
     assert found == ("2014-05-05: 78 of 1440 scheduled bars missing (5 %)",)  # quiet minutes, no bar in a closure
+
+
+# --- shifted stamps ---------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("shift", "dates", "first"), [
+    (60, "5 of 5", "2013-10-07 16:15"),        # close stamps read as opens: the bar before the halt stands in it
+    (-60, "6 of 6", "2013-10-06 17:59"),       # open stamps read as closes: the first stands before the open
+    (4 * 3600, "6 of 6", "2013-10-07 16:15"),  # UTC read as New York time
+])
+def test_shifted_stamps_are_refused(es_bars, shift, dates, first):
+    moved = replace(es_bars, time=es_bars.time + shift)
+    message = rf"bundled ES.*: bars inside a scheduled closure on {dates} trade dates, first {first} .*look shifted"
+    with pytest.raises(DataError, match=message):
+        build_market(moved, RunConfig())
+    with pytest.raises(DataError, match=r"data\.time_zone and data\.stamp; or data\.calendar=infer"):
+        check_text(moved, "table")
+    assert build_market(moved, make_config({"data": {"calendar": "infer"}})).num_sessions >= 4
+
+
+@pytest.mark.parametrize("symbol", ["ES", "EURUSD"])
+def test_the_bundled_bars_are_not_shifted(symbol):
+    contract = get_contract(symbol)
+    bars = bundled(contract)
+    check_stamps(schedule_for("table", contract, bars.time, bars.bar_seconds), bars.time, contract)
+
+
+def test_stray_prints_on_few_dates_are_findings(es_bars):
+    """One bar in the evening break on 2 of 5 trade dates, or on 2 of 2: reported, not refused."""
+    strays = [int(datetime(2013, 10, day, 17, 30, tzinfo=NEW_YORK).timestamp()) for day in (7, 8)]
+    schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
+    for time_ in (es_bars.time, es_bars.time[es_bars.time < strays[1]]):
+        mixed = np.sort(np.concatenate([time_, strays]))
+        check_stamps(schedule, mixed, es_bars.contract)
+        lines = findings(schedule, mixed, 60, es_bars.contract)
+        assert sum("inside a scheduled closure" in line for line in lines) == 2

@@ -76,6 +76,7 @@ def test_fx_hours_step_the_whole_day_to_the_bar_closing_at_16():
     assert {clock(market, r + 1)[6:] for r in last} == {"15:00"}
     assert (last - first + 2)[1:].tolist() == [23] * (market.num_sessions - 1)
     assert not market.has_volume
+    assert "no volume: volume slots are constant" in market.notes
     assert window_minutes(market.contract, False) == 1439
 
 
@@ -217,7 +218,6 @@ def crisis_bars():
 @pytest.mark.parametrize(("values", "key"), [
     ({"brackets": {"stop_atr": 1_000_000}}, r"brackets\.stop_atr = 1000000: .* passes int32"),
     ({"brackets": {"target_multiple": 10_000}}, r"brackets\.target_multiple = 10000: the largest target"),
-    ({"env": {"quantity": 1000}}, r"env\.quantity = 1000: its largest move within a session"),
     ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: not a whole number of mills"),
 ])
 def test_figures_that_int32_cannot_hold_are_config_errors(crisis_bars, values, key):

@@ -57,7 +57,7 @@ def spelled_out(env: TradingEnv, state: EnvState, action: jax.Array, params: Env
     """One step in plain Python control flow, from the public parts."""
     order = env.decode(action, state, params)
     moved, event = env.transition(state, order, params)
-    end = EndReason(int(episode.end_reason(moved, event, params)))
+    end = EndReason(int(episode.end_reason(moved, params)))
     terms = weighted_terms(state, moved, params)
     moved = moved.replace(stats=episode.count_step(moved.stats, moved.account.equity, terms, jnp.bool_(False)))
     session = int(params.sessions.ids[int(moved.slot)])

@@ -110,6 +110,8 @@ def test_a_start_is_a_new_account() -> None:
 def end(at_flat: bool = False, complete: bool = True, left: int = 0, slot: int = 0, equity: int = 0, floor: int = -OFF,
         balance: int | None = None, days: int = 1, time: int = 1, max_steps: int = 0, quantity: int = 0,
         ids: list[int] | None = None, **limits: Any) -> EndReason:
+    if floor != -OFF:  # the high-water mark of a new account is 0
+        limits["drawdown"] = -floor
     params = make_params(MARKET, account=rules(**limits), max_steps=max_steps, ids=ids)
     done = jnp.full(5, complete)
     params = params.replace(market=MARKET.replace(sessions=MARKET.sessions.replace(complete=done)))
@@ -119,14 +121,14 @@ def end(at_flat: bool = False, complete: bool = True, left: int = 0, slot: int =
                                     days=i32(days))
     state = state.replace(account=account, time=i32(time), sessions_left=i32(left),
                           position=Position.flat().replace(quantity=i32(quantity)))
-    event = empty_event(i32(0)).replace(floor=i32(floor))
-    return EndReason(int(episode.end_reason(state, event, params)))
+    return EndReason(int(episode.end_reason(state, params)))
 
 
 def test_each_reason_alone() -> None:
     assert end() == EndReason.NONE
     assert end(equity=-100, floor=-100) == EndReason.BUST
     assert end(equity=-99, floor=-100) == EndReason.NONE
+    assert end(equity=-OFF - 5) == EndReason.NONE  # no floor, however low
     assert end(equity=-100, daily_loss=100, fail_on_daily_loss=True) == EndReason.DAILY_LOSS
     assert end(equity=-100, daily_loss=100) == EndReason.NONE
     assert end(equity=500, target=500) == EndReason.TARGET

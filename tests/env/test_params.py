@@ -90,3 +90,29 @@ def test_prices_far_apart_in_different_sessions_are_fine() -> None:
 def test_a_commission_is_whole_mills(dollars: float) -> None:
     with pytest.raises(ConfigError, match=r"costs.commission = .*whole number of mills"):
         params_of(costs={"commission": dollars})
+
+
+def test_costs_must_fit_int32_too() -> None:
+    with pytest.raises(ConfigError, match=r"env.quantity = 4.*costs included"):
+        params_of(costs={"commission": 600_000.0}, env={"quantity": 4}, account={"preset": "rules_off_50k"})
+
+
+def test_an_account_without_ends_is_bounded_by_its_sessions() -> None:
+    ten = {"env": {"quantity": 10}, "account": {"preset": "rules_off_50k"}}
+    params_of(**ten, episode={"sessions": 1})
+    with pytest.raises(ConfigError, match=r"episode.sessions = 4: .*int32 mills"):
+        params_of(**ten, episode={"sessions": 4})
+    params_of(env={"quantity": 10}, episode={"sessions": 4})  # drawdown and target end it first
+
+
+def test_orders_are_cut_to_what_int32_holds() -> None:
+    params = params_of(account={"preset": "rules_off_50k"})
+    span = max(int(params.market.high[a:b].max() - params.market.low[a:b].min())
+               for a, b in zip(params.market.sessions.first, params.market.sessions.last + 2, strict=True))
+    assert int(params.account.max_contracts) * span * 12_500 < OFF
+
+
+def test_other_currencies_are_refused() -> None:
+    market = replace(market_of("ES"), contract=replace(get_contract("ES"), currency="CHF"))
+    with pytest.raises(ConfigError, match="CHF"):
+        make_params(market, split_sessions(market, make_config({}).split)["all"], make_config({}))

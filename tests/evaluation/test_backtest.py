@@ -19,11 +19,11 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import baselines
-from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.agents import Agent, PolicyAct
+from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.figures import account_figures, coverage, strategy_figures
 from jaxtrade.evaluation.trades import assemble_trades
-from tests.evaluation.tiny import HAND_BARS, WARM, hand_market, setup, tiny_market, walk
+from tests.evaluation.tiny import HAND_BARS, WALK, WARM, hand_market, setup, tiny_market, walk
 
 OFF = {"drawdown": "off", "daily_loss": "off", "profit_target": "off"}
 KEY = jax.random.key(0)
@@ -32,20 +32,20 @@ KEY = jax.random.key(0)
 def run(market, which, agent=baselines.buy_and_hold, **sections):
     sessions = market.sessions(*range(len(market.data.sessions.first)))
     env, params, _ = setup(market, sessions, **sections)
-    schedule = make_schedule(market.data, sessions)
-    return backtest(env, agent(env), params, schedule, which, KEY), schedule, params
+    decisions = decision_bars(market.data, sessions)
+    return backtest(env, agent(env), params, decisions, which, KEY), decisions, params
 
 
 def test_buy_and_hold_by_hand():
-    record, schedule, params = run(hand_market(1), "strategy")
+    record, decisions, params = run(hand_market(1), "strategy")
     # In at 8002, marked at each close, $12.50 a tick, $2.08 a side, out at 8006.
     assert record.equity.tolist() == [22_920, 85_420, -2_080, 35_420, 45_840]
     assert record.quantity.tolist() == [1, 1, 1, 1, 0]
-    trades = assemble_trades(record, schedule, params.contract)
+    trades = assemble_trades(record, decisions, params.contract)
     assert [int(getattr(trades, name)[0]) for name in ("ticks", "net", "commission", "slippage", "mae", "mfe")] == [
         4, 45_840, 4_160, 25_000, 3, 9]
     assert trades.reason.tolist() == [ExitReason.FLAT]
-    figures = strategy_figures(record, trades, schedule, 50_000)
+    figures = strategy_figures(record, trades, decisions, 50_000)
     assert figures["net_profit"] == 45.84
     assert figures["return_pct"] == pytest.approx(0.09168)
     assert figures["max_drawdown"] == 87.5
@@ -55,21 +55,21 @@ def test_buy_and_hold_by_hand():
 
 
 def test_strategy_pass_carries_equity_over_sessions():
-    record, schedule, _ = run(hand_market(3), "strategy", account={"drawdown": 100.0})
-    assert record.equity[schedule.last].tolist() == [45_840, 91_680, 137_520]
+    record, decisions, _ = run(hand_market(3), "strategy", account={"drawdown": 100.0})
+    assert record.equity[decisions.last].tolist() == [45_840, 91_680, 137_520]
     assert not record.end.any()
 
 
 def test_accounts_start_again_after_a_bust():
     # The floor reaches +$10.42 at the high of bar 3 (8011); its low goes through the level (8003), out at 8002.
-    record, schedule, _ = run(hand_market(3), "account", account=OFF | {"drawdown": 100.0, "freeze": "never"})
+    record, decisions, _ = run(hand_market(3), "account", account=OFF | {"drawdown": 100.0, "freeze": "never"})
     assert record.equity.tolist() == [22_920, 85_420, -4_160, -4_160, -4_160] * 3
     assert record.event.floor[:3].tolist() == [-52_080, -2_080, 10_420]
     assert record.end.tolist() == [0, 0, EndReason.BUST, 0, 0] * 3
     assert record.account.tolist() == [0] * 5 + [1] * 5 + [2] * 5
     assert record.active.tolist() == [True, True, True, False, False] * 3
     assert not record.mask[~record.active, Action.BUY].any()
-    figures = account_figures(record, schedule)
+    figures = account_figures(record, decisions)
     assert figures == {
         "accounts": 3, "passed": 0, "bust": 3, "failed_daily_loss": 0, "open_at_end": 0, "reached_target": 0,
         "breaches": 3, "trades": 3, "net_profit": -12.48, "illegal_actions": 0, "idle_bars": 6}
@@ -77,28 +77,28 @@ def test_accounts_start_again_after_a_bust():
 
 def test_account_passes_on_realised_profit_and_a_new_one_opens():
     # $45.84 a session, realised at the flat bar: $80 is reached in the second.
-    record, schedule, _ = run(hand_market(3), "account", account=OFF | {"profit_target": 80.0})
+    record, decisions, _ = run(hand_market(3), "account", account=OFF | {"profit_target": 80.0})
     assert np.flatnonzero(record.end).tolist() == [9]
     assert record.end[9] == EndReason.TARGET
-    assert record.equity[schedule.last].tolist() == [45_840, 91_680, 45_840]
-    figures = account_figures(record, schedule)
+    assert record.equity[decisions.last].tolist() == [45_840, 91_680, 45_840]
+    figures = account_figures(record, decisions)
     assert (figures["accounts"], figures["passed"], figures["open_at_end"]) == (2, 1, 1)
 
 
 def test_continue_after_the_target_keeps_the_account():
     account = OFF | {"profit_target": 80.0, "on_target": "continue"}
-    record, schedule, _ = run(hand_market(3), "account", account=account)
-    figures = account_figures(record, schedule)
+    record, decisions, _ = run(hand_market(3), "account", account=account)
+    figures = account_figures(record, decisions)
     assert (figures["accounts"], figures["passed"], figures["reached_target"], figures["open_at_end"]) == (1, 0, 1, 1)
 
 
 @pytest.mark.parametrize(("on_daily_loss", "failed"), [("fail", 2), ("lock_until_next_session", 0)])
 def test_daily_loss(on_daily_loss, failed):
     # Floor -$30: the level is 7999, the low of bar 1; out at 7998, -4 ticks and two commissions.
-    record, schedule, _ = run(hand_market(2), "account",
+    record, decisions, _ = run(hand_market(2), "account",
                               account=OFF | {"daily_loss": 30.0, "on_daily_loss": on_daily_loss})
     assert record.equity[:5].tolist() == [-54_160] * 5
-    figures = account_figures(record, schedule)
+    figures = account_figures(record, decisions)
     assert (figures["failed_daily_loss"], figures["breaches"]) == (failed, 2)
     assert figures["accounts"] == (2 if failed else 1)
     assert figures["open_at_end"] == (0 if failed else 1)
@@ -106,12 +106,12 @@ def test_daily_loss(on_daily_loss, failed):
 
 def test_coverage_is_complete_and_checked():
     market = tiny_market(walk([30, 20, 25]), [30, 20, 25])
-    record, schedule, params = run(market, "account", baselines.random_masked)
+    record, decisions, params = run(market, "account", baselines.random_masked)
     expected = [*range(WARM, WARM + 29), *range(WARM + 30, WARM + 49), *range(WARM + 50, WARM + 74)]
     assert record.row.tolist() == expected
-    assert coverage(record, schedule) == 1.0
+    assert coverage(record, decisions) == 1.0
     env, *_ = setup(market, params.sessions)
-    wrong = dataclasses.replace(schedule, rows=schedule.rows + 1)
+    wrong = dataclasses.replace(decisions, rows=decisions.rows + 1)
     with pytest.raises(RuntimeError, match="decision bars not visited"):
         backtest(env, baselines.flat(), params, wrong, "account", KEY)
 
@@ -120,7 +120,7 @@ def test_a_subset_of_sessions_is_stepped_in_order():
     market = hand_market(4)
     sessions = market.sessions(1, 3)
     env, params, _ = setup(market, sessions)
-    record = backtest(env, baselines.buy_and_hold(env), params, make_schedule(market.data, sessions), "strategy", KEY)
+    record = backtest(env, baselines.buy_and_hold(env), params, decision_bars(market.data, sessions), "strategy", KEY)
     assert record.row.tolist() == [*range(WARM + 6, WARM + 11), *range(WARM + 18, WARM + 23)]
     assert record.equity[-1] == 2 * 45_840
 
@@ -129,16 +129,16 @@ def test_a_subset_of_sessions_is_stepped_in_order():
 def test_session_sets_that_cannot_be_evaluated(ids):
     market = hand_market(3)
     with pytest.raises(DataError, match="session"):
-        make_schedule(market.data, market.sessions(*ids))
+        decision_bars(market.data, market.sessions(*ids))
 
 
 @pytest.mark.parametrize("env", [{}, {"task": "entry"}, {"mark": "close", "fill": "close"}])
 def test_evaluator_equals_stepping_the_environment(env):
     """One session, actions of the random agent, by `env.step`: every event and equity is the same."""
     market = tiny_market(walk([80], scale=6.0), [80])
-    record, schedule, params = run(market, "account", baselines.random_masked, env=env)
+    record, decisions, params = run(market, "account", baselines.random_masked, env=env)
     trading, *_ = setup(market, params.sessions, env=env)
-    state = trading.reset_at(params, 0, schedule.rows[0])
+    state = trading.reset_at(params, 0, decisions.rows[0])
     step = jax.jit(trading.step)
     assert len(set(record.action.tolist())) >= 3
     for i, action in enumerate(record.action):
@@ -180,12 +180,34 @@ def rising(step, sessions):
 @pytest.mark.parametrize("which", ["strategy", "account"])
 def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
     market, sections = rising(10, 6)
-    record, schedule, params = run(market, which, **sections)
+    record, decisions, params = run(market, which, **sections)
     a_session = 1000 * (38 * 12_500 - 2 * 2_080)
     assert 6 * a_session > 2**31
-    assert record.equity[schedule.last].tolist() == [a_session * k for k in range(1, 7)]
+    assert record.equity[decisions.last].tolist() == [a_session * k for k in range(1, 7)]
     assert record.high_water[-1] == 5 * a_session + 1000 * (39 * 12_500 - 2_080)
-    assert assemble_trades(record, schedule, params.contract).net.sum() == 6 * a_session
+    assert assemble_trades(record, decisions, params.contract).net.sum() == 6 * a_session
+
+
+def test_an_illegal_action_is_executed_as_hold():
+    """As in `env.step`: a policy that asks for break-even at every bar moves the stop only where that is legal."""
+    def stubborn(policy, carry, ref, params, key, explore):
+        return carry, jnp.where(ref.mask[Action.BUY], Action.BUY, Action.MOVE_STOP_TO_BREAKEVEN), ()
+
+    env, params, _ = setup(WALK, WALK.sessions(0))
+    decisions = decision_bars(WALK.data, params.sessions)
+    record = backtest(env, Agent("stubborn", PolicyAct(env, stubborn, False), ((), ()), ""), params, decisions,
+                      "account", KEY)
+    illegal = ~record.legal
+    assert illegal.sum() > 10
+    assert (record.legal & (record.action == Action.MOVE_STOP_TO_BREAKEVEN)).any()
+    state, stepped = env.reset_at(params, 0, decisions.rows[0]), jax.jit(env.step)
+    for i, action in enumerate(record.action):
+        kept = int(state.position.stop)
+        state, _, outcome = stepped(KEY, state, jnp.int32(action), params)
+        assert int(outcome.info.equity) == record.equity[i]
+        if illegal[i] and record.quantity[i]:
+            assert record.stop[i] == kept
+    assert int(outcome.info.stats.illegal) == illegal.sum()
 
 
 def test_equity_near_int32_is_an_error():
@@ -202,13 +224,13 @@ def test_accounts_that_only_daily_loss_can_end():
     """Money is added up within an account and starts again with the next one."""
     bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS + np.array([0, 0, -9, 0]), HAND_BARS])
     market = tiny_market(bars, [6] * 4)
-    record, schedule, _ = run(market, "account", account=OFF | {"daily_loss": 60.0, "on_daily_loss": "fail"})
+    record, decisions, _ = run(market, "account", account=OFF | {"daily_loss": 60.0, "on_daily_loss": "fail"})
     # Sessions 1, 2 and 4 earn $45.84; in session 3 the level 7997 ((-60 + 4.16) / 12.5, rounded down) is hit at 7996.
     lost = -6 * 12_500 - 4_160
-    assert record.equity[schedule.last].tolist() == [45_840, 91_680, 91_680 + lost, 45_840]
-    assert record.account[schedule.last].tolist() == [0, 0, 0, 1]
-    assert record.high_water[schedule.last].tolist() == [110_420, 156_260, 156_260, 110_420]
-    assert account_figures(record, schedule)["net_profit"] == pytest.approx((91_680 + lost + 45_840) / 1000)
+    assert record.equity[decisions.last].tolist() == [45_840, 91_680, 91_680 + lost, 45_840]
+    assert record.account[decisions.last].tolist() == [0, 0, 0, 1]
+    assert record.high_water[decisions.last].tolist() == [110_420, 156_260, 156_260, 110_420]
+    assert account_figures(record, decisions)["net_profit"] == pytest.approx((91_680 + lost + 45_840) / 1000)
 
 
 def test_buy_and_hold_on_the_bundled_bars():
@@ -216,24 +238,24 @@ def test_buy_and_hold_on_the_bundled_bars():
     config = load_config("quickstart")
     market = load_market(config)
     sessions = split_sessions(market, config.split)["all"]
-    env, schedule = TradingEnv(config.env), make_schedule(market.data, sessions)
+    env, decisions = TradingEnv(config.env), decision_bars(market.data, sessions)
     params = make_params(market, sessions, config)
-    record = backtest(env, baselines.buy_and_hold(env), params, schedule, "strategy", KEY)
+    record = backtest(env, baselines.buy_and_hold(env), params, decisions, "strategy", KEY)
     table, bars = market.data.sessions, market.bars
     entry = bars.open[np.asarray(table.first) + 1].astype(np.int64)
     exits = bars.close[np.asarray(table.last) + 1].astype(np.int64)
     profit = (exits - entry - 2 * market.contract.slippage_ticks) * 12_500 - 2 * market.contract.commission_mills
     assert len(profit) >= 5
-    assert np.diff(record.equity[schedule.last], prepend=0).tolist() == profit.tolist()
+    assert np.diff(record.equity[decisions.last], prepend=0).tolist() == profit.tolist()
 
 
 def test_data_that_end_early_force_an_exit_named_so():
     market = hand_market(2)
     table = market.data.sessions.replace(complete=jnp.asarray([True, False]))
     market = dataclasses.replace(market, data=market.data.replace(sessions=table))
-    record, schedule, params = run(market, "strategy")
-    trades = assemble_trades(record, schedule, params.contract)
+    record, decisions, params = run(market, "strategy")
+    trades = assemble_trades(record, decisions, params.contract)
     assert trades.reason.tolist() == [ExitReason.FLAT, ExitReason.END_OF_DATA]
     assert record.equity[-1] == 2 * 45_840
     account, *_ = run(market, "account")
-    assert account_figures(account, schedule)["open_at_end"] == 1
+    assert account_figures(account, decisions)["open_at_end"] == 1

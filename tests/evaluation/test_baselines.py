@@ -12,7 +12,7 @@ from jaxtrade.env.state import ExitReason
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.agents import NO_ACTION
-from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.trades import assemble_trades
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import rule, setup
@@ -23,8 +23,8 @@ ACCOUNT = {"drawdown": 800.0, "daily_loss": 500.0, "profit_target": 1_000.0}
 def run(name, which="account", seed=0, account=ACCOUNT, **env_values):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, _ = setup(MARKET, sessions, account=account, env=env_values)
-    schedule = make_schedule(MARKET.data, sessions)
-    return backtest(env, rule(name, env), params, schedule, which, jax.random.key(seed)), schedule, params
+    decisions = decision_bars(MARKET.data, sessions)
+    return backtest(env, rule(name, env), params, decisions, which, jax.random.key(seed)), decisions, params
 
 
 @pytest.mark.parametrize("which", ["account", "strategy"])
@@ -68,8 +68,8 @@ def test_random_depends_on_its_seed():
 
 
 def test_buy_and_hold_trades_once_a_session():
-    record, schedule, params = run("buy_hold", "strategy", quantity=2)
-    trades = assemble_trades(record, schedule, params.contract)
+    record, decisions, params = run("buy_hold", "strategy", quantity=2)
+    trades = assemble_trades(record, decisions, params.contract)
     assert trades.session.tolist() == [0, 1, 2, 3]
     assert trades.decision_row.tolist() == np.asarray(MARKET.data.sessions.first).tolist()
     assert trades.exit_row.tolist() == (np.asarray(MARKET.data.sessions.last) + 1).tolist()
@@ -110,17 +110,17 @@ def test_sma_signs_do_not_look_ahead():
 
 def test_sma_cross_follows_its_signs():
     """Independent bookkeeping: which side is held after each bar, from the signs and the calendar alone."""
-    record, schedule, params = run("sma_cross", "strategy")
+    record, decisions, params = run("sma_cross", "strategy")
     signs = baselines.sma_signs(MARKET.data, 3, 8)
     to_flat = np.asarray(MARKET.data.bars_to_flat)
     held, flips = 0, 0
-    for i, row in enumerate(schedule.rows):
+    for i, row in enumerate(decisions.rows):
         wanted = signs[row] if signs[row] != 0 else held
         flips += held * wanted < 0
         held = wanted if wanted == held or to_flat[row] >= 2 else 0
         held = 0 if to_flat[row] == 1 else held  # the flat bar
         assert record.quantity[i] == held
-    trades = assemble_trades(record, schedule, params.contract)
+    trades = assemble_trades(record, decisions, params.contract)
     assert flips > 5
     assert (record.action == NO_ACTION).sum() >= flips
     assert set(trades.reason.tolist()) == {ExitReason.ORDER, ExitReason.FLAT}

@@ -13,6 +13,20 @@ def test_session_pnl_is_the_change_between_last_bars():
     assert metrics.session_pnl(equity, np.array([1, 3, 4])).tolist() == [10, -25, 55]
 
 
+def test_account_sessions_start_again_with_the_account():
+    equity, account = np.array([5, 10, -20, -15, 7, 9]), np.array([0, 0, 0, 0, 1, 1])
+    last = np.array([1, 3, 5])
+    assert metrics.account_session_pnl(equity, account, last).tolist() == [10, -25, 9]
+    assert metrics.account_session_pnl(equity, np.zeros(6, int), last).tolist() == [10, -25, 24]
+
+
+def test_best_session_share_by_hand():
+    assert metrics.best_session_share(np.array([300, -100, 200])) == 0.75
+    assert metrics.best_session_share(np.array([300, -200])) == 3.0
+    assert metrics.best_session_share(np.array([0, 0])) is None
+    assert metrics.best_session_share(np.array([300, -400])) is None
+
+
 def test_daily_sharpe_by_hand():
     # Ten days of +3 and ten of -1: mean 1, sum of squares 20 * 4, standard deviation sqrt(80 / 19).
     pnl = np.array([3, -1] * 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 
@@ -11,12 +12,12 @@ import numpy as np
 import pytest
 
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig
+from jaxtrade.config import EnvConfig, PPOConfig, RunConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation import policy as bundles
 from jaxtrade.evaluation.agents import greedy, sampled
-from jaxtrade.evaluation.backtest import backtest, make_schedule
+from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
@@ -48,9 +49,9 @@ def trained(tmp_path_factory):
 def visited(trained):
     """References, observations and masks that the sampled policy visits."""
     _, policy, env, params, algorithm = trained
-    schedule = make_schedule(MARKET.data, MARKET.sessions(0, 1))
-    record = backtest(env, sampled(algorithm, policy, env), params, schedule, "strategy", jax.random.key(2))
-    state = env.reset_at(params, 0, schedule.rows[0])
+    decisions = decision_bars(MARKET.data, MARKET.sessions(0, 1))
+    record = backtest(env, sampled(algorithm, policy, env), params, decisions, "strategy", jax.random.key(2))
+    state = env.reset_at(params, 0, decisions.rows[0])
     step, observe = jax.jit(env.step), jax.jit(env.observe)
     refs = []
     for action in record.action[:59]:
@@ -99,10 +100,10 @@ def test_only_legal_actions_are_sampled(trained):
 def test_greedy_agent_takes_the_loaded_policys_actions(trained):
     run, policy, env, params, algorithm = trained
     loaded = load_policy(run)
-    schedule = make_schedule(MARKET.data, MARKET.sessions(0, 1))
+    decisions = decision_bars(MARKET.data, MARKET.sessions(0, 1))
     key = jax.random.key(0)
-    mine = backtest(env, greedy(algorithm, loaded.policy, env), params, schedule, "account", key)
-    theirs = backtest(env, greedy(algorithm, policy, env), params, schedule, "account", key)
+    mine = backtest(env, greedy(algorithm, loaded.policy, env), params, decisions, "account", key)
+    theirs = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key)
     assert np.array_equal(mine.action, theirs.action)
     assert mine.legal.all()
 
@@ -123,6 +124,16 @@ def test_wrong_input_is_refused(trained, observation, mask, message):
 def test_sampling_needs_a_key(trained):
     with pytest.raises(ValueError, match="key"):
         load_policy(trained[0]).act(np.zeros(228), np.ones(7, bool), explore=True)
+
+
+def test_absent_slots_are_listed_outside_the_digests(trained):
+    config = EnvConfig(features=("close", "volume", "rsi"), window=2)
+    with_volume, without = (bundles.make_schema(config, PPO, dataclasses.replace(MARKET, has_volume=known), RunConfig())
+                            for known in (True, False))
+    assert with_volume.pop("absent") == []
+    assert without.pop("absent") == ["volume[t-2]", "volume[t-1]"]
+    assert with_volume == without
+    assert load_policy(trained[0]).schema["absent"] == []
 
 
 def test_no_bundle(tmp_path):

@@ -45,6 +45,8 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert lines["win rate"].split()[-3:] == ["100.0", "%", "n/a"]
     assert lines["profit factor"].split()[-2:] == ["n/a", "n/a"]
     assert lines["net profit ($)"].split()[-2:] == ["91.68", "0.00"]
+    assert lines["best session share"].split()[-3:] == ["50.0", "%", "n/a"]  # 45.84 in each of two sessions
+    assert hand_result.agent("buy_hold").account_figures["best_session_share"] == 0.5
     document = report.to_json(hand_result)
     flat = document["agents"]["flat"]["strategy"]
     assert [flat[key] for key in ("sharpe_daily", "win_rate", "profit_factor", "average_trade")] == [None] * 4
@@ -79,7 +81,7 @@ def test_json_is_strict_and_carries_provenance(long_result):
 @pytest.mark.parametrize(("env", "kind", "expected"), [
     ({}, "future", ["synthetic"]),
     ({"mark": "close", "fill": "close"}, "future", ["synthetic", "optimistic"]),
-    ({}, "fx", ["synthetic", "no overnight swap"]),
+    ({}, "fx", ["synthetic", "one-sided (bid) bars: the spread is charged as slippage", "no overnight swap"]),
 ])
 def test_labels(env, kind, expected):
     market = hand_market(1)
@@ -88,6 +90,22 @@ def test_labels(env, kind, expected):
     assert [label[: len(words)] for label, words in zip(result.labels, expected, strict=True)] == expected
     text = report.table(result)
     assert all(f"NOTE: {label}" in text for label in result.labels)
+
+
+def test_bars_without_volume_are_labelled():
+    market = dataclasses.replace(hand_market(1), synthetic=False, has_volume=False)
+    assert result_of(market, lambda env: [baselines.flat()]).labels == ("no volume: volume slots are constant",)
+    assert result_of(market, lambda env: [baselines.flat()], env={"features": ["close"]}).labels == ()
+
+
+@pytest.mark.parametrize(("trained", "expected"), [
+    ((0,), ()), ((1, 2), ("in sample: the policy was trained on 1 of these 2 sessions",)), ((), ())])
+def test_in_sample_sessions_are_labelled(trained, expected):
+    market = dataclasses.replace(hand_market(4), synthetic=False)
+    env, params, config = setup(market, market.sessions(0))
+    result = evaluate(env, params, [baselines.flat()], market, market.sessions(2, 3), config,
+                      trained_on=market.sessions(*trained))
+    assert result.labels == expected
 
 
 def test_one_line_says_that_staying_flat_can_be_right(hand_result):

@@ -10,18 +10,20 @@ import numpy as np
 import pytest
 
 from jaxtrade.env.state import ExitReason
-from jaxtrade.evaluation.backtest import backtest, make_schedule
-from jaxtrade.evaluation.trades import Clock, assemble_trades
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
+from jaxtrade.evaluation.trades import TRADE_COLUMNS, Clock, assemble_trades, trade_rows
 from tests.evaluation.tiny import WALK as MARKET
-from tests.evaluation.tiny import rule, setup
+from tests.evaluation.tiny import hand_market, rule, setup
 
 
 def run(name, env_values=None, **sections):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, _ = setup(MARKET, sessions, env=env_values or {}, **sections)
-    schedule = make_schedule(MARKET.data, sessions)
-    record = backtest(env, rule(name, env), params, schedule, "strategy", jax.random.key(3))
-    return record, assemble_trades(record, schedule, params.contract), schedule
+    decisions = decision_bars(MARKET.data, sessions)
+    record = backtest(env, rule(name, env), params, decisions, "strategy", jax.random.key(3))
+    return record, assemble_trades(record, decisions, params.contract), decisions
 
 
 @pytest.mark.parametrize("name", ["random", "buy_hold", "sma_cross"])
@@ -83,13 +85,13 @@ def test_same_bar_entries_and_exits_are_trades():
 
 
 def test_entries_without_exits_are_a_bug():
-    record, _, schedule = run("buy_hold")
+    record, _, decisions = run("buy_hold")
     quantity = record.event.exit_quantity.copy()
     quantity[np.flatnonzero(quantity)[0]] = 0
     broken = record.replace(event=record.event.replace(exit_quantity=quantity))
     _, params, _ = setup(MARKET, MARKET.sessions(0))
     with pytest.raises(RuntimeError, match="do not pair"):
-        assemble_trades(broken, schedule, params.contract)
+        assemble_trades(broken, decisions, params.contract)
 
 
 def test_stamps_and_prices_are_exact():
@@ -100,9 +102,35 @@ def test_stamps_and_prices_are_exact():
     assert Clock(clock.time, 60, Decimal("0.00001"), 5, "America/New_York").price(134_567) == "1.34567"
 
 
-def test_files_read_back(tmp_path):
-    from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write
+@pytest.mark.parametrize(("fill", "times"), [
+    ({}, ("2024-01-02T09:31:00-05:00", "2024-01-02T09:31:00-05:00", "2024-01-02T09:36:00-05:00")),
+    ({"fill": "close", "mark": "close"}, ("2024-01-02T09:31:00-05:00",) * 2 + ("2024-01-02T09:36:00-05:00",)),
+])
+def test_an_exit_at_the_flat_bar_has_its_close_stamp(fill, times):
+    """Decided at the close of the 09:30 bar, filled at the open of 09:31, out at the close of the 09:35 bar."""
+    market = hand_market(1)
+    env, params, config = setup(market, market.sessions(0), env=fill)
+    result = evaluate(env, params, [baselines.buy_and_hold(env)], market, market.sessions(0), config)
+    rows = list(trade_rows(result.agents[0].trades, result.decisions, result.clock, result.close,
+                           result.settings["fill"]))
+    [row] = [dict(zip(TRADE_COLUMNS, row, strict=True)) for row in rows]
+    assert (row["decision_time"], row["entry_time"], row["exit_time"]) == times
+    assert row["exit_reason"] == "flat"
 
+
+def test_exits_inside_a_bar_have_its_open_stamp():
+    """Stops and targets (and orders at the open): the open stamp of the bar they filled in; orders at a close: its."""
+    _, trades, decisions = run("random", brackets={"target_multiple": 1, "stop_atr": 800})
+    clock = Clock(MARKET.bars.time, 60, Decimal("0.25"), 2, "America/New_York")
+    for fill in ("next_open", "close"):
+        rows = list(trade_rows(trades, decisions, clock, MARKET.bars.close, fill))
+        assert {row[9] for row in rows} >= {"stop", "target", "order"}
+        for row, left in zip(rows, trades.exit_row, strict=True):
+            at_close = {"flat": left, "order": left - 1 if fill == "close" else None}.get(row[9])
+            assert row[7] == (clock.opened(left) if at_close is None else clock.closed(at_close))
+
+
+def test_files_read_back(tmp_path):
     sessions = MARKET.sessions(0, 1, 2, 3)
     env, params, config = setup(MARKET, sessions, account={"drawdown": 800.0, "profit_target": 1_000.0})
     result = evaluate(env, params, standard_agents(env, MARKET, config), MARKET, sessions, config)
@@ -111,7 +139,7 @@ def test_files_read_back(tmp_path):
         trades = list(csv.DictReader(file))
     with (tmp_path / "equity.csv").open() as file:
         equity = list(csv.DictReader(file))
-    assert len(equity) == len(result.schedule.rows) == 216
+    assert len(equity) == len(result.decisions.rows) == 216
     profit = Decimal(equity[-1]["strategy_equity"]) - 50_000
     assert sum(Decimal(row["net_pnl"]) for row in trades) == profit
     assert profit == Decimal(str(result.agent("random").strategy_figures["net_profit"]))

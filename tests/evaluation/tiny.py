@@ -39,10 +39,14 @@ class TinyMarket:
     contract: Contract
     fingerprint: str = "ab" * 32
     synthetic: bool = True
+    has_volume: bool = True
+
+    @property
+    def num_sessions(self) -> int:
+        return len(self.data.sessions.first)
 
     def sessions(self, *ids: int) -> SessionSet:
-        size = len(self.data.sessions.first)
-        padded = list(ids) + [ids[0] if ids else 0] * (size - len(ids))
+        padded = list(ids) + [ids[0] if ids else 0] * (self.num_sessions - len(ids))
         return SessionSet(ids=jnp.asarray(padded, jnp.int32), count=jnp.int32(len(ids)))
 
 

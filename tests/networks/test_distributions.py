@@ -51,7 +51,8 @@ def test_matches_float64(case):
     positive = p[p > 0]
     np.testing.assert_allclose(entropy(logits, mask), -(positive * np.log(positive)).sum(), atol=2e-5)
     assert mask[mode(logits, mask)]
-    assert logits[mode(logits, mask)] == logits[mask].max()
+    # XLA flushes subnormal numbers to zero, so logits closer than that are equal to it
+    assert logits[mode(logits, mask)] >= logits[mask].max() - np.finfo(np.float32).tiny
 
 
 @settings(max_examples=100, deadline=None)

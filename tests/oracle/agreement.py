@@ -19,7 +19,8 @@ from jaxtrade.env.state import EnvParams
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits
 from tests.oracle.markets import env_params
-from tests.oracle.oracle import Bars, OracleEnv, Settings
+from tests.oracle.model import Bars, Settings
+from tests.oracle.oracle import OracleEnv
 
 TOLERANCE = 1e-5  # of observations and rewards, relative to max(1, |x|)
 WILD = 0.04  # share of actions drawn without a look at the mask

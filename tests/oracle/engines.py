@@ -13,7 +13,8 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import NO_LEVEL
 from tests.oracle.markets import env_params, pad_bars
-from tests.oracle.oracle import Bars, OracleEnv, Settings
+from tests.oracle.model import Bars, Settings
+from tests.oracle.oracle import OracleEnv
 
 Record = dict[str, Any]
 EVENT_FIELDS = ("order_exit_quantity", "order_exit_price", "entry_quantity", "entry_price", "exit_quantity",

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from tests.oracle.oracle import Bars, Session
+from tests.oracle.model import Bars, Session
 
 NEW_YORK = ZoneInfo("America/New_York")
 UTC = dt.UTC

@@ -15,7 +15,8 @@ import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionSet, SessionTable
-from tests.oracle.oracle import Bars, Features, Settings
+from tests.oracle.features import Features
+from tests.oracle.model import Bars, Settings
 from tests.paths import RowPath
 
 

@@ -9,176 +9,37 @@ liquidation level and target; 5f favourable extreme, then floor, adverse extreme
 close; 5i floors; 5j profit target; 5k trail ratchet, live from the next bar.
 """
 
+
 from __future__ import annotations
 
-import datetime as dt
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from zoneinfo import ZoneInfo
+from dataclasses import replace
 
 import numpy as np
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
-from tests.oracle import indicators
+from tests.oracle.features import Features
+from tests.oracle.model import (
+    BUY,
+    CLOSE,
+    DISABLE_TRAIL,
+    ENABLE_TRAIL,
+    HOLD,
+    MOVE_STOP_TO_BREAKEVEN,
+    SELL,
+    Account,
+    Bars,
+    Event,
+    Order,
+    Position,
+    Result,
+    Session,
+    Settings,
+    Stats,
+)
 from tests.paths import RowPath
 
-HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = range(7)
-NEW_YORK = ZoneInfo("America/New_York")
 REASON_OF_KIND = {StopKind.INITIAL: ExitReason.STOP, StopKind.BREAKEVEN: ExitReason.BREAKEVEN,
                   StopKind.TRAIL: ExitReason.TRAIL}
-
-
-@dataclass(frozen=True)
-class Session:
-    """Rows: feature bars [start, end), decision bars first..last, flat bar last+1 (last bar of data if incomplete)."""
-
-    start: int
-    end: int
-    first: int
-    last: int
-    complete: bool = True
-
-
-@dataclass(frozen=True)
-class Bars:
-    """A market as the oracle sees it: ticks, UTC seconds of bar opens, and the calendar's facts per bar."""
-
-    open: Sequence[int]
-    high: Sequence[int]
-    low: Sequence[int]
-    close: Sequence[int]
-    volume: Sequence[float]
-    stamps: Sequence[int]
-    bar_seconds: int
-    window_open: Sequence[int]  # UTC second at which the decision window of the bar's session opens
-    flat_time: Sequence[int]  # UTC second at which the bar's session must be flat
-    window_minutes: int  # of an ordinary day, opening to 16:59
-    trade_date: Sequence[int]  # days since 1970-01-01
-    sessions: Sequence[Session]
-    restarts: Sequence[int] = ()
-    has_volume: bool = True
-    paths: Sequence[RowPath] = ()  # the order of prices inside each bar, where it is known
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything an environment is told. Money in mills, None where a rule is off; multiples in thousandths."""
-
-    task: str = "manage"
-    actions: str = "full"
-    fill: str = "next_open"
-    mark: str = "extreme"
-    intrabar: str = "stop_first"
-    tick_size: float = 0.25
-    tick_mills: int = 12_500
-    commission: int = 2_080
-    slippage: int = 1
-    min_stop: int = 8
-    be_ticks: int = 1
-    stop_atr: int = 1_500
-    target_multiple: int = 3
-    trail_atr: int = 1_000
-    quantity: int = 1
-    drawdown: int | None = 2_500_000
-    daily_loss: int | None = None
-    target: int | None = 3_000_000
-    floor_cap: int | None = None
-    min_days: int = 0
-    stop_at_target: bool = True
-    fail_on_daily_loss: bool = False
-    risk_unit: float = 2_500_000.0
-    reward_weight: float = 1.0
-    episode_sessions: int = 1
-    max_steps: int = 0
-    window: int = 20
-    features: tuple[str, ...] = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
-    session_slots: tuple[int, ...] = ()  # the split: rows of the session list; all of them where empty
-
-    @property
-    def num_actions(self) -> int:
-        return 3 if self.task == "entry" else (6 if self.actions == "seed6" else 7)
-
-
-@dataclass(frozen=True)
-class Order:
-    """What is wanted from the next open on; None leaves the stop (or the trail) as it is."""
-
-    quantity: int
-    stop_ticks: int = 0
-    target_ticks: int = 0
-    move_stop: int | None = None
-    trail: bool | None = None
-
-
-@dataclass
-class Position:
-    quantity: int = 0
-    entry: int = 0
-    stop: int | None = None
-    target: int | None = None
-    kind: StopKind = StopKind.INITIAL
-    trailing: bool = False
-    opened: int = 0
-
-    @property
-    def side(self) -> int:
-        return (self.quantity > 0) - (self.quantity < 0)
-
-
-@dataclass
-class Account:
-    balance: int = 0
-    equity: int = 0
-    high_water: int = 0
-    session_equity: int = 0
-    locked: bool = False
-    days: int = 0
-    traded: bool = False
-
-
-@dataclass
-class Stats:
-    """Episode figures, sums of what happened."""
-
-    reward: float = 0.0
-    length: int = 0
-    trades: int = 0
-    wins: int = 0
-    sides: int = 0
-    commission: int = 0
-    illegal: int = 0
-    breaches: int = 0
-    peak: int = 0
-    max_drawdown: int = 0
-
-
-@dataclass
-class Event:
-    """One bar's fills. `kinds` are labels for counting, not part of the comparison."""
-
-    order_exit_quantity: int = 0
-    order_exit_price: int = 0
-    entry_quantity: int = 0
-    entry_price: int = 0
-    exit_quantity: int = 0
-    exit_price: int = 0
-    exit_reason: ExitReason = ExitReason.NONE
-    commission: int = 0
-    favourable: int = 0
-    adverse: int = 0
-    floor: int | None = None
-    breach: bool = False
-    kinds: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True)
-class Result:
-    reward: float
-    terminated: bool
-    truncated: bool
-    end: EndReason
-    event: Event
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -571,88 +432,3 @@ class OracleEnv:
         if self.settings.task == "manage":
             slots += [float(self.mask()[BUY]), float(held), float(held)]
         return np.concatenate([self.features.window(row, scaling), np.array(slots, np.float64)])
-
-
-class Features:
-    """Feature columns of every bar, float64, and the window block of an observation."""
-
-    def __init__(self, bars: Bars, settings: Settings) -> None:
-        self.settings = settings
-        ages = indicators.window_ages(len(bars.close), bars.restarts)
-        ranges = indicators.true_ranges(bars.high, bars.low, bars.close, ages)
-        self.tr_sum = indicators.range_sums(ranges, ages)
-        self.close = np.array(bars.close, np.float64)
-        volume = [float(v) if bars.has_volume else 0.0 for v in bars.volume]
-        self.volume = np.array(volume)
-        self.volume_mean = np.array(indicators.mean_of_last(volume, ages, 20))
-        self.columns = np.stack([self._column(name, bars, ages, ranges) for name in settings.features], 1)
-        local = [dt.datetime.fromtimestamp(s, NEW_YORK) for s in bars.stamps]
-        minute = np.array([d.hour * 60 + d.minute + d.second / 60 for d in local])
-        span = bars.window_minutes * 60.0
-        stamps = np.array(bars.stamps, np.float64)
-        self.hour = (minute / 60 - 9.5) / 7.48
-        self.clock = {
-            "seed": ((minute - 570) / 449, (1019 - minute) / 449),
-            "relative": ((stamps - np.array(bars.window_open)) / span,
-                         (np.array(bars.flat_time) - stamps - bars.bar_seconds) / span)}
-
-    def _column(self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]) -> np.ndarray:
-        """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100, momentum as a change."""
-        kind, _, number = name.partition("_")
-        length, close = int(number or 14), bars.close
-        if name == "close":
-            values = close
-        elif name == "volume":
-            values = self.volume
-        elif name == "rsi":  # the seed's own; rsi_N, ema_N and atr_N are the textbook's
-            values = indicators.relative_strength(close, ages, length, self.settings.tick_size)
-        elif name == "macd":
-            fast, slow = (indicators.running_mean(close, ages, n) for n in (12, 26))
-            values = np.subtract(fast, slow)
-        elif name == "momentum":
-            values = [close[i] - close[i - 10] if ages[i] > 10 else math.nan for i in range(len(close))]
-        elif name == "atr":
-            values = [s / length if s >= 0 else math.nan for s in self.tr_sum]
-        elif name == "vwap":
-            values = indicators.day_vwap(bars.high, bars.low, close, bars.volume, bars.trade_date, bars.has_volume)
-        elif kind == "sma":
-            values = indicators.mean_of_last(close, ages, length)
-        elif kind == "ema":
-            values = indicators.seeded_mean(close, ages, length, 2 / (length + 1))
-        elif kind == "rsi":
-            values = indicators.wilder_strength(close, ages, length)
-        elif kind == "atr":
-            values = indicators.seeded_mean(ranges, ages, length, 1 / length)
-        else:
-            raise ValueError(f"the oracle does not know feature '{name}'")
-        return np.array(values, np.float64)
-
-    def atr_at(self, row: int) -> float:
-        """ATR in ticks at `row`, never under one tick."""
-        return max(self.tr_sum[row] / 14, 1.0)
-
-    def window(self, row: int, scaling: str) -> np.ndarray:
-        """Bars row-W..row-1, oldest first, features then three times each, flattened."""
-        past = slice(row - self.settings.window, row)
-        raw, tick, atr = self.columns[past], self.settings.tick_size, self.atr_at(row)
-        block = np.empty((self.settings.window, raw.shape[1] + 3))
-        for j, name in enumerate(self.settings.features):
-            kind, x = name.partition("_")[0], raw[:, j]
-            if scaling == "seed":
-                if name == "momentum":
-                    block[:, j] = self.close[past] / (self.close[past] - x)
-                else:
-                    block[:, j] = x if kind in ("volume", "rsi") else x * tick
-            elif kind in ("close", "sma", "ema", "vwap"):
-                block[:, j] = (x - self.close[row]) / atr
-            elif kind == "volume":
-                block[:, j] = np.log((x + 1) / (self.volume_mean[row] + 1))
-            elif kind == "rsi":
-                block[:, j] = (x - 50) / 50
-            elif kind == "atr":
-                block[:, j] = np.log(np.maximum(x, 1.0) / atr)
-            else:  # macd and momentum are differences of prices
-                block[:, j] = x / atr
-        since, until = self.clock[scaling]
-        block[:, -3], block[:, -2], block[:, -1] = self.hour[past], since[past], until[past]
-        return block.ravel()

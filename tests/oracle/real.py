@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from jaxtrade.data.market import Market
 from tests.oracle.events import NEW_YORK, eastern
-from tests.oracle.oracle import Bars, Session
+from tests.oracle.model import Bars, Session
 
 EPOCH = dt.date(1970, 1, 1)
 

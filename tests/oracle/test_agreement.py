@@ -16,7 +16,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
-from tests.oracle.oracle import Bars, Settings
+from tests.oracle.model import Bars, Settings
 from tests.paths import random_paths
 
 LANES, STEPS = 16, 320  # 5,120 steps a cell

@@ -17,7 +17,7 @@ import pytest
 from jaxtrade.env.state import EndReason, ExitReason
 from tests.oracle.engines import ENGINES, Record
 from tests.oracle.events import WARM_UP, eastern
-from tests.oracle.oracle import (
+from tests.oracle.model import (
     BUY,
     CLOSE,
     DISABLE_TRAIL,

@@ -20,7 +20,7 @@ import jaxtrade.env
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
-from tests.oracle.oracle import Settings
+from tests.oracle.model import Settings
 from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
@@ -112,8 +112,8 @@ MUTATIONS = (
     Mutation("step limit one step late", "episode", "state.time >= params.max_steps", "state.time > params.max_steps"),
     Mutation("no bust in the flat bar", "episode", "jnp.where(bust, EndReason.BUST, reason)",
              "jnp.where(bust & ~at_flat_bar, EndReason.BUST, reason)"),
-    Mutation("a breach is below the floor", "episode", "bust = account.equity <= event.floor",
-             "bust = account.equity < event.floor - 4000"),
+    Mutation("a breach is below the floor", "rules", "account.equity <= drawdown_floor(account, rules)",
+             "account.equity < drawdown_floor(account, rules) - 4000"),
     Mutation("one session more", "episode", "sessions_left=params.episode_sessions - 1",
              "sessions_left=params.episode_sessions"),
     Mutation("wins before costs", "episode", "- 2 * jnp.abs(quantity) * contract.commission", ""),

@@ -16,7 +16,8 @@ from jaxtrade.env.state import Order as JaxOrder
 from tests.oracle.agreement import EVENTS, INTS, differing, jax_ints, stack
 from tests.oracle.engines import env_config
 from tests.oracle.markets import env_params
-from tests.oracle.oracle import OracleEnv, Order, Settings
+from tests.oracle.model import Order, Settings
+from tests.oracle.oracle import OracleEnv
 from tests.oracle.test_agreement import PRESETS, markets
 
 STEPS = 45  # the longest session has fewer decision bars

@@ -21,7 +21,7 @@ from jaxtrade.env.params import make_params
 from tests.oracle.agreement import Lane, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, session_set
-from tests.oracle.oracle import Bars, Settings
+from tests.oracle.model import Bars, Settings
 from tests.oracle.real import oracle_bars
 
 DEFAULT = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")

@@ -13,6 +13,7 @@ import pytest
 from jaxtrade import checkpoint
 from jaxtrade.config import PPOConfig, TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
+from jaxtrade.rl import train as loop
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.train import Control, learning_health, plan_run, train
 from tests.rl.probes import Probe, probe_params
@@ -96,6 +97,26 @@ def test_health_is_measured(whole):
     assert result.health["illegal"] == (True, 0)
     sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0} for row in result.history]
     assert not any(passed for passed, _ in learning_health(sick, recompiles=1).values())
+
+
+def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
+    """A chunk that compiles when called, instead of ahead of time, fails the check."""
+
+    def not_ahead(self, state, params):
+        jax.clear_caches()
+        self._compiled = self._jitted
+        return 0.0
+
+    monkeypatch.setattr(loop._Chunk, "compile", not_ahead)
+    result = train(PPO, PARAMS, config=TRAIN, key=KEY)
+    passed, count = result.health["recompiles"]
+    assert not passed
+    assert count >= 1
+
+
+def test_illegal_actions_that_the_environment_found_count_too(whole):
+    rows = [row | {"illegal_executed": 2} for row in whole[0].history]
+    assert learning_health(rows, 0)["illegal"] == (False, 2 * len(rows))
 
 
 def test_checkpoints_every_n_chunks_and_at_the_end(whole):

@@ -1,0 +1,90 @@
+"""A Python program in a child process: however it ends, the end is a value."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+# Windows reports a crash as an NTSTATUS in the exit code, not as a signal
+_NTSTATUS = {0xC0000005: "access violation", 0xC000001D: "illegal instruction", 0xC00000FD: "stack overflow",
+             0xC0000135: "DLL not found", 0xC0000409: "stack buffer overrun"}
+
+
+@dataclass(frozen=True)
+class ChildResult:
+    """How a child ended. `end`: "ok" (exit 0 and a JSON object on its last line of output), "crash" (died by `cause`),
+    "hang" (killed after `seconds`), "error" (an exception or another exit code)."""
+
+    end: Literal["ok", "crash", "hang", "error"]
+    seconds: float
+    values: Mapping[str, Any]
+    cause: str = ""
+    stderr: str = ""
+
+
+def crash_name(returncode: int) -> str | None:
+    """Name of the signal or Windows status that ended a process; None for an ordinary exit.
+
+    A shell or container that stands in between reports signal n as 128 + n.
+    """
+    if (status := _NTSTATUS.get(returncode & 0xFFFFFFFF)) is not None:
+        return status
+    if returncode < 0 or 128 < returncode < 128 + 65:
+        number = -returncode if returncode < 0 else returncode - 128
+        try:
+            return signal.Signals(number).name
+        except ValueError:
+            return f"signal {number}"
+    return None
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
+
+
+def run_child(program: str, timeout: float, env: Mapping[str, str] | None = None) -> ChildResult:
+    """Run `program` under this interpreter with faulthandler on; `env` is laid over the environment.
+
+    The working directory is first on the child's path only through PYTHONPATH (-c would add '' otherwise: -P).
+    """
+    start = time.monotonic()
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    merged = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", **(env or {})}
+    try:
+        done = subprocess.run([sys.executable, "-P", "-X", "faulthandler", "-c", program], env=merged, timeout=timeout,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8",
+                              errors="replace", check=False)
+    except subprocess.TimeoutExpired as late:
+        partial = late.stderr.decode("utf-8", "replace") if isinstance(late.stderr, bytes) else late.stderr or ""
+        return ChildResult("hang", time.monotonic() - start, {}, f"no answer in {timeout:.0f} s", partial)
+    except OSError as error:  # fork refused: the pids limit, or no memory
+        return ChildResult("error", time.monotonic() - start, {}, f"could not start a process: {error}")
+    seconds = time.monotonic() - start
+    if (cause := crash_name(done.returncode)) is not None:
+        return ChildResult("crash", seconds, {}, cause, done.stderr)
+    if done.returncode != 0:
+        return ChildResult("error", seconds, {}, last_line(done.stderr) or f"exit code {done.returncode}", done.stderr)
+    try:
+        values = json.loads(last_line(done.stdout))
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        return ChildResult("error", seconds, {}, "ended without a result", done.stderr)
+    return ChildResult("ok", seconds, values, "", done.stderr)
+
+
+def crashed_in(stderr: str) -> str:
+    """The innermost frame that faulthandler printed, as 'file:line in name'; empty where there is none."""
+    for line in stderr.splitlines():
+        if line.lstrip().startswith('File "') and "<string>" not in line:
+            parts = line.strip().split('"')
+            return f"{os.path.basename(parts[1])}{parts[2].replace(', line ', ':')}"
+    return ""

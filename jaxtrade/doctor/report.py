@@ -1,0 +1,76 @@
+"""All checks in one list, within a time budget; text and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from jaxtrade import __version__
+from jaxtrade.doctor import checks, storage
+from jaxtrade.doctor.child import ChildResult, run_child
+from jaxtrade.doctor.finding import Finding, Verdict
+from jaxtrade.doctor.host import Host, here
+from jaxtrade.doctor.layers import LAYERS, Layer, judge
+
+BUDGET = 18.0  # seconds for the whole, so that the promise of 20 holds
+Runner = Callable[[str, float, Mapping[str, str]], ChildResult]
+
+
+def diagnose(host: Host, layers: Sequence[Layer] = LAYERS, run: Runner = run_child,
+             budget: float = BUDGET) -> list[Finding]:
+    """Findings in a fixed order: facts, storage, native layers. The children share `budget` seconds: each gets what
+    is left of it, two at a time, so that one that hangs cannot hide the others."""
+    deadline = time.monotonic() + budget
+
+    def examine(layer: Layer) -> Finding:
+        left = deadline - time.monotonic()
+        if left < 0.5:
+            return judge(layer, ChildResult("hang", 0.0, {}, f"not reached within {budget:.0f} s"))
+        return judge(layer, run(layer.program, left, layer.env))
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        natives = [pool.submit(examine, layer) for layer in layers if layer.applies(host)]
+        facts = [check(host) for check in (*checks.CHECKS, *storage.CHECKS)]
+        return facts + [native.result() for native in natives]
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """1 if anything failed; warnings are not failures."""
+    return int(any(finding.verdict is Verdict.FAIL for finding in findings))
+
+
+def to_json(findings: Sequence[Finding]) -> str:
+    return json.dumps({
+        "format": 1,
+        "jaxtrade": __version__,
+        "exit_code": exit_code(findings),
+        "findings": [{"name": finding.name, "verdict": str(finding.verdict), "measured": finding.measured,
+                      "fix": finding.fix} for finding in findings],
+    }, indent=2)
+
+
+def to_text(findings: Sequence[Finding]) -> str:
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.verdict:<4}  {finding.name:<14} {finding.measured}")
+        if finding.fix:
+            lines.append(f"      {'':<14} fix: {finding.fix}")
+    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
+    lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str]) -> int:
+    """`python -m jaxtrade.doctor`; returns 0, or 1 where a check failed."""
+    parser = argparse.ArgumentParser(prog="jaxtrade doctor", description="Examine this machine; each finding has a fix")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    parser.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
+    args = parser.parse_args(argv)
+    findings = diagnose(here(Path(os.path.expanduser(args.run_dir))))
+    print(to_json(findings) if args.json else to_text(findings))
+    return exit_code(findings)

@@ -1,0 +1,76 @@
+"""The Dockerfile, read as text: targets, pinned base, installed extras, copied files, user. CI has no engine."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+INSTRUCTIONS = {"FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "ENTRYPOINT", "CMD"}
+
+
+def stages() -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """Name of a stage -> (its base, instructions with their arguments)."""
+    text = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
+    found: dict[str, tuple[str, list[tuple[str, str]]]] = {}
+    body: list[tuple[str, str]] = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        word, _, rest = line.partition(" ")
+        assert word in INSTRUCTIONS, line
+        if word == "FROM":
+            base, name = re.fullmatch(r"(\S+) AS (\w+)", rest).groups()  # type: ignore[union-attr]
+            body = []
+            found[name] = (base, body)
+        else:
+            body.append((word, rest))
+    return found
+
+
+def test_targets_and_pinned_base() -> None:
+    found = stages()
+    assert list(found) == ["base", "cuda", "cpu"]  # the last is what `docker build .` makes
+    image, _, tag = found["base"][0].partition(":")
+    version = re.match(r"(\d+)\.(\d+)-slim", tag)
+    assert image == "python"
+    assert version is not None, "a stated Python, never 'latest'"
+    assert tuple(map(int, version.groups())) >= (3, 11)
+    assert {found["cpu"][0], found["cuda"][0]} == {"base"}
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_installs_are_those_of_pyproject(target: str) -> None:
+    runs = [shlex.split(rest) for word, rest in stages()[target][1] if word == "RUN"]
+    (install,) = runs
+    assert install[:3] == ["pip", "install", "--no-cache-dir"]
+    own, *others = install[3:]
+    extras = re.fullmatch(r"\.\[(.+)\]", own)
+    assert extras is not None
+    assert set(extras.group(1).split(",")) <= set(PROJECT["optional-dependencies"])
+    jax = next(text for text in PROJECT["dependencies"] if text.startswith("jax>"))
+    assert others == ([jax.replace("jax", "jax[cuda13]", 1)] if target == "cuda" else [])
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_runs_as_a_user_and_shows_the_machine(target: str) -> None:
+    body = dict(stages()[target][1])
+    assert body["USER"] == "1000"  # a number: orchestrators can tell that it is not root
+    assert f"useradd --create-home --uid {body['USER']} trader" in dict(stages()["base"][1])["RUN"]
+    assert body["ENTRYPOINT"] == '["jaxtrade"]'
+    assert "jaxtrade" in PROJECT["scripts"]
+    assert body["CMD"].startswith('["doctor"')
+
+
+def test_what_is_copied_exists_is_not_ignored_and_is_all_that_a_build_needs() -> None:
+    sources = [name for word, rest in stages()["base"][1] if word == "COPY" for name in rest.split()[:-1]]
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for name in sources:
+        assert (ROOT / name).exists(), name
+        assert f"!{name}" in ignored
+    assert {"pyproject.toml", "jaxtrade", "configs", PROJECT["readme"], *PROJECT["license-files"]} <= set(sources)

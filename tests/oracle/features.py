@@ -1,0 +1,99 @@
+"""The float half of the oracle: feature columns of every bar and the window block of an observation."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from tests.oracle import indicators
+from tests.oracle.model import Bars, Settings
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+class Features:
+    """Feature columns of every bar, float64, and the window block of an observation."""
+
+    def __init__(self, bars: Bars, settings: Settings) -> None:
+        self.settings = settings
+        ages = indicators.window_ages(len(bars.close), bars.restarts)
+        ranges = indicators.true_ranges(bars.high, bars.low, bars.close, ages)
+        self.tr_sum = indicators.range_sums(ranges, ages)
+        self.close = np.array(bars.close, np.float64)
+        volume = [float(v) if bars.has_volume else 0.0 for v in bars.volume]
+        self.volume = np.array(volume)
+        self.volume_mean = np.array(indicators.mean_of_last(volume, ages, 20))
+        self.columns = np.stack([self._column(name, bars, ages, ranges) for name in settings.features], 1)
+        local = [dt.datetime.fromtimestamp(s, NEW_YORK) for s in bars.stamps]
+        minute = np.array([d.hour * 60 + d.minute + d.second / 60 for d in local])
+        span = bars.window_minutes * 60.0
+        stamps = np.array(bars.stamps, np.float64)
+        self.hour = (minute / 60 - 9.5) / 7.48
+        self.clock = {
+            "seed": ((minute - 570) / 449, (1019 - minute) / 449),
+            "relative": ((stamps - np.array(bars.window_open)) / span,
+                         (np.array(bars.flat_time) - stamps - bars.bar_seconds) / span)}
+
+    def _column(self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]) -> np.ndarray:
+        """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100, momentum as a change."""
+        kind, _, number = name.partition("_")
+        length, close = int(number or 14), bars.close
+        if name == "close":
+            values = close
+        elif name == "volume":
+            values = self.volume
+        elif name == "rsi":  # the seed's own; rsi_N, ema_N and atr_N are the textbook's
+            values = indicators.relative_strength(close, ages, length, self.settings.tick_size)
+        elif name == "macd":
+            fast, slow = (indicators.running_mean(close, ages, n) for n in (12, 26))
+            values = np.subtract(fast, slow)
+        elif name == "momentum":
+            values = [close[i] - close[i - 10] if ages[i] > 10 else math.nan for i in range(len(close))]
+        elif name == "atr":
+            values = [s / length if s >= 0 else math.nan for s in self.tr_sum]
+        elif name == "vwap":
+            values = indicators.day_vwap(bars.high, bars.low, close, bars.volume, bars.trade_date, bars.has_volume)
+        elif kind == "sma":
+            values = indicators.mean_of_last(close, ages, length)
+        elif kind == "ema":
+            values = indicators.seeded_mean(close, ages, length, 2 / (length + 1))
+        elif kind == "rsi":
+            values = indicators.wilder_strength(close, ages, length)
+        elif kind == "atr":
+            values = indicators.seeded_mean(ranges, ages, length, 1 / length)
+        else:
+            raise ValueError(f"the oracle does not know feature '{name}'")
+        return np.array(values, np.float64)
+
+    def atr_at(self, row: int) -> float:
+        """ATR in ticks at `row`, never under one tick."""
+        return max(self.tr_sum[row] / 14, 1.0)
+
+    def window(self, row: int, scaling: str) -> np.ndarray:
+        """Bars row-W..row-1, oldest first, features then three times each, flattened."""
+        past = slice(row - self.settings.window, row)
+        raw, tick, atr = self.columns[past], self.settings.tick_size, self.atr_at(row)
+        block = np.empty((self.settings.window, raw.shape[1] + 3))
+        for j, name in enumerate(self.settings.features):
+            kind, x = name.partition("_")[0], raw[:, j]
+            if scaling == "seed":
+                if name == "momentum":
+                    block[:, j] = self.close[past] / (self.close[past] - x)
+                else:
+                    block[:, j] = x if kind in ("volume", "rsi") else x * tick
+            elif kind in ("close", "sma", "ema", "vwap"):
+                block[:, j] = (x - self.close[row]) / atr
+            elif kind == "volume":
+                block[:, j] = np.log((x + 1) / (self.volume_mean[row] + 1))
+            elif kind == "rsi":
+                block[:, j] = (x - 50) / 50
+            elif kind == "atr":
+                block[:, j] = np.log(np.maximum(x, 1.0) / atr)
+            else:  # macd and momentum are differences of prices
+                block[:, j] = x / atr
+        since, until = self.clock[scaling]
+        block[:, -3], block[:, -2], block[:, -1] = self.hour[past], since[past], until[past]
+        return block.ravel()
