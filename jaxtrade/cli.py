@@ -35,6 +35,8 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
                         f"{' and '.join(BUNDLED_MARKETS)}, synthetic for others unless --data is given")
     parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
                         "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset")
+    parser.add_argument("--seconds", metavar="FILE", help="second bars of the same instrument, read with the same keys "
+                        "as --data: they must rebuild its bars, and allow --set env.intrabar=path")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -56,6 +58,10 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("run", metavar="RUN")
     evaluate.add_argument("--split", choices=("train", "validation", "test", "all"), default="test",
                           help="sessions to evaluate on (default: test)")
+    evaluate.add_argument("--intrabar-grid", action="store_true",
+                          help="net profit under each intrabar order and the spread, instead of the table")
+    evaluate.add_argument("--cost-grid", action="store_true",
+                          help="net profit over commission and slippage and the spread, instead of the table")
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
     data = commands.add_parser("data", help="check or describe market data")
@@ -80,8 +86,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
-            test: bool = False) -> RunConfig:
-    """Configuration of a command: file, then `--test`, `--market` and `--data`, then `--set`."""
+            test: bool = False, seconds: str | None = None) -> RunConfig:
+    """Configuration of a command: file, then `--test`, `--market`, `--data` and `--seconds`, then `--set`."""
     flags: list[str] = [*TEST_OVERRIDES] if test else []
     if market is not None:
         symbol = market.upper()
@@ -90,10 +96,12 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
     if data is not None:
         flags.append("data.source=file")
     chosen = load_config(config or "quickstart", [*flags, *overrides])
-    if data is not None:  # a path is not YAML: set as it is
-        chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"file": data})})
+    paths = {key: path for key, path in (("file", data), ("seconds", seconds)) if path is not None}
+    chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update=paths)})  # a path is not YAML: as it is
     if chosen.data.source == "file" and chosen.data.file is None:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
+    if chosen.env.intrabar == "path" and chosen.data.seconds is None:
+        raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
     check_names(chosen)
     return chosen
 
@@ -114,7 +122,8 @@ def check_names(config: RunConfig) -> None:
 def _train(args: argparse.Namespace) -> int:
     if args.resume:
         clash = [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--market", args.market),
-                                          ("--data", args.data), ("--test", args.test), ("--run-dir", args.run_dir))
+                                          ("--data", args.data), ("--seconds", args.seconds), ("--test", args.test),
+                                          ("--run-dir", args.run_dir))
                  if value]
         if clash:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
@@ -124,7 +133,7 @@ def _train(args: argparse.Namespace) -> int:
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
-    config = resolve(args.config, args.overrides, args.market, args.data, args.test)
+    config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds)
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
     from jaxtrade.experiment import run
@@ -136,8 +145,11 @@ def _train(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
-    from jaxtrade.experiment import evaluate_run
+    from jaxtrade.experiment import evaluate_run, grid_run
 
+    if args.intrabar_grid or args.cost_grid:
+        print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json))
+        return 0
     print(evaluate_run(Path(args.run), args.split, as_json=args.json))
     return 0
 
@@ -154,7 +166,7 @@ def _data(args: argparse.Namespace) -> int:
                 failed = True
                 print(f"error: {error}", file=sys.stderr)
         return DataError.exit_code if failed else 0
-    config = resolve(args.config, args.overrides, args.market, args.data)
+    config = resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
 

@@ -40,6 +40,8 @@ class DataConfig(_Model, frozen=True):
     market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
     source: Literal["bundled", "synthetic", "file"] = "bundled"
     file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
+    seconds: str | None = Field(default=None, description="second bars of the same instrument, read with the same "
+                                "keys; they tell the order of prices inside a bar (env.intrabar: path)")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
                                     "close, volume, expiry, symbol")
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset")
@@ -109,7 +111,7 @@ class EnvConfig(_Model, frozen=True):
     scaling: Literal["relative", "seed"] = Field(default="relative", description="'seed' is parity mode: raw values")
     fill: Literal["next_open", "close"] = "next_open"
     mark: Literal["extreme", "close"] = "extreme"
-    intrabar: Literal["stop_first"] = "stop_first"
+    intrabar: Literal["stop_first", "nearer_extreme", "path"] = "stop_first"
     window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
     features: Names = Field(default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
                             description="feature columns of each window bar")

@@ -20,8 +20,8 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, PreemptedError
-from jaxtrade.evaluation import report
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, write
+from jaxtrade.evaluation import grids, report
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink, read_rows
@@ -218,9 +218,7 @@ def _closing_lines(trained: TrainResult) -> Iterator[str]:
 
 def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> EvaluationResult:
     """Evaluate on a split against the baselines and write the files under `evaluation/<split>`."""
-    sessions = setup.splits[split]
-    if not int(sessions.count):
-        raise ConfigError(f"--split {split}: this run holds no sessions out for it (split.{split}_sessions = 0)")
+    sessions = _held_out(setup, split)
     _, manifest = rundir.read_run(path)
     result = evaluate(setup.env, setup.params, setup.market, sessions, setup.config,
                       algorithm=setup.algorithm, policy=policy,
@@ -236,6 +234,28 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False) -> str:
     with rundir.locked(path):
         result = _evaluate(setup, policy, split, path)
     return json.dumps(report.to_json(result), indent=2, allow_nan=False) if as_json else report.table(result)
+
+
+def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False) -> str:
+    """Grids of a finished run: net profit of its policy and the baselines by intrabar order, and by costs.
+
+    Writes nothing. Raises ConfigError, DataError, CheckpointError.
+    """
+    setup, _ = _open(path)
+    config, sessions = setup.config, _held_out(setup, split)
+    agents = standard_agents(setup.env, setup.market, config, setup.algorithm, load_policy(path).policy)
+    made = [make(setup.env, setup.params, agents, setup.market, sessions, config)
+            for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
+    if as_json:
+        return json.dumps({grid.title: grids.to_json(grid) for grid in made}, indent=2, allow_nan=False)
+    return "\n\n".join(grids.table(grid) for grid in made)
+
+
+def _held_out(setup: Setup, split: str) -> SessionSet:
+    sessions = setup.splits[split]
+    if not int(sessions.count):
+        raise ConfigError(f"--split {split}: this run holds no sessions out for it (split.{split}_sessions = 0)")
+    return sessions
 
 
 def replay_run(path: Path, session: str) -> Iterator[str]:

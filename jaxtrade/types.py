@@ -33,6 +33,25 @@ class SessionTable(struct.PyTreeNode):
     complete: Array  # bool[N]: False where the data end before the flat bar (the session then truncates)
 
 
+class IntrabarPath(struct.PyTreeNode):
+    """What second bars say about the order of prices inside each bar, in ticks from the bar's open.
+
+    points: int16[T, K] alternating new running highs and lows in the order they were made, padded by repeating the
+        last; the first passage of any level is at the first point at or beyond it.
+    fall, fall_from: int16[T] largest fall from a running high, and that high. rise, rise_from: mirrored. Retraces that
+        make no new extreme show only here.
+    ambiguous: bool[T] more than K points, or a second that made both a new high and a new low: such a bar is resolved
+        adversely (`stop_first`).
+    """
+
+    points: Array
+    fall: Array
+    fall_from: Array
+    rise: Array
+    rise_from: Array
+    ambiguous: Array
+
+
 class MarketView(struct.PyTreeNode):
     """The float half of the market, the only floats an observation reads.
 
@@ -50,6 +69,7 @@ class MarketData(struct.PyTreeNode):
     bars_to_flat: int32[T] whole bar lengths from this bar's scheduled close to the session's flat time, from the
         calendar alone; 0 at the flat bar.
     fingerprint: uint32[8], the sha256 of everything above, as read on the host.
+    path: the order of prices inside each bar, or None where only minute bars are known (static: it shapes the pytree).
     """
 
     open: Array
@@ -61,6 +81,7 @@ class MarketData(struct.PyTreeNode):
     sessions: SessionTable
     view: MarketView
     fingerprint: Array
+    path: IntrabarPath | None = None
 
 
 class SessionSet(struct.PyTreeNode):

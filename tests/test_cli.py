@@ -193,6 +193,43 @@ def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out) == before
 
 
+def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
+    assert main(["evaluate", str(run), "--intrabar-grid", "--cost-grid", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert list(told["intrabar order"]["rows"]) == ["stop_first", "nearer_extreme"]
+    assert "--seconds FILE" in told["intrabar order"]["notes"][0]
+    assert len(told["costs"]["rows"]) == 12
+    agents = json.loads((run / "evaluation/test/evaluation.json").read_text())["agents"]
+    for name, profit in told["intrabar order"]["rows"]["stop_first"].items():
+        assert profit == agents[name]["strategy"]["net_profit"]
+        assert told["costs"]["rows"]["$2.08 a side, 1 ticks"][name] == profit  # the run's own costs
+    assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
+
+
+@pytest.mark.parametrize("command", [["train"], ["data", "describe"]])
+def test_path_without_seconds_is_refused_and_writes_nothing(command: list[str], tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch,
+                                                            capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, "--set", "env.intrabar=path"]) == 2
+    assert "--seconds FILE" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_seconds_are_read_beside_the_bars_and_must_rebuild_them(tmp_path: Path,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    minutes = write_csv(tmp_path / "bars.csv", ROWS)
+    seconds = [(f"{row[0][:-3]}{second:02d}Z", "201312", price, price, price, price, 1) for row in ROWS
+               for second, price in zip((0, 1, 2, 3), row[2:6], strict=True)]
+    seconds[1] = (*seconds[1][:2], *[1678.00] * 4, 1)
+    fine = write_csv(tmp_path / "seconds.csv", seconds)
+    assert main(["data", "describe", "--data", str(minutes), "--seconds", str(fine), *STATED]) == 2
+    said = capsys.readouterr().err
+    assert "do not rebuild 1 of 3 bars" in said
+    assert "high 1677.25, seconds give 1678.00" in said
+
+
 def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
     lines = capsys.readouterr().out.splitlines()

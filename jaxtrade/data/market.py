@@ -13,6 +13,7 @@ from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import Schedule, check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.intrabar import first_passages
 from jaxtrade.data.schema import NO_VOLUME, TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
 from jaxtrade.data.sessions import (
     SessionRows,
@@ -24,7 +25,7 @@ from jaxtrade.data.sessions import (
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.data.table import float_table
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.types import MarketData, MarketView, SessionTable
+from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionTable
 
 INT32 = 1 << 31
 
@@ -73,18 +74,47 @@ def bars_of(config: RunConfig) -> Bars:
                      price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
 
 
+def seconds_of(config: RunConfig) -> Bars | None:
+    """The second bars that `data.seconds` names, read with the same keys as `data.file`; None where it names none.
+
+    Raises ConfigError (seconds beside synthetic bars) or DataError (the file).
+    """
+    data = config.data
+    if data.seconds is None:
+        return None
+    if data.source == "synthetic":
+        raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
+                          "the bars: give them with --data FILE, or drop --seconds")
+    return load_bars(data.seconds, get_contract(data.market), columns=data.columns, time_zone=data.time_zone,
+                     stamp=data.stamp, price_scale=data.price_scale, expiry=data.expiry, start=data.start,
+                     end=data.end)
+
+
 def load_market(config: RunConfig) -> Market:
     """The market of a run, on device. Raises ConfigError or DataError."""
-    return build_market(bars_of(config), config)
+    require_seconds(config, config.data.seconds is not None)
+    return build_market(bars_of(config), config, seconds_of(config))
 
 
-def build_market(bars: Bars, config: RunConfig) -> Market:
+def require_seconds(config: RunConfig, known: bool) -> None:
+    """Raises ConfigError where the intrabar order is `path` but no second bars are known."""
+    if config.env.intrabar == "path" and not known:
+        raise ConfigError("env.intrabar = path needs second bars, and none are given; give --seconds FILE "
+                          "(data.seconds), or set env.intrabar to stop_first or nearer_extreme")
+
+
+def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> Market:
     """Features, session table and device arrays of validated bars.
 
+    Args:
+        seconds: finer bars of the same instrument, which become the market's intrabar paths.
     Raises:
-        DataError: too few bars for one decision, dates outside the calendar, or stamps that look shifted against it.
-        ConfigError: unknown feature, or figures that could pass int32.
+        DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it, or
+            seconds that do not rebuild the bars.
+        ConfigError: unknown feature, figures that could pass int32, or `env.intrabar=path` without seconds.
     """
+    require_seconds(config, seconds is not None)
+    passages = None if seconds is None else first_passages(bars, seconds)
     contract = bars.contract
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
@@ -106,18 +136,21 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
         "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
         "complete": rows.complete, "table": table,
     }
-    digest = fingerprint(arrays, contract)
-    notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
-             *_session_notes(rows, ids, dates, config))
+    path = {} if passages is None else {f"path.{name}": value for name, value in vars(passages.path).items()}
+    digest = fingerprint(arrays | path, contract)
+    notes = (*bars.notes, *(passages.notes if passages else ()), *schedule.notes,
+             *findings(schedule, bars.time, bars.bar_seconds, contract), *_session_notes(rows, ids, dates, config))
     has_volume = bool(bars.volume.any())
     if not has_volume and "volume" in config.env.features:
         notes += (NO_VOLUME,)
-    return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
-                  fingerprint=digest, synthetic=bars.synthetic, notes=notes, has_volume=has_volume)
+    return Market(data=_to_device(arrays, digest, passages.path if passages else None), contract=contract, bars=bars,
+                  trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
+                  has_volume=has_volume)
 
 
-def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
-    """Host arrays by name, and the fingerprint in hex, as the device pytree."""
+def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | None) -> MarketData:
+    """Host arrays by name, the fingerprint in hex and the paths (NumPy leaves) as the device pytree."""
+    import jax
     import jax.numpy as jnp
 
     device = {name: jnp.asarray(value) for name, value in arrays.items()}
@@ -125,7 +158,7 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
     words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    return MarketData(**device, sessions=sessions, view=view, fingerprint=words)
+    return MarketData(**device, sessions=sessions, view=view, fingerprint=words, path=jax.tree.map(jnp.asarray, path))
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:

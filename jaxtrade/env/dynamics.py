@@ -38,7 +38,7 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     book = book._replace(position=execution.amend(book.position, order))
     book = execution.enter(book, order, allowed, fill_price, row, params)
     book = execution.opening_print(book, bar.open, live_marks, params)
-    book = execution.stop_first(book, bar, live_marks, params)
+    book = execution.resolve(book, bar, row, config.intrabar, live_marks, params)
     at_flat_bar = row > market.sessions.last[session]
     reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
     book = execution.force_exit(book, at_flat_bar, bar.close, reason.astype(jnp.int32), params)

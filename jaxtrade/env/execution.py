@@ -1,6 +1,6 @@
 """Fills inside one bar: order at the open, opening print, intrabar stop and target, forced exit.
 
-Conventions (`stop_first`): semantics page of the docs. Every function works on scalars; batch with vmap.
+Conventions: semantics page of the docs. Every function works on one environment; batch with vmap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from jaxtrade.env.state import (
     Position,
     StopKind,
 )
-from jaxtrade.types import Array
+from jaxtrade.errors import ConfigError
+from jaxtrade.types import Array, IntrabarPath
 
 
 class Bar(NamedTuple):
@@ -186,6 +187,104 @@ def stop_first(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Boo
     book = _exit(book._replace(event=event), stopped, trigger - side * params.contract.slippage, reason, params)
     hit = side * (best - book.position.target) >= 0
     return _exit(book, hit, position.target, jnp.int32(ExitReason.TARGET), params)
+
+
+def _favourable(position: Position, prices: Array) -> Array:
+    """int32[P] best price up to and with each of `prices`, capped at the target."""
+    side = jnp.sign(position.quantity)
+    best = side * jax.lax.cummax(side * prices)
+    return side * jnp.minimum(side * best, side * position.target)
+
+
+def walk(book: Book, bar: Bar, points: Array, liquidates: bool, params: EnvParams) -> Book:
+    """Intrabar order by turning points: prices in the order they were traded, the close after them.
+
+    points: int32[P] ticks, the open not among them. At each point the stop (or liquidation level) is tested with the
+    high-water mark of the points before it; favourable points raise the mark, capped at the target, and hit it. Only
+    prices before the exit count. Branch-free: the first point that triggers anything decides.
+    """
+    position, account = book.position, book.account
+    side, size = jnp.sign(position.quantity), jnp.abs(position.quantity)
+    held = position.quantity != 0
+    prices = jnp.append(points, bar.close)
+    best = _favourable(position, jnp.append(bar.open, prices))[1:]
+    stopped = side * (prices - position.stop) <= 0
+    if liquidates:
+        equity = account.balance + rules.unrealised(position, best, params.contract)
+        marks = jnp.maximum(account.high_water, equity)
+        floors = rules.highest_floor(account.replace(high_water=marks), params.account)
+        net = account.balance + rules.unrealised(position, prices, params.contract) - size * params.contract.commission
+        stopped |= net <= floors
+    hit = side * (prices - position.target) >= 0
+    ends = stopped | hit
+    first = jnp.where(ends.any(), jnp.argmax(ends), len(prices) - 1)
+    before = jnp.where(first > 0, prices[first - 1], bar.open)
+    if liquidates:
+        book = book._replace(account=account.replace(high_water=jnp.where(held, marks[first], account.high_water)))
+    level, reason = _nearest_stop(book, liquidates, params)
+    trigger = side * jnp.minimum(side * before, side * level)
+    out = held & stopped[first]
+    seen = jnp.arange(len(prices)) <= first
+    worst = side * jnp.min(jnp.where(seen, side * prices, side * bar.open))
+    worst = side * jnp.minimum(side * worst, side * bar.open)
+    event = book.event.replace(
+        favourable=jnp.where(held, best[first], book.event.favourable),
+        adverse=jnp.where(held, jnp.where(out, trigger, worst), book.event.adverse),
+    )
+    book = _exit(book._replace(event=event), out, trigger - side * params.contract.slippage, reason, params)
+    return _exit(book, hit[first], position.target, jnp.int32(ExitReason.TARGET), params)
+
+
+def nearer_extreme(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Book:
+    """Intrabar order `nearer_extreme`: the extreme nearer the open came first; at a tie the adverse one."""
+    up, down = bar.high - bar.open, bar.open - bar.low
+    long = book.position.quantity > 0
+    high_first = (up < down) | ((up == down) & ~long)
+    points = jnp.where(high_first, jnp.stack([bar.high, bar.low]), jnp.stack([bar.low, bar.high]))
+    return walk(book, bar, points, liquidates, params)
+
+
+def traded_path(book: Book, bar: Bar, path: IntrabarPath, row: Array, liquidates: bool, params: EnvParams) -> Book:
+    """Intrabar order `path`: the first-passage path of second bars.
+
+    A retrace that breaches a floor raised within this bar makes no new extreme; it is found by the bar's largest fall
+    (for a long) and fills at its own level. Ambiguous bars are resolved by `stop_first`.
+    """
+    walked = walk(book, bar, bar.open + path.points[row].astype(jnp.int32), liquidates, params)
+    if liquidates:
+        walked = _retrace(book, walked, bar, path, row, params)
+    return select(path.ambiguous[row], stop_first(book, bar, liquidates, params), walked)
+
+
+def _retrace(book: Book, walked: Book, bar: Bar, path: IntrabarPath, row: Array, params: EnvParams) -> Book:
+    """`walked`, or the liquidation on a fall from a high of this bar that raised the high-water mark."""
+    position, account = book.position, book.account
+    side = jnp.sign(position.quantity)
+    long = side > 0
+    turn = bar.open + jnp.where(long, path.fall_from[row], path.rise_from[row]).astype(jnp.int32)
+    depth = jnp.where(long, path.fall[row], path.rise[row]).astype(jnp.int32)
+    marked = rules.raise_high_water(position, account, turn, params)
+    raised = (position.quantity != 0) & (marked.high_water > account.high_water)
+    reached = side * (position.target - turn) > 0  # a target at or before the turn ended it earlier
+    candidate = book._replace(account=marked)
+    level, reason = _nearest_stop(candidate, True, params)
+    out = raised & reached & (reason == ExitReason.LIQUIDATION) & (side * (turn - side * depth - level) <= 0)
+    stood = (walked.position.quantity != 0) | (walked.event.exit_reason == ExitReason.TARGET)
+    event = candidate.event.replace(favourable=turn, adverse=level)
+    fallen = _exit(candidate._replace(event=event), out, level - side * params.contract.slippage, reason, params)
+    return select(out & stood, fallen, walked)
+
+
+def resolve(book: Book, bar: Bar, row: Array, mode: str, liquidates: bool, params: EnvParams) -> Book:
+    """Stop, target and liquidation inside the bar `row`, by the intrabar order `mode`."""
+    if mode == "stop_first":
+        return stop_first(book, bar, liquidates, params)
+    if mode == "nearer_extreme":
+        return nearer_extreme(book, bar, liquidates, params)
+    path = params.market.path
+    if path is None:
+        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
+    return traded_path(book, bar, path, row, liquidates, params)
 
 
 def force_exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:

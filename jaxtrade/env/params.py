@@ -112,9 +112,12 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
     """Traced parameters of an environment.
 
     An order for more contracts than the account's cap, or than int32 mills could hold, is filled for that many.
-    Raises ConfigError where `env.quantity` passes the account's cap, the contract's currency is not the account's, or
-    money could pass int32 mills.
+    Raises ConfigError where `env.quantity` passes the account's cap, the contract's currency is not the account's,
+    money could pass int32 mills, or the intrabar order needs second bars that the market does not have.
     """
+    if config.env.intrabar == "path" and market.data.path is None:
+        raise ConfigError("env.intrabar = path needs second bars, which this market does not have; give --seconds FILE "
+                          "(data.seconds), or build_market(bars, config, seconds)")
     preset = resolve_account(config.account)
     if market.contract.currency != "USD":
         raise ConfigError(f"data.market = {market.contract.symbol}: profits arise in {market.contract.currency}, and "

@@ -19,6 +19,7 @@ from jaxtrade.env.episode import start
 from jaxtrade.env.execution import Bar, Book, empty_event
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, Account, EnvParams, EnvState, Event, ExitReason, Order, Position
 from jaxtrade.env.state import StopKind as Kind
+from jaxtrade.types import IntrabarPath
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, bars_of, i32, make_market, make_params, rules
 
@@ -174,6 +175,135 @@ def test_close_marks_do_not_liquidate_inside_a_bar() -> None:
     held = execution.stop_first(book(long_at()), bar(100, 121, 91, 100), False, params)
     assert exited(held) == (0, 0, 0, -C)
     assert int(held.account.high_water) == 0
+
+
+# ---- the nearer extreme first
+
+
+BREACH = {"account": rules(drawdown=100_000)}  # eight ticks: see the liquidation tests above
+
+
+@pytest.mark.parametrize(("position", "prices", "wanted"), [
+    (long_at(), (100, 129, 91, 100), None),
+    (long_at(), (100, 130, 90, 125), (1, 89, ExitReason.STOP, -C - 12 * V - C)),  # the low is nearer
+    (long_at(), (100, 130, 65, 70), (1, 130, ExitReason.TARGET, -C + 29 * V - C)),  # the high is nearer
+    (long_at(), (100, 130, 70, 100), (1, 89, ExitReason.STOP, -C - 12 * V - C)),  # as near: the adverse one
+    (short_at(), (100, 110, 70, 80), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
+    (short_at(), (100, 135, 70, 130), (-1, 70, ExitReason.TARGET, -C + 29 * V - C)),
+    (short_at(), (100, 130, 70, 100), (-1, 111, ExitReason.STOP, -C - 12 * V - C)),
+    (Position.flat(), (100, 500, 1, 100), None),
+])
+def test_nearer_extreme(position: Position, prices: tuple[int, int, int, int], wanted: tuple | None) -> None:
+    result = execution.nearer_extreme(book(position), bar(*prices), True, params_for())
+    assert exited(result) == (wanted or (0, 0, 0, -C))
+
+
+@pytest.mark.parametrize(("prices", "wanted", "mark"), [
+    # low 113 before high 121: the floor then comes from the open, 13 ticks up, and its level is 106
+    ((114, 121, 113, 118), (0, 0, 0, -C), 20),
+    # ... but the close comes after the high, whose level is 113
+    ((114, 121, 113, 113), (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C), 20),
+    # high first: its level 113 meets the low
+    ((119, 121, 113, 118), (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C), 20),
+    # the target, then a fall of 17 ticks: out before it, no breach; the mark is capped at the target
+    ((128, 131, 113, 115), (1, 130, ExitReason.TARGET, -C + 29 * V - C), 29),
+])
+def test_nearer_extreme_raises_the_floor_in_its_order(prices: tuple, wanted: tuple, mark: int) -> None:
+    result = execution.nearer_extreme(book(long_at()), bar(*prices), True, params_for(**BREACH))
+    assert exited(result) == wanted
+    assert int(result.account.high_water) == mark * V - C
+    mirrored = tuple(200 - prices[i] for i in (0, 2, 1, 3))
+    result = execution.nearer_extreme(book(short_at()), bar(*mirrored), True, params_for(**BREACH))
+    assert exited(result) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
+    assert int(result.account.high_water) == mark * V - C
+
+
+# ---- the path of second bars
+
+
+def path_of(points: list[int], fall: tuple[int, int] = (0, 0), rise: tuple[int, int] = (0, 0),
+            ambiguous: bool = False) -> IntrabarPath:
+    """The path of one bar; `points` are offsets from its open, padded by the last."""
+    padded = jnp.asarray([points + points[-1:] * (8 - len(points))], jnp.int16)
+    return IntrabarPath(padded, *(jnp.asarray([x], jnp.int16) for x in (*fall, *rise)), jnp.asarray([ambiguous]))
+
+
+def mirrored_path(path: IntrabarPath) -> IntrabarPath:
+    return IntrabarPath(-path.points, path.rise, -path.rise_from, path.fall, -path.fall_from, path.ambiguous)
+
+
+STOPPED = (1, 89, ExitReason.STOP, -C - 12 * V - C)
+WON = (1, 130, ExitReason.TARGET, -C + 29 * V - C)
+LIQUIDATED = (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C)
+HELD = (0, 0, 0, -C)
+
+
+@pytest.mark.parametrize(("prices", "path", "limits", "wanted", "mark"), [
+    ((100, 130, 90, 125), path_of([-10, 30]), {}, STOPPED, -1),
+    ((100, 130, 90, 125), path_of([30, -10]), {}, WON, 29),
+    ((100, 130, 90, 125), path_of([30, -10], ambiguous=True), {}, STOPPED, 29),  # stop_first: the mark counts too
+    ((100, 130, 90, 125), path_of([5, -9, 29, -10, 30]), {}, STOPPED, 28),  # only the 29 was before the stop
+    ((100, 130, 91, 125), path_of([5, -9, 30]), {}, WON, 29),
+    ((100, 129, 91, 100), path_of([29, -9]), {}, HELD, 28),
+    # up to 121, whose level is 113; back to 113 or 114 without a new low, which only `fall` tells
+    ((114, 121, 110, 118), path_of([-4, 7], fall=(8, 7)), BREACH, LIQUIDATED, 20),
+    ((114, 121, 110, 118), path_of([-4, 7], fall=(7, 7)), BREACH, HELD, 20),
+    # the same fall as a new low: a point, and the same fill
+    ((114, 121, 113, 118), path_of([7, -1], fall=(8, 7)), BREACH, LIQUIDATED, 20),
+    # low before high: no breach, although stop_first would find one
+    ((114, 121, 113, 118), path_of([-1, 7], fall=(3, 7)), BREACH, HELD, 20),
+    # the target, then a fall through every floor
+    ((114, 130, 110, 112), path_of([16, -4], fall=(20, 16)), BREACH, WON, 29),
+    # a fall from below the target breaches before the target is reached
+    ((114, 130, 114, 130), path_of([16], fall=(8, 7)), BREACH, LIQUIDATED, 20),
+    # the close after the last point
+    ((114, 121, 113, 113), path_of([7, -1], fall=(8, 7)), BREACH, LIQUIDATED, 20),
+])
+def test_path(prices: tuple, path: IntrabarPath, limits: dict, wanted: tuple, mark: int) -> None:
+    """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
+    params = params_for(**limits)
+    result = execution.traded_path(book(long_at()), bar(*prices), path, i32(0), True, params)
+    assert exited(result) == wanted
+    assert int(result.account.high_water) == max(0, mark * V - C)
+    upside_down = bar(*(200 - prices[i] for i in (0, 2, 1, 3)))
+    short = execution.traded_path(book(short_at()), upside_down, mirrored_path(path), i32(0), True, params)
+    assert exited(short) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
+    assert int(short.account.high_water) == max(0, mark * V - C)
+    for mine, theirs in (("favourable", "favourable"), ("adverse", "adverse")):
+        assert int(getattr(result.event, mine)) == 200 - int(getattr(short.event, theirs))
+
+
+def test_a_fall_that_raised_no_mark_is_the_walks_business() -> None:
+    """The mark stood at 15 ticks (level 108); 115 is 14 ticks up. A fall from there breaches only by a new low."""
+    marked = book(long_at(target=NO_LEVEL), high_water=15 * V - C)  # level 101 + 7 = 108
+    path = path_of([-4, 1], fall=(8, 1))
+    result = execution.traded_path(marked, bar(114, 115, 107, 115), path, i32(0), True, params_for(**BREACH))
+    assert exited(result) == HELD, "107 is no point of this path, and 115 - 8 no fall from a raised mark"
+    path = path_of([1, -7], fall=(8, 1))
+    result = execution.traded_path(marked, bar(114, 115, 107, 115), path, i32(0), True, params_for(**BREACH))
+    assert exited(result)[1:3] == (107, ExitReason.LIQUIDATION)
+
+
+def test_close_marks_walk_without_floors() -> None:
+    path = path_of([-4, 7], fall=(8, 7))
+    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), path, i32(0), False, params_for(**BREACH))
+    assert exited(held) == HELD
+    assert int(held.account.high_water) == 0
+
+
+def test_the_transition_reads_the_path_of_the_bar_it_plays() -> None:
+    """Two bars with the same prices, paths of either order: the bar after the decision decides."""
+    whole = (100, 140, 80, 100)
+    params = params_for([QUIET, whole, whole, QUIET, QUIET])
+    rows = [path_of([0]), path_of([40, -20]), path_of([-20, 40]), path_of([0]), path_of([0])]
+    path = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *rows)
+    params = params.replace(market=params.market.replace(path=path))
+    for row, reason in ((0, ExitReason.TARGET), (1, ExitReason.STOP)):
+        state = start(params, i32(0), i32(row), jnp.uint32(0), i32(0))
+        _, event = transition(EnvConfig(intrabar="path"), state, BUY, params)
+        assert int(event.exit_reason) == reason
+        _, event = transition(EnvConfig(), state, BUY, params)
+        assert int(event.exit_reason) == ExitReason.STOP
 
 
 # ---- orders at the open

@@ -17,6 +17,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
+from tests.paths import mirrored, random_paths
 
 ENVS, STEPS = 48, 400
 STRICT = {"drawdown": 1_000_000, "daily_loss": 700_000, "target": 1_200_000, "floor_cap": 100_000}
@@ -27,6 +28,8 @@ CASES = {
     "close_marks": (EnvConfig(mark="close", quantity=2), STRICT),
     "optimistic": (EnvConfig(mark="close", fill="close", quantity=2), STRICT),
     "rules_off": (EnvConfig(quantity=2), {}),
+    "nearer_extreme": (EnvConfig(intrabar="nearer_extreme", quantity=2), STRICT),
+    "path": (EnvConfig(intrabar="path", quantity=2), STRICT),
 }
 
 
@@ -35,7 +38,8 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
     """A run of random legal actions; leaves as numpy arrays [STEPS, ENVS]."""
     config, limits = CASES[case]
     env = TradingEnv(config)
-    params = make_params(walk_market(3, step=8), account=rules(**limits), episode_sessions=2)
+    market = walk_market(3, paths=config.intrabar == "path", step=8)
+    params = make_params(market, account=rules(**limits), episode_sessions=2)
     return env, params, jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS))
 
 
@@ -247,9 +251,14 @@ def random_orders(seed: int, count: int) -> Order:
     )
 
 
-def equity_path(params: EnvParams, state: EnvState, orders: Order) -> tuple[jax.Array, jax.Array]:
+Intrabar = Literal["stop_first", "nearer_extreme", "path"]
+INTRABAR: tuple[Intrabar, ...] = ("stop_first", "nearer_extreme", "path")
+
+
+def equity_path(params: EnvParams, state: EnvState, orders: Order, intrabar: Intrabar = "stop_first"
+                ) -> tuple[jax.Array, jax.Array]:
     """int32[steps] equity at every bar and the sides filled, for orders through the public transition."""
-    env = TradingEnv(EnvConfig())
+    env = TradingEnv(EnvConfig(intrabar=intrabar))
 
     def body(state: EnvState, order: Order) -> tuple:
         state, _ = env.transition(state, order, params)
@@ -286,19 +295,22 @@ def cost_grid(base: EnvParams, values: list[int], name: str) -> EnvParams:
 
 
 def in_axes(name: str) -> EnvParams:
-    base = make_params(walk_market(11))
+    base = make_params(walk_market(11, paths=True))
     axes = jax.tree.map(lambda _: None, base)
     return axes.replace(contract=axes.contract.replace(**{name: 0}))
 
 
+@pytest.mark.parametrize("intrabar", INTRABAR)
 @pytest.mark.parametrize("name", ["commission", "slippage"])
-def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Order]], name: str) -> None:
+def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Order]], name: str,
+                                       intrabar: Intrabar) -> None:
     """Same orders, rules off: equity at every bar is non-increasing in commission and slippage, and each extra cent of
     commission takes exactly ten mills per contract side from the final equity.
     """
     values = [0, 10, 20, 500, 2_080] if name == "commission" else [0, 1, 2, 5]
-    base = make_params(walk_market(11))
-    paths = jax.jit(jax.vmap(equity_path, (in_axes(name), None, None)), compiler_options=worlds.FAST_COMPILE)
+    base = make_params(walk_market(11, paths=True))
+    play = functools.partial(equity_path, intrabar=intrabar)
+    paths = jax.jit(jax.vmap(play, (in_axes(name), None, None)), compiler_options=worlds.FAST_COMPILE)
     random = [(recorded_actions[slot][0], random_orders(slot, 110)) for slot in range(8)]
     total = 0
     for state, orders in [*recorded_actions, *random]:
@@ -320,14 +332,17 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 # ---- symmetry
 
 
-@pytest.mark.parametrize("mark", ["extreme", "close"])
-def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"]) -> None:
+@pytest.mark.parametrize(("mark", "intrabar"), [("extreme", "stop_first"), ("close", "stop_first"),
+                                                ("extreme", "nearer_extreme"), ("extreme", "path")])
+def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar) -> None:
     """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored."""
-    env = TradingEnv(EnvConfig(mark=mark, quantity=2))
+    env = TradingEnv(EnvConfig(mark=mark, intrabar=intrabar, quantity=2))
     bars = worlds.random_bars(21, 8 * 160, step=8)
     limits = rules(**STRICT)
-    up, down = (make_params(worlds.make_market(b, worlds.even_sessions(8, 160)), account=limits, episode_sessions=2)
-                for b in (bars, worlds.mirror(bars)))
+    inside = random_paths(21, *bars)
+    up, down = (make_params(worlds.make_market(b, worlds.even_sessions(8, 160), paths=p), account=limits,
+                            episode_sessions=2)
+                for b, p in ((bars, inside), (worlds.mirror(bars), mirrored(inside))))
     trace = run_random(env, up, 2, ENVS, STEPS)
     swapped = jnp.asarray([0, 2, 1, 3, 4, 5, 6], jnp.int32)[trace.action]
 

@@ -16,7 +16,8 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
+from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionSet, SessionTable
+from tests.paths import RowPath, random_paths
 
 FEATURES = EnvConfig().features
 TICK_MILLS = 12_500  # ES: $12.50 a tick
@@ -129,7 +130,7 @@ def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
 
 
 def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                table: np.ndarray | None = None) -> MarketData:
+                table: np.ndarray | None = None, paths: Sequence[RowPath] = ()) -> MarketData:
     """Market data around bars. `tr_sum`: a constant or a column instead of the true one."""
     count = len(bars.close)
     sums = true_range_sums(bars) if tr_sum is None else np.broadcast_to(tr_sum, count)
@@ -141,11 +142,22 @@ def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | in
                      date=i32(16_000 + np.arange(len(rows))), complete=jnp.asarray([s.complete for s in sessions])),
         MarketView(jnp.asarray(make_table(bars, np.asarray(sums), left) if table is None else table)),
         jnp.zeros(8, jnp.uint32),
+        path_arrays(paths),
     )
 
 
-def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, **walk: int) -> MarketData:
-    return make_market(random_bars(seed, sessions * length, **walk), even_sessions(sessions, length))
+def path_arrays(paths: Sequence[RowPath]) -> IntrabarPath | None:
+    """Paths as the environment holds them; None where there are none."""
+    if not paths:
+        return None
+    *offsets, ambiguous = zip(*paths, strict=True)
+    return IntrabarPath(*(jnp.asarray(x, jnp.int16) for x in offsets), jnp.asarray(ambiguous))
+
+
+def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, **walk: int) -> MarketData:
+    """A random walk; `paths`: with random orders of prices inside its bars."""
+    bars = random_bars(seed, sessions * length, **walk)
+    return make_market(bars, even_sessions(sessions, length), paths=random_paths(seed, *bars) if paths else ())
 
 
 def rules(drawdown: int | None = None, daily_loss: int | None = None, target: int | None = None,

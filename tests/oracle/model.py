@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
+from tests.paths import RowPath
 
 HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = range(7)
 
@@ -39,6 +40,7 @@ class Bars:
     sessions: Sequence[Session]
     restarts: Sequence[int] = ()
     has_volume: bool = True
+    paths: Sequence[RowPath] = ()  # the order of prices inside each bar, where it is known
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Settings:
     actions: str = "full"
     fill: str = "next_open"
     mark: str = "extreme"
+    intrabar: str = "stop_first"
     tick_size: float = 0.25
     tick_mills: int = 12_500
     commission: int = 2_080

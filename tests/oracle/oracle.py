@@ -36,6 +36,7 @@ from tests.oracle.model import (
     Settings,
     Stats,
 )
+from tests.paths import RowPath
 
 REASON_OF_KIND = {StopKind.INITIAL: ExitReason.STOP, StopKind.BREAKEVEN: ExitReason.BREAKEVEN,
                   StopKind.TRAIL: ExitReason.TRAIL}
@@ -197,7 +198,7 @@ class OracleEnv:
         bars, settings, account = self.bars, self.settings, self.account
         before, decided, bar = account.equity, self.row, self.row + 1
         slip, size_before = settings.slippage, self.position.quantity
-        open_, high, low, close = bars.open[bar], bars.high[bar], bars.low[bar], bars.close[bar]
+        open_, close = bars.open[bar], bars.close[bar]
         event = Event(favourable=open_, adverse=open_)
         extreme = settings.mark == "extreme"
         enter_allowed = self.may_enter()
@@ -227,7 +228,7 @@ class OracleEnv:
         if self.position.quantity:
             self._opening_print(open_, event)
         if self.position.quantity:
-            self._intrabar(open_, high, low, event)
+            self._intrabar(bar, event)
 
         at_flat_bar = bar == self.session.last + 1
         data_end = at_flat_bar and not self.session.complete
@@ -279,7 +280,80 @@ class OracleEnv:
             event.kinds.add("gap_target")
             self._exit(open_, ExitReason.TARGET, event)
 
-    def _intrabar(self, open_: int, high: int, low: int, event: Event) -> None:
+    def _intrabar(self, row: int, event: Event) -> None:
+        """5f, by the order of prices that is assumed or known."""
+        bars, mode = self.bars, self.settings.intrabar
+        open_, high, low, close = bars.open[row], bars.high[row], bars.low[row], bars.close[row]
+        if mode == "stop_first":
+            self._stop_first(open_, high, low, event)
+        elif mode == "nearer_extreme":
+            up, down = high - open_, open_ - low
+            low_first = self.position.side > 0 if up == down else down < up
+            self._in_order(open_, [low, high, close] if low_first else [high, low, close], event)
+        elif bars.paths[row].ambiguous:
+            event.kinds.add("ambiguous")
+            self._stop_first(open_, high, low, event)
+        else:
+            path = bars.paths[row]
+            mark = self.account.high_water
+            if self.settings.mark == "close" or not self._retraced(open_, path, close, event):
+                self.account.high_water = mark
+                self._in_order(open_, [open_ + x for x in path.points] + [close], event)
+
+    def _in_order(self, open_: int, prices: list[int], event: Event) -> None:
+        """Prices one after the other: a step our way may reach the target, one against us the nearer stop."""
+        out = self._walked(open_, prices, event)
+        if out is not None:
+            fill, reason = out
+            event.kinds.add("walked_out")
+            self._exit(fill, reason, event)
+
+    def _walked(self, open_: int, prices: list[int], event: Event) -> tuple[int, ExitReason] | None:
+        """-> (fill, reason) of the first exit; marks the high-water mark on the way."""
+        side, target = self.position.side, self.position.target
+        before = event.favourable = event.adverse = open_
+        for price in prices:
+            if side * (price - before) > 0:
+                reached = target is not None and side * (price - target) >= 0
+                best = target if reached and target is not None else price
+                event.favourable = max(event.favourable, best) if side > 0 else min(event.favourable, best)
+                if self.settings.mark == "extreme":
+                    self._raise_high_water(self._marked(best))
+                if reached:
+                    return best, ExitReason.TARGET
+            elif price != before:
+                level, reason = self._nearest_stop()
+                if level is not None and side * (price - level) <= 0:
+                    event.adverse = min(before, level) if side > 0 else max(before, level)
+                    return event.adverse - side * self.settings.slippage, reason
+                event.adverse = min(event.adverse, price) if side > 0 else max(event.adverse, price)
+            before = price
+        return None
+
+    def _retraced(self, open_: int, path: RowPath, close: int, event: Event) -> bool:
+        """Whether the largest fall (rise, for a short) from a mark made inside this bar breached a floor.
+
+        It does not where the walk stops the position (the walk's exit stands), nor where the target lay on the way to
+        the turn. Fills at its own level.
+        """
+        account, side, target = self.account, self.position.side, self.position.target
+        mark = account.high_water
+        out = self._walked(open_, [open_ + x for x in path.points] + [close], event)
+        if out is not None and out[1] != ExitReason.TARGET:
+            return False
+        turn = open_ + (path.fall_from if side > 0 else path.rise_from)
+        end = turn - path.fall if side > 0 else turn + path.rise
+        account.high_water = max(mark, self._marked(turn))
+        level, reason = self._nearest_stop()
+        if (account.high_water == mark or (target is not None and side * (target - turn) <= 0) or level is None
+                or reason != ExitReason.LIQUIDATION or side * (end - level) > 0):
+            return False
+        event.kinds.add("retrace")
+        event.favourable, event.adverse = turn, level
+        self._exit(level - side * self.settings.slippage, reason, event)
+        return True
+
+    def _stop_first(self, open_: int, high: int, low: int, event: Event) -> None:
         """5f: favourable extreme, floor, adverse extreme, target: stop first."""
         side, target, stop = self.position.side, self.position.target, self.position.stop
         best, worst = (high, low) if side > 0 else (low, high)

@@ -22,6 +22,7 @@ from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
 from tests.oracle.model import Bars, Settings
+from tests.paths import random_paths
 
 LANES, STEPS = 16, 320  # 5,120 steps a cell
 DRAWDOWN = 901_000  # mills: 72 ticks of one contract and a bit
@@ -69,6 +70,10 @@ UNITS = {
     "full/open/extreme": {},
     "full/open/close": {"mark": "close"},
     "full/close/close": {"mark": "close", "fill": "close"},
+    "full/nearer_extreme": {"intrabar": "nearer_extreme"},
+    "full/path": {"intrabar": "path"},
+    "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
+    "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
 }
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
@@ -100,6 +105,8 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 def markets(count: int = LANES) -> tuple[Bars, ...]:
     bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3])
             for seed in range(count)]
+    bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close))
+            for seed, b in enumerate(bars)]
     length = max(len(b.close) for b in bars)
     return tuple(pad_bars(b, length) for b in bars)
 
@@ -134,7 +141,7 @@ def test_shipped_presets_are_played():
 
 KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "trail", "liquidation", "daily_lock",
          "end_daily_loss", "target_reached", "end_target", "end_bust", "order", "flat", "half_day", "end_session_end",
-         "end_step_limit", "end_of_data", "end_end_of_data")
+         "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace")
 
 
 def test_every_kind_of_event_happened_often(capsys):
@@ -144,4 +151,5 @@ def test_every_kind_of_event_happened_often(capsys):
     with capsys.disabled():
         steps = sum(played(unit).steps for unit in UNITS)
         print(f"\nevents in {steps:,} compared steps: " + ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS))
-    assert {kind: total[kind] for kind in KINDS if total[kind] < 50} == {}
+    least = {"retrace": 10}  # a breach by a fall that makes no new low is rare
+    assert {kind: total[kind] for kind in KINDS if total[kind] < least.get(kind, 50)} == {}

@@ -75,9 +75,9 @@ MUTATIONS = (
              "raise_high_water(position, book.account, jnp.where(side > 0, bar.high, bar.low), params)"),
     Mutation("high water after the adverse extreme", "execution", "rules.raise_high_water(position, book.account, best",
              "rules.raise_high_water(position, book.account, worst"),
-    Mutation("trail live one bar early", "dynamics", "book = execution.stop_first(",
+    Mutation("trail live one bar early", "dynamics", "book = execution.resolve(",
              "book = book._replace(position=execution.ratchet(book.position, bar.close, market.tr_sum[row], params))\n"
-             "    book = execution.stop_first("),
+             "    book = execution.resolve("),
     Mutation("trail by the range at the decision", "dynamics", "bar.close, market.tr_sum[row], params)",
              "bar.close, market.tr_sum[state.row], params)"),
     Mutation("no mark at the open", "dynamics", "raise_high_water(book.position, book.account, bar.open, params)",

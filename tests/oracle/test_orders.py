@@ -78,9 +78,11 @@ def replay(env: OracleEnv, slot: int, states: np.ndarray, orders: np.ndarray, ev
     return f"no end after {STEPS} bars", STEPS
 
 
-@pytest.mark.parametrize(("mark", "fill"), [("extreme", "next_open"), ("close", "next_open"), ("close", "close")])
-def test_random_orders_agree(mark, fill):
-    cases = [(dataclasses.replace(preset, mark=mark, fill=fill, episode_sessions=1), bars, slot)
+@pytest.mark.parametrize(("mark", "fill", "intrabar"), [
+    ("extreme", "next_open", "stop_first"), ("close", "next_open", "stop_first"), ("close", "close", "stop_first"),
+    ("extreme", "next_open", "nearer_extreme"), ("extreme", "next_open", "path")])
+def test_random_orders_agree(mark, fill, intrabar):
+    cases = [(dataclasses.replace(preset, mark=mark, fill=fill, intrabar=intrabar, episode_sessions=1), bars, slot)
              for preset in PRESETS.values() for bars in markets()[:4] for slot in range(len(bars.sessions))]
     params = stack([env_params(bars, settings) for settings, bars, _ in cases])
     env = TradingEnv(env_config(cases[0][0]))

@@ -1,0 +1,48 @@
+"""Grids over intrabar orders and costs: rows equal single evaluations, and costs only ever hurt."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.evaluation import grids
+from jaxtrade.evaluation.evaluate import evaluate
+from tests.env.worlds import path_arrays
+from tests.evaluation.tiny import WALK, rule, setup
+from tests.paths import random_paths
+
+SESSIONS = WALK.sessions(0, 1, 2, 3)
+
+
+def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
+    env, params, config = setup(WALK, SESSIONS)
+    agents = [rule("sma_cross", env), rule("flat", env)]
+    paths = path_arrays(random_paths(0, WALK.bars.open, WALK.bars.high, WALK.bars.low, WALK.bars.close))
+    known = params.replace(market=params.market.replace(path=paths))
+    grid = grids.intrabar_grid(env, known, agents, WALK, SESSIONS, config)  # type: ignore[arg-type]
+    assert grid.rows == ("stop_first", "nearer_extreme", "path")
+    assert grid.notes == ()
+    for row, profit in zip(grid.rows, grid.profit, strict=True):
+        alone = TradingEnv(env.config.model_copy(update={"intrabar": row}))
+        result = evaluate(alone, known, agents, WALK, SESSIONS, config)  # type: ignore[arg-type]
+        assert profit.tolist() == [agent.strategy_figures["net_profit"] for agent in result.agents]
+        assert result.settings["intrabar"] == row
+    assert grid.spread[1] == 0
+    unknown = grids.intrabar_grid(env, params, agents[1:], WALK, SESSIONS, config)  # type: ignore[arg-type]
+    assert unknown.rows == ("stop_first", "nearer_extreme")
+    assert "--seconds FILE" in grids.table(unknown)
+
+
+def test_cost_rows_fall_with_costs_and_the_spread_is_their_range() -> None:
+    env, params, config = setup(WALK, SESSIONS)
+    grid = grids.cost_grid(env, params, [rule("buy_hold", env)], WALK, SESSIONS, config)  # type: ignore[arg-type]
+    profit = grid.profit.reshape(3, 4)
+    # four sessions, a buy and a sale each: eight sides at $2.08, and at $12.50 a tick
+    assert np.allclose(profit[0] - profit[1], 8 * 2.08)
+    assert np.allclose(profit[1] - profit[2], 8 * 2.08)
+    assert np.allclose(profit[:, [0]] - profit, 8 * 12.50 * np.array([0, 1, 2, 4]))
+    assert np.allclose(grid.spread, 16 * 2.08 + 32 * 12.50)
+    text = grids.table(grid).splitlines()
+    assert text[1].split()[:3] == ["$0.00", "a", "side,"]
+    assert text[-1].split() == ["spread", f"{grid.spread[0]:,.2f}"]
+    assert grids.to_json(grid)["spread"] == {"buy_hold": grid.spread[0]}
