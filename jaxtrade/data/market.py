@@ -11,7 +11,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data import features
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import Schedule, check_stamps, findings, schedule_for, trade_dates
+from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.schema import NO_VOLUME, TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
 from jaxtrade.data.sessions import (
@@ -129,10 +129,11 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str) -> MarketData:
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
-    """The bars as features read them: int64 ticks and days."""
+    """The bars as features read them: int64 ticks, days and exchange minutes."""
     return features.Window(
         open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
         close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),
+        minute=local_seconds(bars.time, bars.contract.zone) % 86_400 // 60,
         tick_size=float(bars.contract.tick_size))
 
 
