@@ -13,7 +13,14 @@ from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
 from jaxtrade.data.contracts import Contract, get_contract
-from jaxtrade.data.schema import NO_VOLUME, TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
+from jaxtrade.data.schema import (
+    NO_VOLUME,
+    TRUE_RANGES,
+    VOLUME_BARS,
+    absent_features,
+    longest_warm_up,
+    table_columns,
+)
 from jaxtrade.data.sessions import (
     SessionRows,
     bars_to_flat,
@@ -110,7 +117,7 @@ def build_market(bars: Bars, config: RunConfig) -> Market:
     notes = (*bars.notes, *schedule.notes, *findings(schedule, bars.time, bars.bar_seconds, contract),
              *_session_notes(rows, ids, dates, config))
     has_volume = bool(bars.volume.any())
-    if not has_volume and "volume" in config.env.features:
+    if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
     return Market(data=_to_device(arrays, digest), contract=contract, bars=bars, trade_dates=rows.date, columns=columns,
                   fingerprint=digest, synthetic=bars.synthetic, notes=notes, has_volume=has_volume)

@@ -218,9 +218,9 @@ _HEAD = """# Features
 Written by `python -m jaxtrade.data.schema`; a test fails when page and code differ. Choose them with
 `env.features: [close, volume, rsi, ...]`, in the order the observation shall have. The numbered ones are the old
 system's 42 columns under their names; `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (examples at
-the end). S is the sum of the last 14 true ranges. A value reads its own bar and earlier bars of the same feature window, nothing
-is filled forward or back, and decisions start after the longest warm-up. `textbook`: a library (TA-Lib) agrees, or the
-name says it all; `own`: the old system's variant, checked against hand-worked numbers.
+the end). S is the sum of the last 14 true ranges. A value reads its own bar and earlier bars of the same feature
+window, nothing is filled forward or back, and decisions start after the longest warm-up. `textbook`: a library
+(TA-Lib) agrees, or the name says it all; `own`: the old system's variant, checked against hand-worked numbers.
 
 | | name | formula | unit | warm-up (bars) | source |
 |---|---|---|---|---|---|"""
