@@ -13,12 +13,26 @@ from itertools import pairwise
 
 import numpy as np
 
-from jaxtrade.data.schema import GROWTH_BARS, TRUE_RANGES, VOLUME_BARS, FeatureSpec, feature_spec
+from jaxtrade.data import indicators
+from jaxtrade.data.indicators import true_range_sum, true_ranges
+from jaxtrade.data.rolling import cumulative_sum, highest, lowest, sample_std, sum_of_last
+from jaxtrade.data.schema import (
+    GROWTH_BARS,
+    RSI_BARS,
+    SESSION_MINUTES,
+    TRUE_RANGES,
+    VOLUME_BARS,
+    FeatureSpec,
+    feature_spec,
+)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The bars of one feature window, each [n]; prices in ticks, `date` the trade date (days)."""
+    """The bars of one feature window, each [n]; prices in ticks.
+
+    date: the trade date (days). minute: exchange minute of the day of the open stamp.
+    """
 
     open: np.ndarray
     high: np.ndarray
@@ -26,36 +40,14 @@ class Window:
     close: np.ndarray
     volume: np.ndarray
     date: np.ndarray
+    minute: np.ndarray
     tick_size: float
-
-
-def true_ranges(high: np.ndarray, low: np.ndarray, close: np.ndarray) -> np.ndarray:
-    """max(high, previous close) - min(low, previous close) in ticks, int64[n]; the first bar has none and holds 0."""
-    high, low, close = (np.asarray(x, np.int64) for x in (high, low, close))
-    ranges = np.zeros(len(close), np.int64)
-    ranges[1:] = np.maximum(high[1:], close[:-1]) - np.minimum(low[1:], close[:-1])
-    return ranges
-
-
-def rolling_sum(values: np.ndarray, n: int) -> np.ndarray:
-    """Sum of the last n values, same dtype; over fewer of them in the first n-1 places (callers blank those)."""
-    total = np.cumsum(values)
-    out = total.copy()
-    out[n:] -= total[:-n]
-    return out
-
-
-def true_range_sum(high: np.ndarray, low: np.ndarray, close: np.ndarray) -> np.ndarray:
-    """S: sum of the last 14 true ranges of one window in ticks, int64[n]; -1 until 14 exist."""
-    total = rolling_sum(true_ranges(high, low, close), TRUE_RANGES)
-    total[:TRUE_RANGES] = -1
-    return total
 
 
 def volume_mean(volume: np.ndarray) -> np.ndarray:
     """Mean volume of the last 20 bars of one window (of all of them while there are fewer), float64[n]."""
     counts = np.minimum(np.arange(1, len(volume) + 1), VOLUME_BARS)
-    return rolling_sum(np.asarray(volume, np.float64), VOLUME_BARS) / counts
+    return cumulative_sum(np.asarray(volume, np.float64), VOLUME_BARS) / counts
 
 
 def _smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
@@ -84,13 +76,6 @@ def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
 def _gains_losses(close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     change = np.diff(close)
     return np.maximum(change, 0), np.maximum(-change, 0)
-
-
-def _seed_rsi(bars: Window, _: FeatureSpec) -> np.ndarray:
-    gains, losses = _gains_losses(bars.close)
-    gain, loss = (rolling_sum(x, TRUE_RANGES) / TRUE_RANGES for x in (gains, losses))
-    epsilon = 1e-8 / bars.tick_size  # the seed's 1e-8 is in points
-    return np.concatenate([[np.nan], 100 - 100 / (1 + gain / (loss + epsilon))])
 
 
 def _rsi(bars: Window, spec: FeatureSpec) -> np.ndarray:
@@ -128,15 +113,56 @@ def _vwap(bars: Window, _: FeatureSpec) -> np.ndarray:
     return out
 
 
+def _session_flag(bars: Window, spec: FeatureSpec) -> np.ndarray:
+    inside = {name: (bars.minute >= a) & (bars.minute < b) for name, (a, b) in SESSION_MINUTES.items()}
+    inside["closed"] = ~np.logical_or.reduce([*inside.values()])
+    return inside[spec.name.removeprefix("session_")]
+
+
+def _simple_rsi(bars: Window, spec: FeatureSpec) -> np.ndarray:
+    return indicators.simple_rsi(bars.close, RSI_BARS[spec.name], bars.tick_size)
+
+
+def _hlc(figure: Callable[..., np.ndarray]) -> Callable[[Window, FeatureSpec], np.ndarray]:
+    """A figure of (high, low, close) as a feature."""
+    return lambda bars, _: figure(bars.high, bars.low, bars.close)
+
+
 _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
+    "open": lambda bars, _: bars.open,
+    "high": lambda bars, _: bars.high,
+    "low": lambda bars, _: bars.low,
     "close": lambda bars, _: bars.close.astype(np.float64),
     "volume": lambda bars, _: bars.volume,
-    "rsi": _seed_rsi,
+    **dict.fromkeys(RSI_BARS, _simple_rsi),
     "macd": lambda bars, _: _seed_ema(bars.close, 12) - _seed_ema(bars.close, 26),
     "momentum": _momentum,
     "atr": _seed_atr,
+    "volatility": lambda bars, _: sample_std(bars.close, 20),
+    "bb_width": lambda bars, _: indicators.bollinger_width(bars.close),
+    "stoch_k": _hlc(indicators.stochastic),
+    "stoch_d": _hlc(lambda *hlc: sum_of_last(indicators.stochastic(*hlc), 3) / 3),
+    "williams_r": _hlc(lambda *hlc: indicators.stochastic(*hlc) - 100),
+    "cci": _hlc(indicators.commodity_channel),
+    "adx": _hlc(indicators.average_directional),
+    "roc": lambda bars, _: indicators.returns(bars.close, GROWTH_BARS),
+    "mfi": lambda bars, _: indicators.money_flow(bars.high, bars.low, bars.close, bars.volume),
+    "vol_regime": _hlc(indicators.range_deviation),
+    "vol_percentile": _hlc(indicators.range_rank),
+    "plus_di": _hlc(lambda *hlc: indicators.directional(*hlc)[0]),
+    "minus_di": _hlc(lambda *hlc: indicators.directional(*hlc)[1]),
+    "trend_strength": _hlc(lambda *hlc: indicators.trend_flag(indicators.average_directional(*hlc))),
     "vwap": _vwap,
-    "sma_N": lambda bars, spec: rolling_sum(bars.close, spec.period) / spec.period,
+    "price_to_vwap": lambda bars, spec: bars.close / _vwap(bars, spec) - 1,
+    "spread": lambda bars, _: (bars.high - bars.low) / bars.close,
+    "efficiency_ratio": _hlc(indicators.efficiency),
+    **{f"session_{name}": _session_flag for name in (*SESSION_MINUTES, "closed")},
+    "volume_ratio_5min": lambda bars, _: indicators.volume_ratio(bars.volume, 5),
+    "volume_ratio_20min": lambda bars, _: indicators.volume_ratio(bars.volume, 20),
+    "support_20": lambda bars, _: lowest(bars.low, 20),
+    "resistance_20": lambda bars, _: highest(bars.high, 20),
+    "price_change_60min": lambda bars, _: indicators.returns(bars.close, 60),
+    "sma_N": lambda bars, spec: cumulative_sum(bars.close, spec.period) / spec.period,
     "ema_N": lambda bars, spec: _seeded(bars.close, spec.period, 2 / (spec.period + 1)),
     "rsi_N": _rsi,
     "atr_N": _atr,
@@ -146,7 +172,7 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
 def compute_feature(bars: Window, name: str) -> np.ndarray:
     """One feature over one window, float64[n] in ticks (see FeatureSpec.unit); NaN before its warm-up.
 
-    Levels and ranges are in ticks, `momentum` is the ratio itself. Raises ConfigError for an unknown name.
+    Levels, moves and ranges are in ticks, `momentum` is the ratio itself. Raises ConfigError for an unknown name.
     """
     spec = feature_spec(name)
     key = f"{name.partition('_')[0]}_N" if spec.period else name
@@ -189,4 +215,4 @@ def window_slices(window_id: np.ndarray) -> list[slice]:
 def take(bars: Window, rows: slice) -> Window:
     """The bars of a row range."""
     return Window(bars.open[rows], bars.high[rows], bars.low[rows], bars.close[rows], bars.volume[rows],
-                  bars.date[rows], bars.tick_size)
+                  bars.date[rows], bars.minute[rows], bars.tick_size)

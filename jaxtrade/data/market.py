@@ -11,10 +11,17 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data import features
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import Schedule, check_stamps, findings, schedule_for, trade_dates
+from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.intrabar import first_passages
-from jaxtrade.data.schema import NO_VOLUME, TRUE_RANGES, VOLUME_BARS, longest_warm_up, table_columns
+from jaxtrade.data.schema import (
+    NO_VOLUME,
+    TRUE_RANGES,
+    VOLUME_BARS,
+    absent_features,
+    longest_warm_up,
+    table_columns,
+)
 from jaxtrade.data.sessions import (
     SessionRows,
     bars_to_flat,
@@ -141,7 +148,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
     notes = (*bars.notes, *(passages.notes if passages else ()), *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract), *_session_notes(rows, ids, dates, config))
     has_volume = bool(bars.volume.any())
-    if not has_volume and "volume" in config.env.features:
+    if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
     return Market(data=_to_device(arrays, digest, passages.path if passages else None), contract=contract, bars=bars,
                   trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
@@ -162,10 +169,11 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | 
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
-    """The bars as features read them: int64 ticks and days."""
+    """The bars as features read them: int64 ticks, days and exchange minutes."""
     return features.Window(
         open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
         close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),
+        minute=local_seconds(bars.time, bars.contract.zone) % 86_400 // 60,
         tick_size=float(bars.contract.tick_size))
 
 

@@ -12,11 +12,16 @@ from typing import Literal
 
 from jaxtrade.errors import ConfigError
 
-Unit = Literal["price", "move", "growth", "range", "volume", "index"]
+Unit = Literal["price", "move", "growth", "range", "volume", "index", "negative_index", "score", "ratio", "share",
+               "fraction"]
 TRUE_RANGES = 14  # true ranges in the bracket's sum S
 VOLUME_BARS = 20  # bars of the mean volume
 NO_VOLUME = "no volume: volume slots are constant"  # what runs and reports say of bars that have none
-GROWTH_BARS = 10  # look-back of `momentum`
+GROWTH_BARS = 10  # look-back of `momentum` and `roc`
+RSI_BARS = {"rsi": 14, "rsi_15min": 15, "rsi_60min": 60}  # the old names: bars of any length, not minutes
+RANK_BARS, RANK_LEAST = 252 * 390, 100  # `vol_percentile`: a year of cash-session minutes; it expands from 100 ATRs on
+# Exchange minutes [from, to) of the session flags; `closed` is the rest of the day.
+SESSION_MINUTES = {"morning": (570, 660), "midday": (660, 840), "afternoon": (840, 1020)}
 
 # Columns every market has, in front of the requested features:
 #   close           ticks
@@ -36,15 +41,11 @@ FIXED_COLUMNS: tuple[str, ...] = (
 class FeatureSpec:
     """A causal feature of one bar and the bars before it.
 
-    unit says how the float32 table stores it, exactly or nearly so:
-        price   a level; stored as (x - close) in ticks
-        move    a difference of levels; ticks
-        growth  a ratio close / close[-n]; stored as close - close[-n] in ticks
-        range   a size of moves; ticks
-        volume  as it is
-        index   a bounded figure (RSI: 0..100); as it is
+    unit says how the float32 table stores it and how the observation scales it, see `UNITS`.
     warm_up: bars of the feature window, this one included, before the value may be decided on.
     period: the look-back N of a parametric feature, else 0.
+    needs_volume: constant, hence marked absent, in bars without volume.
+    source: `textbook` where a library agrees, else `own`: the old system's variant.
     """
 
     name: str
@@ -52,22 +53,92 @@ class FeatureSpec:
     warm_up: int
     formula: str
     period: int = 0
+    needs_volume: bool = False
+    source: Literal["textbook", "own"] = "own"
 
 
+# unit -> what it is, how the table stores it (parity scaling shows the value itself), the relative scaling
+UNITS: dict[Unit, tuple[str, str, str]] = {
+    "price": ("a level", "(x - close) in ticks", "(x - close[t]) / ATR[t]"),
+    "move": ("a difference or deviation of levels", "ticks", "x / ATR[t]"),
+    "growth": ("close / close[-n]", "close - close[-n] in ticks", "(close - close[-n]) / ATR[t]"),
+    "range": ("a size of moves", "ticks", "log(max(x, 1 tick) / ATR[t])"),
+    "volume": ("contracts", "as it is", "log((x + 1) / (mean of the last 20 volumes at t + 1))"),
+    "index": ("0 to 100", "as it is", "(x - 50) / 50"),
+    "negative_index": ("-100 to 0", "as it is", "(x + 50) / 50"),
+    "score": ("a figure around 0 of order 100", "as it is", "x / 100"),
+    "ratio": ("a quotient around 1", "as it is", "x - 1"),
+    "share": ("a move as a share of the price", "as it is", "x close / ATR[t]"),
+    "fraction": ("a bounded figure of order 1, or a flag", "as it is", "x"),
+}
+
+_ADX = 2 * TRUE_RANGES
 _SEED = {
     spec.name: spec
     for spec in (
-        FeatureSpec("close", "price", 1, "close"),
-        FeatureSpec("volume", "volume", 1, "volume"),
+        FeatureSpec("open", "price", 1, "open", source="textbook"),
+        FeatureSpec("high", "price", 1, "high", source="textbook"),
+        FeatureSpec("low", "price", 1, "low", source="textbook"),
+        FeatureSpec("close", "price", 1, "close", source="textbook"),
+        FeatureSpec("volume", "volume", 1, "volume", needs_volume=True, source="textbook"),
         FeatureSpec("rsi", "index", TRUE_RANGES + 1,
                     "100 - 100/(1 + G/(L + 1e-8)), G and L simple means of the last 14 rises and falls in points"),
         FeatureSpec("macd", "move", 4 * 26, "EMA12 - EMA26 of close, both started at the window's first close"),
-        FeatureSpec("momentum", "growth", GROWTH_BARS + 1, "close / close 10 bars ago"),
+        FeatureSpec("momentum", "growth", GROWTH_BARS + 1, "close / close 10 bars ago", source="textbook"),
         FeatureSpec("atr", "range", TRUE_RANGES + 1, "S/14, the simple mean of the last 14 true ranges"),
+        FeatureSpec("volatility", "move", 20, "standard deviation (n-1) of the last 20 closes", source="textbook"),
+        FeatureSpec("bb_width", "share", 20, "4 * standard deviation (n-1) / mean of the last 20 closes",
+                    source="textbook"),
+        FeatureSpec("stoch_k", "index", 14, "100 (close - L)/(H - L), H and L the extremes of 14 bars; 50 if H = L",
+                    source="textbook"),
+        FeatureSpec("stoch_d", "index", 16, "mean of the last 3 stoch_k", source="textbook"),
+        FeatureSpec("williams_r", "negative_index", 14, "-100 (H - close)/(H - L) of 14 bars; -50 if H = L",
+                    source="textbook"),
+        FeatureSpec("cci", "score", 39, "(P - M)/(0.015 D), P = (high+low+close)/3, M = mean of the last 20 P, D = "
+                    "mean of the last 20 abs(P - M), each against its own bar's M; 0 if D = 0"),
+        FeatureSpec("adx", "index", _ADX, "mean of the last 14 DX = 100 abs(plus_di - minus_di)/(plus_di + minus_di); "
+                    "a DX of 0/0 is 0"),
+        FeatureSpec("roc", "share", GROWTH_BARS + 1, "close / close 10 bars ago - 1", source="textbook"),
+        FeatureSpec("mfi", "index", 15, "100 F/(F + G), F and G sums over 14 bars of (high+low+close)/3 * volume where "
+                    "that price rose or fell; 50 if F + G = 0", needs_volume=True, source="textbook"),
+        FeatureSpec("vol_regime", "move", TRUE_RANGES + 20, "standard deviation (n-1) of the last 20 atr"),
+        FeatureSpec("vol_percentile", "fraction", TRUE_RANGES + RANK_LEAST, "rank of atr among the last 98,280 atr of "
+                    "the window over their count (ties share the mean rank); expands, minimum 100"),
+        FeatureSpec("plus_di", "index", TRUE_RANGES + 1, "100 sum of max(high - previous high, 0) / S, 14 bars; 0 if S "
+                    "= 0"),
+        FeatureSpec("minus_di", "index", TRUE_RANGES + 1, "100 sum of max(previous low - low, 0) / S, 14 bars; 0 if S "
+                    "= 0"),
+        FeatureSpec("trend_strength", "fraction", _ADX, "1 if adx > 25, -1 if adx < 20, else 0"),
         FeatureSpec("vwap", "price", 1, "sum(close*volume)/sum(volume) since the trade date's first bar; without any "
-                    "volume the mean of (high+low+close)/3"),
+                    "volume the mean of (high+low+close)/3", needs_volume=True),
+        FeatureSpec("price_to_vwap", "share", 1, "close / vwap - 1", needs_volume=True),
+        FeatureSpec("spread", "share", 1, "(high - low) / close"),
+        FeatureSpec("efficiency_ratio", "fraction", TRUE_RANGES + 20, "abs(close - close 20 bars ago) / sum of the "
+                    "last 20 atr; 0 if that sum is 0"),
+        FeatureSpec("session_morning", "fraction", 1, "1 if it opens at 09:30-10:59 on the exchange clock, else 0"),
+        FeatureSpec("session_midday", "fraction", 1, "1 if it opens at 11:00-13:59, else 0"),
+        FeatureSpec("session_afternoon", "fraction", 1, "1 if it opens at 14:00-16:59, else 0"),
+        FeatureSpec("session_closed", "fraction", 1, "1 if it opens at any other time, else 0"),
+        FeatureSpec("rsi_15min", "index", 16, "rsi with 15 bars in place of 14 (bars, whatever their length)"),
+        FeatureSpec("rsi_60min", "index", 61, "rsi with 60 bars in place of 14 (bars, whatever their length)"),
+        FeatureSpec("volume_ratio_5min", "ratio", 5, "volume / mean of the last 5 volumes, this one included; 1 if "
+                    "that is 0", needs_volume=True),
+        FeatureSpec("volume_ratio_20min", "ratio", 20, "volume / mean of the last 20 volumes, this one included; 1 if "
+                    "that is 0", needs_volume=True),
+        FeatureSpec("support_20", "price", 20, "lowest low of the last 20 bars, this one included", source="textbook"),
+        FeatureSpec("resistance_20", "price", 20, "highest high of the last 20 bars, this one included",
+                    source="textbook"),
+        FeatureSpec("price_change_60min", "share", 61, "close / close 60 bars ago - 1", source="textbook"),
     )
 }
+# The old system's 42 columns in its order.
+SEED_FEATURES: tuple[str, ...] = (
+    "open", "high", "low", "close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "volatility",
+    "bb_width", "stoch_k", "stoch_d", "williams_r", "cci", "adx", "roc", "mfi", "vol_regime", "vol_percentile",
+    "plus_di", "minus_di", "trend_strength", "vwap", "price_to_vwap", "spread", "efficiency_ratio", "session_morning",
+    "session_midday", "session_afternoon", "session_closed", "sma_50", "sma_200", "rsi_15min", "rsi_60min",
+    "volume_ratio_5min", "volume_ratio_20min", "support_20", "resistance_20", "price_change_60min",
+)
 _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
 
 
@@ -89,12 +160,13 @@ def feature_spec(name: str) -> FeatureSpec:
     if kind == "rsi" and period < 2:
         raise ConfigError(f"env.features: '{name}': RSI needs a period of at least 2")
     if kind == "sma":
-        return FeatureSpec(name, "price", period, f"mean of the last {period} closes", period)
+        return FeatureSpec(name, "price", period, f"mean of the last {period} closes", period, source="textbook")
     if kind == "ema":
-        return FeatureSpec(name, "price", 4 * period, f"EMA with alpha 2/{period + 1}, seeded with the SMA", period)
+        return FeatureSpec(name, "price", 4 * period, f"EMA with alpha 2/{period + 1}, seeded with the SMA", period,
+                           source="textbook")
     if kind == "rsi":
-        return FeatureSpec(name, "index", 4 * period + 1, f"Wilder's RSI over {period} bars", period)
-    return FeatureSpec(name, "range", 4 * period + 1, f"Wilder's ATR over {period} bars", period)
+        return FeatureSpec(name, "index", 4 * period + 1, f"Wilder's RSI over {period} bars", period, source="textbook")
+    return FeatureSpec(name, "range", 4 * period + 1, f"Wilder's ATR over {period} bars", period, source="textbook")
 
 
 def feature_unit(name: str) -> Unit:
@@ -122,3 +194,46 @@ def table_columns(features: tuple[str, ...]) -> tuple[str, ...]:
 def longest_warm_up(features: tuple[str, ...]) -> int:
     """Bars that the slowest of the features needs before its value may be decided on."""
     return max((feature_spec(name).warm_up for name in features), default=1)
+
+
+def absent_features(features: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the features that are constant, hence say nothing, in bars without volume (`vwap`: no volume in it)."""
+    return tuple(name for name in features if feature_spec(name).needs_volume)
+
+
+def feature_page() -> str:
+    """The table of all features in Markdown; `python -m jaxtrade.data.schema > docs/features.md` writes the page."""
+    parametric = ("sma_20", "ema_20", "rsi_14", "atr_14")
+    extra = [name for name in parametric if name not in SEED_FEATURES]
+    numbered = [*enumerate(SEED_FEATURES, 1), *(("", name) for name in extra)]
+    rows = [f"| {number} | `{spec.name}` | {spec.formula} | {spec.unit} | {spec.warm_up} | {spec.source} |"
+            for number, spec in ((number, feature_spec(name)) for number, name in numbered)]
+    units = [f"| {unit} | {meaning} | {storage} | {relative} |" for unit, (meaning, storage, relative) in UNITS.items()]
+    absent = ", ".join(f"`{name}`" for name in absent_features(tuple(_SEED)))
+    return "\n".join([_HEAD, *rows, _MIDDLE.format(absent=absent), *units, ""])
+
+
+_HEAD = """# Features
+
+Written by `python -m jaxtrade.data.schema`; a test fails when page and code differ. Choose them with
+`env.features: [close, volume, rsi, ...]`, in the order the observation shall have. The numbered ones are the old
+system's 42 columns under their names; `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (examples at
+the end). S is the sum of the last 14 true ranges. A value reads its own bar and earlier bars of the same feature
+window, nothing is filled forward or back, and decisions start after the longest warm-up. `textbook`: a library
+(TA-Lib) agrees, or the name says it all; `own`: the old system's variant, checked against hand-worked numbers.
+
+| | name | formula | unit | warm-up (bars) | source |
+|---|---|---|---|---|---|"""
+_MIDDLE = """
+Where a quotient is 0/0 the formula names the value; the old system filled such places from a neighbour. Bars without
+volume leave these constant or without meaning, marked absent: {absent}.
+
+With `env.scaling=seed` the observation shows the value itself, prices in points; with `relative` the last column,
+t the bar decided on, close and x of the bar itself, ATR[t] = max(S[t]/14, 1 tick).
+
+| unit | what | stored (float32) | relative |
+|---|---|---|---|"""
+
+
+if __name__ == "__main__":
+    print(feature_page(), end="")

@@ -127,6 +127,14 @@ def _scale(unit: str, scaling: str, x: Array, close: Array, now: dict[str, Array
             return jnp.log((x + 1.0) * now["per_volume"])
         case "index":
             return (x - 50.0) / 50.0
+        case "negative_index":
+            return (x + 50.0) / 50.0
+        case "score":
+            return x / 100.0
+        case "ratio":
+            return x - 1.0
+        case "share":
+            return x * (close * now["per_atr"])
         case _:
             return x
 

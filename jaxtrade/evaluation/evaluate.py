@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.schema import NO_VOLUME
+from jaxtrade.data.schema import NO_VOLUME, absent_features
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.state import EnvParams
@@ -180,7 +180,7 @@ def _labels(
     if market.contract.kind == "fx":
         labels.append("one-sided (bid) bars: the spread is charged as slippage")
         labels.append("no overnight swap is charged (positions never stay overnight)")
-    if not market.has_volume and "volume" in env.config.features:
+    if not market.has_volume and absent_features(env.config.features):
         labels.append(NO_VOLUME)
     return tuple(labels)
 

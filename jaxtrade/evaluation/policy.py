@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 
 from jaxtrade import checkpoint
 from jaxtrade.config import EnvConfig, PPOConfig, RunConfig
+from jaxtrade.data.schema import absent_features
 from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
@@ -52,10 +53,11 @@ def action_schema(env: EnvConfig) -> dict[str, Any]:
 
 
 def absent_slots(env: EnvConfig, market: Market) -> list[str]:
-    """Names of the observation slots that are constant in this market: those of `volume` where bars have none."""
+    """Names of the slots that say nothing in this market: of features that need volume where bars have none."""
     if market.has_volume:
         return []
-    return [slot.name for slot in make_spec(env).slots if slot.unit == "volume"]
+    absent = absent_features(env.features)
+    return [slot.name for slot in make_spec(env).slots if slot.name.partition("[")[0] in absent]
 
 
 def digest(part: Mapping[str, Any]) -> str:

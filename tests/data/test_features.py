@@ -1,16 +1,27 @@
 """Features: hand-worked numbers, an independent library, and the proof that none sees the future."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import talib
 
 from jaxtrade.data import features
 from jaxtrade.data.features import Window, compute_feature, compute_features, true_range_sum, true_ranges
-from jaxtrade.data.schema import FIXED_COLUMNS, feature_spec, longest_warm_up, table_columns
+from jaxtrade.data.schema import (
+    FIXED_COLUMNS,
+    SEED_FEATURES,
+    UNITS,
+    absent_features,
+    feature_page,
+    feature_spec,
+    longest_warm_up,
+    table_columns,
+)
 from jaxtrade.errors import ConfigError
 
-ALL = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "vwap", "ema_7", "sma_3", "rsi_9",
-       "rsi_14", "atr_5", "atr_14")
+ALL = (*SEED_FEATURES, "ema_7", "sma_3", "rsi_9", "rsi_14", "atr_5", "atr_14")
+PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
 
 def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = True) -> Window:
@@ -20,13 +31,14 @@ def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = 
     high = np.maximum(open_, close) + rng.integers(0, 6, n)
     low = np.minimum(open_, close) - rng.integers(0, 6, n)
     traded = rng.integers(0, 500, n) * float(volume)
-    return Window(open_, high, low, close, traded, np.arange(n) // 150, tick_size)
+    minute = (400 + 300 * seed + np.arange(n) * 7) % 1440
+    return Window(open_, high, low, close, traded, np.arange(n) // 150, minute, tick_size)
 
 
 def of_closes(closes, **fields) -> Window:
     close = np.asarray(closes)
     full = {"open": close, "high": close, "low": close, "close": close, "volume": np.ones(len(close)),
-            "date": np.zeros(len(close), int), "tick_size": 1.0} | fields
+            "date": np.zeros(len(close), int), "minute": np.full(len(close), 600), "tick_size": 1.0} | fields
     return Window(**full)
 
 
@@ -106,6 +118,107 @@ def test_volume_mean_over_twenty_bars():
     assert mean[29] == volume[10:].mean()
 
 
+def of_bars(highs, lows, closes, **fields) -> Window:
+    return of_closes(closes, high=np.asarray(highs), low=np.asarray(lows), **fields)
+
+
+def ramp(n: int, up: int = 2, down: int = 1) -> Window:
+    """Highs rise by `up`, lows fall by `down` a bar; closes stay at 100: every true range is its high - low."""
+    i = np.arange(n)
+    return of_bars(110 + up * i, 90 - down * i, np.full(n, 100))
+
+
+def test_directional_figures_of_the_seed_count_both_sides_of_a_bar():
+    bars, t = ramp(40), 27
+    ranges = sum(20 + 3 * i for i in range(t - 13, t + 1))
+    plus, minus = 100 * 14 * 2 / ranges, 100 * 14 * 1 / ranges  # the textbook drops the smaller side: minus would be 0
+    assert compute_feature(bars, "plus_di")[t] == pytest.approx(plus, abs=1e-12)
+    assert compute_feature(bars, "minus_di")[t] == pytest.approx(minus, abs=1e-12)
+    assert compute_feature(bars, "adx")[t] == pytest.approx(100 / 3, abs=1e-9)  # every DX is 100 (2 - 1)/(2 + 1)
+
+
+@pytest.mark.parametrize(("up", "down", "flag"), [(2, 1, 1.0), (1, 1, -1.0), (8, 5, 0.0)])
+def test_trend_strength_by_hand(up, down, flag):
+    """ADX is 100 |up - down|/(up + down): 33.3 above 25, 0 below 20, 23.1 between."""
+    assert compute_feature(ramp(40, up, down), "trend_strength")[30] == flag
+
+
+def test_cci_of_the_seed_takes_each_deviation_from_its_own_mean():
+    closes = np.arange(100, 150)  # P - SMA20 is 9.5 at every bar: CCI = 1/0.015; the textbook's deviation is 5: 126.7
+    assert compute_feature(of_closes(closes), "cci")[40] == pytest.approx(9.5 / (0.015 * 9.5), abs=1e-9)
+    assert talib.CCI(*[closes.astype(float)] * 3, 20)[40] == pytest.approx(9.5 / (0.015 * 5), abs=1e-9)
+    assert compute_feature(of_closes([7] * 50), "cci")[-1] == 0.0
+
+
+@pytest.mark.parametrize(("name", "n"), [("rsi_15min", 15), ("rsi_60min", 60)])
+def test_long_rsi_by_hand(name, n):
+    closes = 100 + np.cumsum([0] + [3, -1] * 40)  # n changes: the share of rises decides
+    gains = 3 * ((n + 1) // 2)
+    losses = n // 2
+    t = n if n % 2 else n + 1  # a rise is the last change of an odd n; with an even n either order has the same sums
+    expected = 100 - 100 / (1 + (gains / n) / (losses / n + 1e-8))
+    assert compute_feature(of_closes(closes), name)[t] == pytest.approx(expected, abs=1e-9)
+
+
+def test_ranks_and_regimes_of_the_range_by_hand():
+    bars = ramp(200)  # ATR grows by 3 a bar
+    assert compute_feature(bars, "vol_percentile")[113] == 1.0
+    assert compute_feature(bars, "vol_regime")[60] == pytest.approx(3 * np.std(np.arange(20), ddof=1), abs=1e-12)
+    shrinking = of_bars(1000 - np.arange(200), np.arange(200), np.full(200, 500))
+    assert compute_feature(shrinking, "vol_percentile")[150] == 1 / (150 - 14 + 1)  # the least of all so far
+    assert compute_feature(of_closes([9] * 150), "vol_percentile")[-1] == (136 + 1) / 2 / 136  # ties share the mean
+
+
+def test_the_rank_forgets_what_left_its_window(monkeypatch):
+    from jaxtrade.data import indicators
+
+    monkeypatch.setattr(indicators, "RANK_BARS", 120)
+    ranks = indicators.percent_rank(np.arange(300)[::-1], 120, 100)
+    assert ranks[99] == 1 / 100
+    assert ranks[250] == 1 / 120
+
+
+def test_efficiency_by_hand():
+    bars = of_closes(np.arange(100, 160))  # every true range is 1: 20 points in 20 ATRs
+    assert compute_feature(bars, "efficiency_ratio")[40] == pytest.approx(1.0, abs=1e-12)
+    assert compute_feature(of_closes([5] * 60), "efficiency_ratio")[40] == 0.0
+
+
+def test_shares_ratios_and_levels_by_hand():
+    closes = np.arange(100, 180)
+    bars = of_bars(closes + 2, closes - 3, closes, volume=np.arange(80.0))
+    assert compute_feature(bars, "spread")[10] == 5 / 110
+    assert compute_feature(bars, "price_change_60min")[70] == 170 / 110 - 1
+    assert compute_feature(bars, "support_20")[30] == 111 - 3
+    assert compute_feature(bars, "resistance_20")[30] == 130 + 2
+    assert compute_feature(bars, "volume_ratio_5min")[30] == 30 / 28
+    assert compute_feature(bars, "volume_ratio_20min")[30] == 30 / 20.5
+    assert compute_feature(bars, "price_to_vwap")[1] == 0.0  # bar 0 traded nothing
+    assert compute_feature(bars, "price_to_vwap")[2] == pytest.approx(102 / ((101 + 2 * 102) / 3) - 1, abs=1e-15)
+
+
+@pytest.mark.parametrize(("minute", "flag"), [(569, "closed"), (570, "morning"), (659, "morning"), (660, "midday"),
+                                              (839, "midday"), (840, "afternoon"), (1019, "afternoon"),
+                                              (1020, "closed"), (0, "closed")])
+def test_session_flags_are_one_hot_on_the_exchange_clock(minute, flag):
+    bars = of_closes([5], minute=np.array([minute]))
+    names = ("morning", "midday", "afternoon", "closed")
+    assert [compute_feature(bars, f"session_{name}")[0] for name in names] == [float(name == flag) for name in names]
+
+
+def test_without_volume_slots_are_neutral_and_named_absent():
+    bars = window(300, volume=False)
+    for name, value in {"volume": 0.0, "mfi": 50.0, "volume_ratio_5min": 1.0, "volume_ratio_20min": 1.0}.items():
+        values = compute_feature(bars, name)[feature_spec(name).warm_up - 1:]
+        assert (values == value).all(), name
+    assert absent_features(("close", "volume", "rsi", "mfi")) == ("volume", "mfi")
+
+
+def test_a_flat_range_is_its_middle():
+    flat = of_closes([5] * 40)
+    assert [compute_feature(flat, name)[-1] for name in ("stoch_k", "stoch_d", "williams_r")] == [50.0, 50.0, -50.0]
+
+
 # --- the library ------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("period", [2, 5, 14, 50])
@@ -121,6 +234,45 @@ def test_parametric_features_agree_with_talib(kind, period):
     assert np.isnan(ours[:start]).all()
     np.testing.assert_allclose(ours[start:], reference[start:], rtol=0, atol=1e-9)
     assert len(ours[start:]) > 300
+
+
+TEXTBOOK = {
+    "sma_5": lambda o, h, lo, c, v: talib.SMA(c, 5),
+    "sma_20": lambda o, h, lo, c, v: talib.SMA(c, 20),
+    "sma_50": lambda o, h, lo, c, v: talib.SMA(c, 50),
+    "sma_200": lambda o, h, lo, c, v: talib.SMA(c, 200),
+    "momentum": lambda o, h, lo, c, v: talib.ROCR(c, 10),
+    "volatility": lambda o, h, lo, c, v: talib.STDDEV(c, 20) * np.sqrt(20 / 19),  # the library divides by n
+    "bb_width": lambda o, h, lo, c, v: bands(c) * np.sqrt(20 / 19),
+    "stoch_k": lambda o, h, lo, c, v: talib.STOCHF(h, lo, c, 14, 3)[0],
+    "stoch_d": lambda o, h, lo, c, v: talib.STOCHF(h, lo, c, 14, 3)[1],
+    "williams_r": lambda o, h, lo, c, v: talib.WILLR(h, lo, c, 14),
+    "roc": lambda o, h, lo, c, v: talib.ROCP(c, 10),
+    "mfi": lambda o, h, lo, c, v: talib.MFI(h, lo, c, v, 14),
+    "support_20": lambda o, h, lo, c, v: talib.MIN(lo, 20),
+    "resistance_20": lambda o, h, lo, c, v: talib.MAX(h, 20),
+    "price_change_60min": lambda o, h, lo, c, v: talib.ROCP(c, 60),
+    "open": lambda o, h, lo, c, v: o, "high": lambda o, h, lo, c, v: h, "low": lambda o, h, lo, c, v: lo,
+    "close": lambda o, h, lo, c, v: c, "volume": lambda o, h, lo, c, v: v,
+}
+
+
+def bands(close):
+    upper, middle, lower = talib.BBANDS(close, 20, 2, 2)
+    return (upper - lower) / middle
+
+
+def test_the_list_of_textbook_features_is_the_one_checked():
+    assert set(TEXTBOOK) == {name for name in SEED_FEATURES if feature_spec(name).source == "textbook"}
+
+
+@pytest.mark.parametrize("name", list(TEXTBOOK))
+def test_textbook_features_of_the_seed_agree_with_talib(name):
+    bars = window(900, seed=5)
+    columns = [x.astype(float) for x in (bars.open, bars.high, bars.low, bars.close, bars.volume)]
+    start = max(feature_spec(name).warm_up - 1, 20)
+    expected = TEXTBOOK[name](*columns)
+    np.testing.assert_allclose(compute_feature(bars, name)[start:], expected[start:], rtol=0, atol=1e-9)
 
 
 def test_seed_sma_and_atr_agree_with_talib_too():
@@ -147,7 +299,7 @@ def test_a_prefix_of_the_bars_gives_the_prefix_of_the_feature(name, volume):
 def test_changing_later_bars_changes_nothing_before(name):
     a, b, t = window(300), window(300, seed=9), 180
     fields = {f: np.concatenate([getattr(a, f)[:t + 1], getattr(b, f)[t + 1:]])
-              for f in ("open", "high", "low", "close", "volume")}
+              for f in ("open", "high", "low", "close", "volume", "minute")}
     mixed = Window(**fields, date=a.date, tick_size=a.tick_size)
     before = compute_feature(a, name)
     after = compute_feature(mixed, name)
@@ -188,7 +340,7 @@ def test_columns_are_unique_and_in_order():
 
 @pytest.mark.parametrize(("name", "hint"), [("smaa_20", "did you mean 'sma_20'"), ("rsi_1", "at least 2"),
                                             ("sma_0", "unknown feature"), ("sma_", "unknown feature"),
-                                            ("future", "known: close")])
+                                            ("future", "known: open")])
 def test_unknown_features_are_errors(name, hint):
     with pytest.raises(ConfigError, match=hint):
         feature_spec(name)
@@ -203,3 +355,13 @@ def test_warm_ups():
     assert longest_warm_up(("close", "sma_20", "rsi", "atr", "momentum")) == 20
     assert longest_warm_up(("close", "macd")) == 104
     assert feature_spec("ema_50").warm_up == 200
+
+
+def test_the_seeds_42_features_by_name():
+    assert len(SEED_FEATURES) == len(set(SEED_FEATURES)) == 42
+    assert {feature_spec(name).unit for name in SEED_FEATURES} <= set(UNITS)
+    assert longest_warm_up(SEED_FEATURES) == 200
+
+
+def test_the_page_of_features_is_current():
+    assert PAGE.read_text(encoding="utf-8") == feature_page(), "python -m jaxtrade.data.schema > docs/features.md"

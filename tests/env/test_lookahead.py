@@ -22,7 +22,7 @@ from jaxtrade.data.bars import Bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import Market, build_market
-from jaxtrade.data.schema import table_columns
+from jaxtrade.data.schema import SEED_FEATURES, table_columns
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
 from jaxtrade.env.actions import Action
@@ -33,8 +33,7 @@ from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normali
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
 
-ALL_FEATURES = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "vwap", "sma_7", "ema_9",
-                "rsi_10", "atr_8")
+ALL_FEATURES = (*SEED_FEATURES, "sma_7", "ema_9", "rsi_10", "atr_8")
 KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar itself
 
 
@@ -117,7 +116,8 @@ def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
 
 @pytest.mark.parametrize("change", ["truncated", "perturbed"])
 @pytest.mark.parametrize(("name", "leaks"), [("macd", {"feature.macd"}), ("rsi", {"feature.rsi"}),
-                                             ("sma_N", {"feature.sma_5", "feature.sma_7", "feature.sma_20"})])
+                                             ("sma_N", {f"feature.sma_{n}" for n in (5, 7, 20, 50, 200)}),
+                                             ("cci", {"feature.cci"}), ("vol_percentile", {"feature.vol_percentile"})])
 def test_a_planted_feature_leak_is_found(monkeypatch: pytest.MonkeyPatch, name: str, leaks: set[str],
                                          change: str) -> None:
     """A feature that is its own value one bar later (`shift(-1)`)."""
@@ -231,7 +231,7 @@ def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str)
 def test_observations_of_real_bars_do_not_depend_on_later_bars(scaling: str) -> None:
     """From bars through features to the observation, over the bundled ES week."""
     bars = real_bars("ES")
-    config = make_config({"env": {"scaling": scaling}})
+    config = make_config({"env": {"scaling": scaling, "features": list(ALL_FEATURES)}})
     env = TradingEnv(config.env)
     full = build_market(bars, config)
     observe = jax.jit(jax.vmap(env.observe, (0, None)))

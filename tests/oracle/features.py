@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from tests.oracle import indicators
+from tests.oracle import indicators, seed_indicators
 from tests.oracle.model import Bars, Settings
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -39,6 +39,9 @@ class Features:
 
     def _column(self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]) -> np.ndarray:
         """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100, momentum as a change."""
+        if name in seed_indicators.COLUMNS:
+            tape = seed_indicators.Tape(bars, self.settings.tick_size)
+            return np.array(seed_indicators.COLUMNS[name](tape), np.float64)
         kind, _, number = name.partition("_")
         length, close = int(number or 14), bars.close
         if name == "close":
@@ -79,7 +82,9 @@ class Features:
         block = np.empty((self.settings.window, raw.shape[1] + 3))
         for j, name in enumerate(self.settings.features):
             kind, x = name.partition("_")[0], raw[:, j]
-            if scaling == "seed":
+            if name in seed_indicators.COLUMNS and not name.startswith("rsi"):
+                block[:, j] = self._seed_slot(name, x, past, row, scaling)
+            elif scaling == "seed":
                 if name == "momentum":
                     block[:, j] = self.close[past] / (self.close[past] - x)
                 else:
@@ -97,3 +102,17 @@ class Features:
         since, until = self.clock[scaling]
         block[:, -3], block[:, -2], block[:, -1] = self.hour[past], since[past], until[past]
         return block.ravel()
+
+    def _seed_slot(self, name: str, x: np.ndarray, past: slice, row: int, scaling: str) -> np.ndarray:
+        """One of `seed_indicators.COLUMNS` as observed."""
+        tick, atr = self.settings.tick_size, self.atr_at(row)
+        if name in seed_indicators.LEVELS:
+            return x * tick if scaling == "seed" else (x - self.close[row]) / atr
+        if name in seed_indicators.DEVIATIONS:
+            return x * tick if scaling == "seed" else x / atr
+        if scaling == "seed":
+            return x
+        if name in seed_indicators.OF_PRICE:
+            return x * self.close[past] / atr
+        middle, scale = seed_indicators.CENTRED.get(name, (0, 1))
+        return (x - middle) / scale

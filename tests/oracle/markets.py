@@ -17,6 +17,7 @@ from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionSet, SessionTable
 from tests.oracle.features import Features
 from tests.oracle.model import Bars, Settings
+from tests.oracle.seed_indicators import LEVELS
 from tests.paths import RowPath
 
 
@@ -61,7 +62,7 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     columns = [features.close, atr, features.volume_mean, features.hour,
                *features.clock["seed"], *features.clock["relative"]]
     for j, name in enumerate(settings.features):
-        gap = name.partition("_")[0] in ("close", "sma", "ema", "vwap")
+        gap = name.partition("_")[0] in ("close", "sma", "ema", "vwap") or name in LEVELS
         columns.append(features.columns[:, j] - (features.close if gap else 0.0))
     table = np.nan_to_num(np.stack(columns, 1)).astype(np.float32)
     closes = np.array(bars.stamps) + bars.bar_seconds
