@@ -72,7 +72,8 @@ def test_accounts_start_again_after_a_bust():
     figures = account_figures(record, decisions)
     assert figures == {
         "accounts": 3, "passed": 0, "bust": 3, "failed_daily_loss": 0, "open_at_end": 0, "reached_target": 0,
-        "breaches": 3, "trades": 3, "net_profit": -12.48, "best_session_share": None, "illegal_actions": 0, "idle_bars": 6}
+        "breaches": 3, "trades": 3, "net_profit": -12.48, "best_session_share": None,
+        "illegal_actions": 0, "idle_bars": 6}
 
 
 def test_account_passes_on_realised_profit_and_a_new_one_opens():
