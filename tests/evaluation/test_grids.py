@@ -24,7 +24,7 @@ def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
     assert grid.notes == ()
     for row, profit in zip(grid.rows, grid.profit, strict=True):
         alone = TradingEnv(env.config.model_copy(update={"intrabar": row}))
-        result = evaluate(alone, known, agents, WALK, SESSIONS, config)  # type: ignore[arg-type]
+        result = evaluate(alone, known, WALK, SESSIONS, config, agents)  # type: ignore[arg-type]
         assert profit.tolist() == [agent.strategy_figures["net_profit"] for agent in result.agents]
         assert result.settings["intrabar"] == row
     assert grid.spread[1] == 0
