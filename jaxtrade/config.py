@@ -188,6 +188,8 @@ class TrainConfig(_Model, frozen=True):
     """How long to train, in environment steps over all envs, and what to write on the way."""
 
     total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
+    num_seeds: int = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
+                           "seed, seed+1, ...; each for total_timesteps")
     chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
     keep_checkpoints: int = Field(default=3, ge=1)

@@ -101,7 +101,7 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         if self._seen is None:
             raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
         if not self.action_space.contains(action):
-            raise InvalidAction(f"action {action!r}: expected an integer in 0 .. {self.action_space.n - 1}")
+            raise InvalidAction(f"action {action!r}: expected an integer in 0 .. {self.env.num_actions - 1}")
         following, happened = self._host.step(action)
         done = bool(happened.terminated | happened.truncated)
         self._seen, self._prepared = (None, following) if done else (following, None)

@@ -129,7 +129,8 @@ class Host:
         return _to_host((seen, happened))
 
     def place(self, options: Mapping[str, Any]) -> tuple[int, int]:
-        """(slot, row) of options {"session": trade date "YYYY-MM-DD" or number in the split, "row": market row}.
+        """(slot, row) of options {"session": trade date "YYYY-MM-DD" or number in the split, "row": market row}, one
+        of them or both.
 
         The default row is the session's first decision bar; without a session, the one that holds the row. Raises
         ConfigError where there is no such session or decision bar.
@@ -139,18 +140,18 @@ class Host:
         table, chosen = self._params.market.sessions, self._params.sessions
         ids = np.asarray(chosen.ids)[: int(chosen.count)]
         first, last = np.asarray(table.first)[ids], np.asarray(table.last)[ids]
-        row = options.get("row")
         if "session" in options:
             slot = self._slot(options["session"], np.asarray(table.date)[ids])
-            row = int(first[slot]) if row is None else int(row)
+            row = int(options.get("row", first[slot]))
             if not first[slot] <= row <= last[slot]:
                 raise ConfigError(f"reset option row = {row}: session {options['session']} has decision bars "
                                   f"{first[slot]} .. {last[slot]}")
             return slot, row
+        row = int(options["row"])
         holding = np.flatnonzero((first <= row) & (row <= last))
         if not len(holding):
             raise ConfigError(f"reset option row = {row}: not a decision bar of this split's {len(ids)} sessions")
-        return int(holding[0]), int(row)
+        return int(holding[0]), row
 
     @staticmethod
     def _slot(session: Any, dates: np.ndarray) -> int:

@@ -32,7 +32,8 @@ def load_world(config: RunConfig | str = "quickstart", overrides: Iterable[str] 
     if isinstance(config, str):
         config = load_config(config, overrides)
     elif overrides:
-        raise ConfigError("overrides: they apply to a configuration's name, not to a RunConfig; give them to load_config")
+        raise ConfigError("overrides apply to the name of a configuration, not to a RunConfig: give them to "
+                          "load_config")
     market = load_market(config)
     splits = split_sessions(market, config.split)
     if split not in splits:

@@ -174,7 +174,7 @@ def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams
     unit = float(params.account.risk_unit)
     before = trace.state.account.equity
     np.testing.assert_array_equal(
-        outcome.reward, (info.equity - before).astype(np.float32) / np.float32(unit))
+        outcome.reward, (info.equity - before).astype(np.float32) * (np.float32(1) / np.float32(unit)))
     done = info.end != EndReason.NONE
     assert done.sum() > 20
     np.testing.assert_allclose(info.stats.reward[done], info.equity[done] / unit, rtol=0, atol=2e-5)
