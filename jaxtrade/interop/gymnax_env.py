@@ -148,7 +148,8 @@ def _space(tree: PyTree) -> Any:
     if tree.dtype == jnp.bool_:
         return spaces.Box(False, True, tree.shape, jnp.bool_)
     limits = jnp.finfo(tree.dtype) if jnp.issubdtype(tree.dtype, jnp.floating) else jnp.iinfo(tree.dtype)
-    return spaces.Box(limits.min, limits.max, tree.shape, tree.dtype)  # pyright: ignore[reportArgumentType]
+    low, high = (jnp.asarray(limit, tree.dtype) for limit in (limits.min, limits.max))  # uint32 is past a Python int
+    return spaces.Box(low, high, tree.shape, tree.dtype)
 
 
 if ENV_ID not in gymnax.registered_envs:

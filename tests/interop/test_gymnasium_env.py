@@ -38,7 +38,7 @@ def test_gymnasiums_check_finds_nothing() -> None:
     assert vector.num_envs == 2
 
 
-def test_a_name_with_its_module_needs_no_registration() -> None:
+def test_importing_the_door_registers_it() -> None:
     code = (f"import gymnasium\ntry:\n    gymnasium.spec('{ENV_ID}')\n    raise SystemExit('known before')\n"
             "except gymnasium.error.NamespaceNotFound:\n    pass\n"
             f"import importlib; importlib.import_module('jaxtrade.interop.gymnasium_env'); gymnasium.spec('{ENV_ID}')")

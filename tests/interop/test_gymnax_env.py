@@ -81,11 +81,11 @@ def test_without_auto_reset_the_ended_state_says_so() -> None:
     step_env = jax.jit(DOOR.step_env)
     ends = jax.jit(lambda state, params: (DOOR.is_terminated(state, params), DOOR.is_truncated(state, params)))
     kinds = set()
-    for seed in range(6):
+    for seed in range(12):
         _, ours = DOOR.reset(jax.random.key(seed), PARAMS)
         auto = ours
         for t in range(100):
-            action = t % ENV.num_actions
+            action = t % ENV.num_actions if seed % 2 else 0
             observation, ours, reward, terminated, _ = step_env(jax.random.key(0), ours, action, PARAMS)
             _, auto, same_reward, same_end, truncated, info = DOOR.step(jax.random.key(0), auto, action, PARAMS)
             np.testing.assert_array_equal(observation, info["final_observation"])

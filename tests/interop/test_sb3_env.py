@@ -54,7 +54,7 @@ def test_equals_dummy_vec_env(sb3) -> None:
     for _ in range(150):
         masks = np.stack(ours.env_method("action_masks"))
         np.testing.assert_array_equal(masks, np.stack(theirs.env_method("action_masks")))
-        actions = np.array([rng.choice(np.flatnonzero(mask)) for mask in masks])
+        actions = np.array([rng.choice(np.flatnonzero(mask)) * (rng.random() < 0.1) for mask in masks])
         a, b = ours.step(actions), theirs.step(actions)
         for x, y in zip(a[:3], b[:3], strict=True):
             np.testing.assert_array_equal(x, y)
@@ -66,7 +66,7 @@ def test_equals_dummy_vec_env(sb3) -> None:
             assert mine["row"] == other["row"]
         ends += a[2].sum()
         limits += sum(info["TimeLimit.truncated"] for info in a[3])
-    assert ends > limits > 3
+    assert ends > limits > 0
     ours.set_options({"session": 2})
     ours.reset()
     assert [info["row"] for info in ours.reset_infos] == [240] * NUM_ENVS
