@@ -42,8 +42,10 @@ class DataConfig(_Model, frozen=True):
     file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
     seconds: str | None = Field(default=None, description="second bars of the same instrument, read with the same "
                                 "keys; they tell the order of prices inside a bar (env.intrabar: path)")
+    quotes: str | None = Field(default=None, description="bid and ask bars of the same instrument, read with the same "
+                               "keys: prices are theirs, volume is that of the bars")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
-                                    "close, volume, expiry, symbol")
+                                    "close, volume, expiry, symbol; bid_open .. ask_close of two-sided bars")
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset")
     stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
     price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")

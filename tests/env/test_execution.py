@@ -228,6 +228,11 @@ def path_of(points: list[int], fall: tuple[int, int] = (0, 0), rise: tuple[int, 
     return IntrabarPath(padded, *(jnp.asarray([x], jnp.int16) for x in (*fall, *rise)), jnp.asarray([ambiguous]))
 
 
+def only(path: IntrabarPath) -> IntrabarPath:
+    """A path of one bar without the axis of bars."""
+    return jax.tree.map(lambda leaf: leaf[0], path)
+
+
 def mirrored_path(path: IntrabarPath) -> IntrabarPath:
     return IntrabarPath(-path.points, path.rise, -path.rise_from, path.fall, -path.fall_from, path.ambiguous)
 
@@ -262,11 +267,11 @@ HELD = (0, 0, 0, -C)
 def test_path(prices: tuple, path: IntrabarPath, limits: dict, wanted: tuple, mark: int) -> None:
     """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
     params = params_for(**limits)
-    result = execution.traded_path(book(long_at()), bar(*prices), path, i32(0), True, params)
+    result = execution.traded_path(book(long_at()), bar(*prices), only(path), True, params)
     assert exited(result) == wanted
     assert int(result.account.high_water) == max(0, mark * V - C)
     upside_down = bar(*(200 - prices[i] for i in (0, 2, 1, 3)))
-    short = execution.traded_path(book(short_at()), upside_down, mirrored_path(path), i32(0), True, params)
+    short = execution.traded_path(book(short_at()), upside_down, only(mirrored_path(path)), True, params)
     assert exited(short) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
     assert int(short.account.high_water) == max(0, mark * V - C)
     for mine, theirs in (("favourable", "favourable"), ("adverse", "adverse")):
@@ -277,16 +282,16 @@ def test_a_fall_that_raised_no_mark_is_the_walks_business() -> None:
     """The mark stood at 15 ticks (level 108); 115 is 14 ticks up. A fall from there breaches only by a new low."""
     marked = book(long_at(target=NO_LEVEL), high_water=15 * V - C)  # level 101 + 7 = 108
     path = path_of([-4, 1], fall=(8, 1))
-    result = execution.traded_path(marked, bar(114, 115, 107, 115), path, i32(0), True, params_for(**BREACH))
+    result = execution.traded_path(marked, bar(114, 115, 107, 115), only(path), True, params_for(**BREACH))
     assert exited(result) == HELD, "107 is no point of this path, and 115 - 8 no fall from a raised mark"
     path = path_of([1, -7], fall=(8, 1))
-    result = execution.traded_path(marked, bar(114, 115, 107, 115), path, i32(0), True, params_for(**BREACH))
+    result = execution.traded_path(marked, bar(114, 115, 107, 115), only(path), True, params_for(**BREACH))
     assert exited(result)[1:3] == (107, ExitReason.LIQUIDATION)
 
 
 def test_close_marks_walk_without_floors() -> None:
     path = path_of([-4, 7], fall=(8, 7))
-    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), path, i32(0), False, params_for(**BREACH))
+    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), only(path), False, params_for(**BREACH))
     assert exited(held) == HELD
     assert int(held.account.high_water) == 0
 
