@@ -74,7 +74,7 @@ class Bars:
 
     @property
     def mid(self) -> Bars:
-        """One-sided bars of floor((bid + ask) / 2) per field, which features are made of; one-sided bars as they are."""
+        """Bars of floor((bid + ask) / 2) per field, which features are made of; one-sided bars as they are."""
         if self.ask is None:
             return self
         middle = {name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()}
