@@ -202,7 +202,7 @@ class OracleEnv:
     def step_order(self, order: Order) -> Result:
         """One bar under `order`, then session jump or end."""
         assert not self.done, "reset first"
-        bars, settings, account = self.bars, self.settings, self.account
+        settings, account = self.settings, self.account
         before, decided, bar = account.equity, self.row, self.row + 1
         slip, size_before = settings.slippage, self.position.quantity
         carried = self.leaving(self.position.side)
