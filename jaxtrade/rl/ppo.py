@@ -146,9 +146,8 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
 
     def act(policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
             explore: bool) -> tuple[PyTree, Array, ActExtras]:
-        variables = {"params": policy.parameters}
-        carry, logits, value = network.apply(variables, carry, see(policy, ref, params))  # pyright: ignore
-        mask = env.action_mask(ref)
+        made: Any = network.apply({"params": policy.parameters}, carry, see(policy, ref, params))
+        (carry, logits, value), mask = made, env.action_mask(ref)
         action = distributions.sample(key, logits, mask) if explore else distributions.mode(logits, mask)  # pyright: ignore
         return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask)
 
