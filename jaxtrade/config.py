@@ -58,7 +58,7 @@ class DataConfig(_Model, frozen=True):
     synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="phase_randomised: at most as many")
     synthetic_seed: int = Field(default=0, ge=0)
     synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
-    synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 1")
+    synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
 
 
 class SessionConfig(_Model, frozen=True):

@@ -19,7 +19,7 @@ from jaxtrade.errors import ConfigError
 
 __all__ = ["KINDS", "bars_of_kind", "synthetic_bars"]
 
-TREND_DRIFT, REVERSION_PULL = 0.05, 1.0  # where the configuration names none
+TREND_DRIFT, REVERSION_PULL = 0.05, 0.4  # where the configuration names none
 
 Maker = Callable[[Contract, DataConfig], Bars]
 KINDS: dict[str, Maker] = {

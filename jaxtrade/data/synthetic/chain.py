@@ -1,9 +1,9 @@
 """A mean-reverting market that is a finite Markov chain, so that its optimum can be computed exactly.
 
-The price lives on six levels around an anchor and moves to a neighbouring one every minute, the more probably towards
-the anchor the further away it is; at the outer levels it may stay. No two gaps between levels are alike: the last move
-alone tells where the price is (a stay means an outer level, and the move before it which), so the relative observation
-reveals the state.
+A pendulum: every minute the price moves to a neighbouring one of eight levels. It tends to keep its direction, but the
+further it swings out from the anchor in the middle, the likelier it turns; at the outer levels it always does. The state
+is (level, direction of the last move). No two gaps between levels are alike, so the last move alone tells both: the
+relative observation reveals the state.
 
 A bar is a function of the levels it leaves and reaches. Every bar has the same range, and the last close lies inside
 it, so the true range is constant: brackets and trails are constants, and the state of a trader is finite.
@@ -18,34 +18,50 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
 from jaxtrade.errors import ConfigError
 
-GAPS = (16, 28, 40, 34, 22)  # ticks between neighbouring levels
+GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
 LEVELS = np.concatenate([[0], np.cumsum(GAPS)])  # ticks above the lowest level
 RANGE = 48  # high - low of every bar, ticks
+INERTIA = 0.95  # probability of going on, towards the anchor
 FIRST_VOLUME, LAST_VOLUME = 50, 150
 
 
-def up_probabilities(pull: float) -> np.ndarray:
-    """float64[6] probability of moving up from each level; the rest moves down (from the lowest level: stays)."""
+def level_of(state: np.ndarray) -> np.ndarray:
+    """int[...] level (0..7) of states (0..15): a state is 2 * level + (1 if the last move was up)."""
+    return np.asarray(state) // 2
+
+
+def going_on(pull: float) -> np.ndarray:
+    """float64[16] probability of each state to keep its direction: INERTIA * (1 - pull * swing).
+
+    swing: 0 towards the anchor, and up to 1 at the outer levels, where the price always turns.
+    """
     if not 0 < pull <= 1:
         raise ConfigError(f"data.synthetic_pull = {pull}: expected above 0 (no reversion) and at most 1")
-    count = len(LEVELS)
-    return 0.5 + pull * (0.5 - (np.arange(count) + 0.5) / count)
+    top = len(LEVELS) - 1
+    state = np.arange(2 * len(LEVELS))
+    outwards = (2 * level_of(state) / top - 1) * np.where(state % 2, 1, -1)
+    return np.where(outwards >= 1, 0.0, INERTIA * (1 - pull * np.maximum(outwards, 0)))
 
 
 def transitions(pull: float) -> np.ndarray:
-    """float64[6, 6] probability of the next level (column) from each level (row)."""
-    up, count = up_probabilities(pull), len(LEVELS)
-    matrix = np.zeros((count, count))
-    for k in range(count):
-        matrix[k, min(k + 1, count - 1)] += up[k]
-        matrix[k, max(k - 1, 0)] += 1 - up[k]
+    """float64[16, 16] probability of the next state (column) from each state (row)."""
+    keep, top = going_on(pull), len(LEVELS) - 1
+    matrix = np.zeros((len(keep), len(keep)))
+    for state, chance in enumerate(keep.tolist()):
+        level, up = divmod(state, 2)
+        for direction, share in ((up, chance), (1 - up, 1 - chance)):
+            reached = level + (1 if direction else -1)
+            if 0 <= reached <= top:
+                matrix[state, 2 * reached + direction] += share
+            else:  # an outer level entered from outside: no path leads here
+                matrix[state, 2 * level + 1 - up] += share
     return matrix
 
 
 def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Prices [..., 4] (open, high, low, close) of bars between levels, int64 ticks above the lowest level.
 
-    before, after: int[...] levels (0..5). The open is the last close; what the move leaves of the range is split
+    before, after: int[...] levels (0..7). The open is the last close; what the move leaves of the range is split
     between both ends.
     """
     open_, close = LEVELS[before], LEVELS[after]
@@ -53,16 +69,16 @@ def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
     return np.stack([open_, low + RANGE, low, close], axis=-1)
 
 
-def chain_levels(generator: np.random.Generator, count: int, pull: float) -> np.ndarray:
-    """int64[count + 1] levels visited, the first drawn from the chain's stationary distribution."""
-    up = up_probabilities(pull).tolist()
+def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.ndarray:
+    """int64[count + 1] states visited, from the lower anchor level on its way up."""
     matrix = transitions(pull)
-    stationary = np.linalg.matrix_power(matrix, 1 << 12)[0]
-    k, top = int(generator.choice(len(LEVELS), p=stationary / stationary.sum())), len(LEVELS) - 1
-    path = [k]
+    after = [np.flatnonzero(row).tolist() for row in matrix]
+    first = [float(row[nodes[0]]) for row, nodes in zip(matrix, after, strict=True)]
+    state = 2 * ((len(LEVELS) - 1) // 2) + 1
+    path = [state]
     for draw in generator.random(count).tolist():
-        k = min(k + 1, top) if draw < up[k] else max(k - 1, 0)
-        path.append(k)
+        state = after[state][0 if draw < first[state] else -1]
+        path.append(state)
     return np.array(path)
 
 
@@ -71,7 +87,7 @@ def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bar
     schedule = synthetic_schedule(contract, sessions)
     stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
     generator = np.random.default_rng([seed, sessions, 2])
-    levels = chain_levels(generator, len(stamps), pull)
+    levels = level_of(chain_states(generator, len(stamps), pull))
     base = max(round(start_level(contract, schedule)) - LEVELS[-1] // 2, RANGE)
     volume = generator.integers(FIRST_VOLUME, LAST_VOLUME + 1, len(stamps))
     return minute_bars(contract, stamps, base + bar_between(levels[:-1], levels[1:]), volume,
