@@ -9,6 +9,7 @@ from jaxtrade.data.calendar import findings, schedule_for
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import bars_of, build_market
 from jaxtrade.data.synthetic import KINDS, bars_of_kind, synthetic_bars
+from jaxtrade.data.synthetic.expiries import expiry_table
 from jaxtrade.data.synthetic.statistics import compared, statistics, table
 from jaxtrade.data.synthetic.surrogate import phase_randomised_values
 from jaxtrade.errors import ConfigError
@@ -136,3 +137,20 @@ def test_the_committed_statistics_are_what_the_code_computes():
 def test_keys_that_do_not_fit_are_named(overrides, message):
     with pytest.raises(ConfigError, match=message):
         bars_of(load_config(None, overrides))
+
+
+def test_expiries_overlap_at_the_roll():
+    bars = synthetic_bars(NQ, 40, 0)  # 2023-11-20 to 2024-01-18: one roll, on 2023-12-07
+    columns = expiry_table(bars)
+    assert sorted(set(columns["expiry"])) == ["202312", "202403"]
+    old, new = ({name: values[columns["expiry"] == code] for name, values in columns.items()}
+                for code in ("202312", "202403"))
+    assert (old["time"][0][:10], old["time"][-1][:10]) == ("2023-11-19", "2023-12-14")  # the day before it expires
+    both = np.intersect1d(old["time"], new["time"], return_indices=True)
+    carry = new["close"][both[2]] - old["close"][both[1]]
+    assert np.ptp(carry) == 0
+    assert carry[0] > 50
+    heavier = new["volume"][both[2]] > old["volume"][both[1]]
+    days = np.array([stamp[:10] for stamp in both[0]])
+    assert not heavier[days <= "2023-12-05"].any()
+    assert heavier[days >= "2023-12-08"].mean() > 0.99

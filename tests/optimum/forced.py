@@ -51,8 +51,11 @@ def trades_of(setup: Setup, agent: Agent, key: int = 0) -> Trades:
                            params.contract)
 
 
+SCORE = 2.576  # a normal variable lies within as many standard errors 99 times in 100
+
+
 class Null(NamedTuple):
-    """Mean net result and mean cost per trade in mills, half-width of the 95 % interval of the first, trades."""
+    """Mean net result and mean cost per trade in mills, half-width of the 99 % interval of the first, trades."""
 
     net: float
     cost: float
@@ -62,12 +65,12 @@ class Null(NamedTuple):
     @property
     def z(self) -> float:
         """Distance from minus the cost in standard errors."""
-        return (self.net + self.cost) / (self.half_width / 1.96)
+        return (self.net + self.cost) / (self.half_width / SCORE)
 
 
 def null_of(trades: list[Trades]) -> Null:
     """Of the trades of several seeds together."""
     net = np.concatenate([t.net for t in trades]).astype(float)
     cost = np.concatenate([t.commission + t.slippage for t in trades]).astype(float)
-    half = 1.96 * (net + cost).std(ddof=1) / np.sqrt(len(net))
+    half = SCORE * (net + cost).std(ddof=1) / np.sqrt(len(net))
     return Null(net.mean(), cost.mean(), half, len(net))

@@ -33,8 +33,9 @@ def check(nulls: list[Null], pooled: Null) -> None:
     assert max(abs(null.z) for null in nulls) < 3.3  # eight draws of a standard normal: 1 in 130 to be past it
 
 
-@pytest.mark.parametrize(("task", "intrabar"), [("entry", "stop_first"), ("manage", "stop_first"),
-                                                ("manage", "nearer_extreme")])
+@pytest.mark.parametrize(("task", "intrabar"), [
+    ("manage", "stop_first"), pytest.param("entry", "stop_first", marks=pytest.mark.slow),
+    pytest.param("manage", "nearer_extreme", marks=pytest.mark.slow)])
 def test_forced_random_trades_cost_their_costs(task, intrabar):
     runs = setups(task, f"env.intrabar={intrabar}")
     made = [trades_of(setup, forced(random_masked(setup.env)), seed) for seed, setup in enumerate(runs)]
