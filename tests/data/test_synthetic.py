@@ -37,7 +37,10 @@ def test_the_bytes_are_pinned():
 
 
 @pytest.mark.parametrize(("name", "pinned"), [
-    ("martingale", "d6a0c2e14e8cd219c219d518d6929e9b790bf6adb0cbdb2276e767333ce59913"), ("trend", "4247b06e4cfdf271ec306ce7e9ac26ebc6e19440d71a0e6be80c35af471c7fd7"), ("mean_reversion", "726d96e3b5bebadae1ae3ac13f0bfa90d9478ede20262af0d684bf8b2a220410")])
+    ("martingale", "d6a0c2e14e8cd219c219d518d6929e9b790bf6adb0cbdb2276e767333ce59913"),
+    ("trend", "4247b06e4cfdf271ec306ce7e9ac26ebc6e19440d71a0e6be80c35af471c7fd7"),
+    ("mean_reversion", "726d96e3b5bebadae1ae3ac13f0bfa90d9478ede20262af0d684bf8b2a220410"),
+])
 def test_the_bytes_of_the_known_answers_are_pinned(name, pinned):
     assert digest(kind(name, synthetic_sessions=5)) == pinned
     assert digest(kind(name, synthetic_sessions=5, synthetic_seed=1)) != pinned

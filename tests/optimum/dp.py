@@ -1,8 +1,8 @@
 """The exact optimum of `entry` and `manage` on the mean-reverting chain, by dynamic programming in NumPy.
 
-State: (bars left, state of the chain, position), where a position is (side, entry fill, stop, target, trail on or off) in
-ticks above the lowest level. A bar is a function of the two levels it joins and the true range is constant, so the set
-of positions is finite; it is enumerated from the flat one. What one bar does to a position, masks, fills and costs
+State: (bars left, state of the chain, position); a position is (side, entry fill, stop, target, trailing), in ticks
+above the lowest level. A bar is a function of the two levels it joins and the true range is constant, so the set of
+positions is finite; it is enumerated from the flat one. What one bar does to a position, masks, fills and costs
 included, is asked of the oracle (`tests.oracle`), a second implementation of the trading rules that shares no code with
 the environment. The reward is the change of equity, every session ends flat, and account rules are off: the value of a
 state is the expected money still to be made, undiscounted.
@@ -21,6 +21,7 @@ from tests.oracle.oracle import OracleEnv
 
 FLAT = (0, 0, 0, 0, False)
 Key = tuple[int, int, int, int, bool]  # side, entry, stop, target, trailing
+Row = tuple[Key, tuple[int, int], int, Key, int]
 IMPOSSIBLE = -1e18
 
 
@@ -88,7 +89,7 @@ class Optimum:
     action: np.ndarray
 
 
-def _enumerate(bar: OneBar, moves: list[tuple[int, int, float]]) -> Iterator[tuple[Key, tuple[int, int], int, Key, int]]:
+def _enumerate(bar: OneBar, moves: list[tuple[int, int, float]]) -> Iterator[Row]:
     """(position, move, action, next position, cash) of every legal action of every reachable position."""
     todo = [(state, FLAT) for state in sorted({i for i, _, _ in moves})]
     seen = set(todo)

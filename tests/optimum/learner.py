@@ -42,7 +42,7 @@ def settings(task: str) -> Settings:
 
 
 class Sessions(NamedTuple):
-    """first: int[n] first decision row of each session. bars: int[n] its decisions. state: int[n] state of the chain there."""
+    """first: int[n] first decision row of each session. bars: int[n] its decisions. state: int[n] the chain's there."""
 
     first: np.ndarray
     bars: np.ndarray

@@ -92,5 +92,5 @@ def test_costs_are_in_the_value():
 
 
 def test_a_wrong_pull_is_refused():
-    with pytest.raises(ConfigError, match="data.synthetic_pull = 0"):
+    with pytest.raises(ConfigError, match=r"data\.synthetic_pull = 0"):
         transitions(0)

@@ -1,9 +1,9 @@
 """A mean-reverting market that is a finite Markov chain, so that its optimum can be computed exactly.
 
 A pendulum: every minute the price moves to a neighbouring one of eight levels. It tends to keep its direction, but the
-further it swings out from the anchor in the middle, the likelier it turns; at the outer levels it always does. The state
-is (level, direction of the last move). No two gaps between levels are alike, so the last move alone tells both: the
-relative observation reveals the state.
+further it swings out from the anchor in the middle, the likelier it turns; at the outer levels it always does. The
+state is (level, direction of the last move). No two gaps between levels are alike, so the last move alone tells both:
+the relative observation reveals the state.
 
 A bar is a function of the levels it leaves and reaches. Every bar has the same range, and the last close lies inside
 it, so the true range is constant: brackets and trails are constants, and the state of a trader is finite.

@@ -82,7 +82,8 @@ FIGURES: dict[str, Callable[[_View], float]] = {
         lambda view, volume: view.between(volume, OPENING) / view.between(volume, NOON)),
     "volume, 01:00-02:00 over 11:50-12:20": _of_volume(
         lambda view, volume: view.between(volume, NIGHT) / view.between(volume, NOON)),
-    "variation of volume (standard deviation / mean)": _of_volume(lambda _, volume: float(volume.std() / volume.mean())),
+    "variation of volume (standard deviation / mean)": _of_volume(
+        lambda _, volume: float(volume.std() / volume.mean())),
     "correlation of volume and range": _of_volume(
         lambda view, volume: float(np.corrcoef(volume, view.range)[0, 1])),
 }
