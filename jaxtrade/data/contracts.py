@@ -17,6 +17,8 @@ from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 
 ZONE = "America/New_York"
+Kind = Literal["future", "fx", "equity"]
+Calendar = Literal["cme_equity", "cme_metal_energy", "cme_fx", "fx", "us_equity"]  # product groups with own hours
 RANGE_MARGIN = 0.10  # futures trade off the cash index, and a range is a plausibility check, not a quote
 
 # (low, high) of the cash index or rate by calendar year, rounded outwards.
@@ -58,12 +60,13 @@ class Contract:
 
     tick_size: points. tick_mills: money of one tick of one contract, mills of `currency`. commission_mills: mills per
     side per contract. slippage_ticks: ticks per market or stop fill. min_stop_ticks: the least stop distance.
-    micro: ten of them count as one mini in contract caps. turn_hour: exchange hour at which the trade date turns.
+    micro: ten of them count as one mini in contract caps. turn_hour: exchange hour at which the trade date turns (0:
+    the trade date is the New York date, shares). calendar: whose hours and holidays the market keeps.
     price_ranges: (year, low, high) in points that bars of that year must lie in.
     """
 
     symbol: str
-    kind: Literal["future", "fx"]
+    kind: Kind
     tick_size: Decimal
     tick_mills: int
     currency: str
@@ -72,6 +75,7 @@ class Contract:
     min_stop_ticks: int
     micro: bool
     turn_hour: int
+    calendar: Calendar
     price_ranges: tuple[tuple[int, float, float], ...]
     zone: str = ZONE
 
@@ -122,13 +126,14 @@ def _ranges(table: dict[int, tuple[float, float]]) -> tuple[tuple[int, float, fl
 def _future(symbol: str, tick: str, value: str, slippage: int, min_stop: int, index: dict, micro: bool) -> Contract:
     commission = "0.52" if micro else "2.08"
     return Contract(symbol, "future", Decimal(tick), whole_mills(value, f"{symbol} tick value"), "USD",
-                    whole_mills(commission, f"{symbol} commission"), slippage, min_stop, micro, 18, _ranges(index))
+                    whole_mills(commission, f"{symbol} commission"), slippage, min_stop, micro, 18, "cme_equity",
+                    _ranges(index))
 
 
 # Minimum stops of about $100 per mini (NQ: 5 points), several times the usual spread of one tick.
-# EURUSD: one lot is 100,000 EUR, a tick a tenth of a pip ($1). The bundled bars are the bid side alone, so the default
-# slippage of 6 ticks per side stands for half the measured mean spread (1.17 pips); $3.00 a side is a common
-# commission of raw-spread accounts.
+# EURUSD: one lot is 100,000 EUR, a tick a tenth of a pip ($1). Over one-sided bars the default
+# slippage of 6 ticks per side stands for half the measured mean spread (1.17 pips); two-sided bars have none. $3.00 a
+# side is a common commission of raw-spread accounts.
 CONTRACTS: dict[str, Contract] = {
     contract.symbol: contract
     for contract in (
@@ -140,7 +145,7 @@ CONTRACTS: dict[str, Contract] = {
         _future("MES", "0.25", "1.25", 1, 8, _SP500, True),
         _future("M2K", "0.10", "0.50", 2, 20, _RUSSELL2000, True),
         _future("MYM", "1", "0.50", 2, 20, _DOW, True),
-        Contract("EURUSD", "fx", Decimal("0.00001"), 1000, "USD", 3000, 6, 50, False, 17, _ranges(_EURUSD)),
+        Contract("EURUSD", "fx", Decimal("0.00001"), 1000, "USD", 3000, 6, 50, False, 17, "fx", _ranges(_EURUSD)),
     )
 }
 

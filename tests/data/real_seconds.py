@@ -12,7 +12,7 @@ from jaxtrade.data.bars import Bars, from_frame, load_bars
 from jaxtrade.data.contracts import Contract, get_contract
 
 # An exchange-traded fund as a future of 100 shares: a cent is a dollar, half a cent per share and side.
-SPY = Contract("SPY", "future", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 18, ())
+SPY = Contract("SPY", "future", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 18, "cme_equity", ())
 SPY_KEYS = {"columns": {"time": "ts_et"}, "time_zone": "America/New_York", "stamp": "open", "price_scale": 1e-4}
 BID = {"time": "ts_utc", "volume": "bid_size"} | {name: f"bid_{name}" for name in ("open", "high", "low", "close")}
 

@@ -23,6 +23,13 @@ def test_all_contracts_are_specified_here():
     assert {spec[0] for spec in SPECS} == set(CONTRACTS)
 
 
+def test_the_calendar_and_the_turn_of_the_trade_date_belong_to_the_kind_of_market():
+    hours = {"future": {("cme_equity", 18), ("cme_metal_energy", 18), ("cme_fx", 18)}, "fx": {("fx", 17)},
+             "equity": {("us_equity", 0)}}
+    for contract in CONTRACTS.values():
+        assert (contract.calendar, contract.turn_hour) in hours[contract.kind], contract.symbol
+
+
 def test_an_unknown_market_lists_and_suggests():
     with pytest.raises(ConfigError, match=r"'MESS': unknown market \(known: NQ, ES, .*did you mean 'MES'"):
         get_contract("MESS")

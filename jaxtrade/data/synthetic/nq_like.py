@@ -15,7 +15,7 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
 
 SUBSTEPS = 8  # moves inside a minute: what gives a bar its range
-DAILY_VOLATILITY = {"future": 0.012, "fx": 0.005}
+DAILY_VOLATILITY = {"future": 0.012, "fx": 0.005, "equity": 0.012}
 TEMPER_MEMORY = 0.9  # how much of a day's volatility carries over to the next
 JUMPS_PER_SESSION = 0.7
 JUMP_SIZE = 8.0  # minute standard deviations
