@@ -55,8 +55,12 @@ class DataConfig(_Model, frozen=True):
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
     window_reset: Literal["hole", "session"] = Field(default="hole", description="feature windows restart after a hole "
                                                      "longer than one session, or with every trade date")
-    synthetic_sessions: int = Field(default=40, ge=2, le=5000)
+    synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(
+        default="nq_like", description="the kind of synthetic market (source: synthetic)")
+    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="phase_randomised: at most as many")
     synthetic_seed: int = Field(default=0, ge=0)
+    synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
+    synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
 
 
 class SessionConfig(_Model, frozen=True):
