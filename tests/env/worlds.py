@@ -16,8 +16,8 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionSet, SessionTable
-from tests.paths import RowPath, random_paths
+from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
+from tests.paths import Inside, path_arrays, random_paths
 
 FEATURES = EnvConfig().features
 TICK_MILLS = 12_500  # ES: $12.50 a tick
@@ -130,7 +130,7 @@ def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
 
 
 def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                table: np.ndarray | None = None, paths: Sequence[RowPath] = ()) -> MarketData:
+                table: np.ndarray | None = None, paths: Sequence[Inside] = ()) -> MarketData:
     """Market data around bars. `tr_sum`: a constant or a column instead of the true one."""
     count = len(bars.close)
     sums = true_range_sums(bars) if tr_sum is None else np.broadcast_to(tr_sum, count)
@@ -142,16 +142,8 @@ def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | in
                      date=i32(16_000 + np.arange(len(rows))), complete=jnp.asarray([s.complete for s in sessions])),
         MarketView(jnp.asarray(make_table(bars, np.asarray(sums), left) if table is None else table)),
         jnp.zeros(8, jnp.uint32),
-        path_arrays(paths),
+        path_arrays(bars.open, paths),
     )
-
-
-def path_arrays(paths: Sequence[RowPath]) -> IntrabarPath | None:
-    """Paths as the environment holds them; None where there are none."""
-    if not paths:
-        return None
-    *offsets, ambiguous = zip(*paths, strict=True)
-    return IntrabarPath(*(jnp.asarray(x, jnp.int16) for x in offsets), jnp.asarray(ambiguous))
 
 
 def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, **walk: int) -> MarketData:

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionSet, SessionTable
+from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
 from tests.oracle.features import Features
 from tests.oracle.model import Bars, Settings
 from tests.oracle.seed_indicators import LEVELS
-from tests.paths import RowPath
+from tests.paths import path_arrays
 
 
 def pad_bars(bars: Bars, count: int) -> Bars:
@@ -33,15 +33,6 @@ def pad_bars(bars: Bars, count: int) -> Bars:
     paths = longer(bars.paths) if bars.paths else ()
     return dataclasses.replace(bars, stamps=stamps, paths=paths,
                                **{name: longer(getattr(bars, name)) for name in names})
-
-
-def path_arrays(paths: Sequence[RowPath]) -> IntrabarPath | None:
-    """Paths as the environment holds them; None where there are none."""
-    if not paths:
-        return None
-    columns = dict(zip(RowPath._fields, zip(*paths, strict=True), strict=True))
-    ambiguous = jnp.asarray(columns.pop("ambiguous"), bool)
-    return IntrabarPath(ambiguous=ambiguous, **{name: jnp.asarray(x, jnp.int16) for name, x in columns.items()})
 
 
 def ints(values: object) -> jnp.ndarray:
@@ -70,7 +61,7 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
                       tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
                       view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32),
-                      path=path_arrays(bars.paths))
+                      path=path_arrays(bars.open, bars.paths))
 
 
 def session_set(bars: Bars, settings: Settings) -> SessionSet:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
-from tests.paths import RowPath
+from tests.paths import Inside
 
 HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = range(7)
 
@@ -40,7 +40,7 @@ class Bars:
     sessions: Sequence[Session]
     restarts: Sequence[int] = ()
     has_volume: bool = True
-    paths: Sequence[RowPath] = ()  # the order of prices inside each bar, where it is known
+    paths: Sequence[Inside] = ()  # the seconds inside each bar, where they are known
 
 
 @dataclass(frozen=True)
