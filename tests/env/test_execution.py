@@ -261,10 +261,10 @@ HELD = (0, 0, 0, -C)
     # inside one second the high counts first, and the level fills at itself
     (Inside(((114, 114), (121, 113), (118, 118))), BREACH, LIQUIDATED, 20),
     (Inside(((114, 114), (121, 114), (118, 118))), BREACH, HELD, 20),
-    (Inside(((114, 114), (140, 114), (118, 118))), BREACH, (1, 121 - 1, ExitReason.LIQUIDATION, -C + 19 * V - C), 29),
+    (Inside(((114, 114), (140, 114), (118, 118))), BREACH, (1, 121, ExitReason.LIQUIDATION, -C + 20 * V - C), 29),
     # ... but where seconds are not known a level that the high raised above the open fills at the open
-    (Inside(((114, 114), (140, 114), (118, 118)), told=False), BREACH, LIQUIDATED[:1] + (113, ExitReason.LIQUIDATION,
-                                                                                       -C + 12 * V - C), 29),
+    (Inside(((114, 114), (140, 114), (118, 118)), told=False), BREACH,
+     (1, 113, ExitReason.LIQUIDATION, -C + 12 * V - C), 29),
 ])
 def test_path(inside: Inside, limits: dict, wanted: tuple, mark: int) -> None:
     """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
@@ -293,8 +293,8 @@ def test_a_fall_that_raised_no_mark_meets_the_old_level() -> None:
 
 def test_a_cap_on_the_floor_holds_its_level() -> None:
     """A floor that stops rising at the start balance: 114 to 140 and back to 102 is a fall, and no breach."""
-    limits = {"account": rules(drawdown=100_000, floor_cap=0)}  # level 101 + ceil(2 C / V) = 102
-    for low, wanted in ((103, HELD), (102, (1, 101, ExitReason.LIQUIDATION, -C - C))):
+    limits = {"account": rules(drawdown=100_000, floor_cap=0)}  # level 101: a tick pays for two sides
+    for low, wanted in ((102, HELD), (101, (1, 100, ExitReason.LIQUIDATION, -C - V - C))):
         path = path_of(prices_of(114, 140, low, 115), 114)
         result = execution.traded_path(book(long_at(target=NO_LEVEL)), bar(114, 140, low, 115), path, True,
                                        params_for(**limits))
