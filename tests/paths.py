@@ -54,12 +54,12 @@ def path_arrays(opens: Sequence[int], paths: Sequence[Inside]) -> IntrabarPath |
 
 def random_inside(rng: np.random.Generator, open_: int, high: int, low: int, close: int) -> Inside:
     """Prices that touch high and low somewhere on the way and end at the close, one to three a second; one bar in ten
-    is not told. Half of the bars climb (or sink) with deep retraces that make no new extreme."""
+    is not told. Most bars climb (or sink) with deep retraces that make no new extreme."""
     while True:
         inner = rng.integers(low, high + 1, int(rng.integers(0, 12))).tolist()
         for extreme in (high, low):
             inner.insert(int(rng.integers(0, len(inner) + 1)), extreme)
-        if rng.random() < 0.5:
+        if rng.random() < 0.7:
             inner = _ladder(rng, open_, high, low)
         prices = [open_, *inner, close]
         cuts = np.flatnonzero(rng.random(len(prices) - 1) < rng.choice([0.4, 1.0])) + 1
@@ -77,7 +77,7 @@ def _ladder(rng: np.random.Generator, open_: int, high: int, low: int) -> list[i
     out: list[int] = []
     for share in [*steps.tolist(), 1.0]:
         turn = open_ + round(share * (far - open_))
-        out += [turn, turn + round(rng.random() * (open_ - turn))]
+        out += [turn, turn + round(rng.beta(5, 1) * (open_ - turn))]
     return [*out, near]
 
 

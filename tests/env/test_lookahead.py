@@ -7,7 +7,7 @@ the float table. Every detector is pointed at a planted leak of its own and has 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
+from tests.paths import Inside, random_paths
 
 ALL_FEATURES = (*SEED_FEATURES, "sma_7", "ema_9", "rsi_10", "atr_8")
 KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar itself
@@ -165,6 +166,15 @@ class LeakyStopEnv(TradingEnv):
         return moved.replace(position=moved.position.replace(stop=stop)), event
 
 
+@dataclass(frozen=True)
+class LeakyPathEnv(TradingEnv):
+    """Plays every bar in the order of the seconds of the bar after it."""
+
+    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+        late = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), params.market.path)
+        return dynamics.transition(self.config, state, order, params.replace(market=params.market.replace(path=late)))
+
+
 @functools.partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
 def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
     """States, masks and observations along one run of random legal actions from `start`, leaves [steps, ...]."""
@@ -182,19 +192,30 @@ STEPS = 130
 ENVIRONMENTS = {f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling, mark=mark)  # type: ignore[arg-type]
                 for task, scaling, mark in [("manage", "relative", "extreme"), ("manage", "seed", "close"),
                                             ("entry", "relative", "close"), ("entry", "seed", "extreme")]}
+ENVIRONMENTS |= {"nearer_extreme": EnvConfig(intrabar="nearer_extreme"), "path": EnvConfig(intrabar="path")}
 SESSIONS = worlds.even_sessions(4, 160)
 HAND_BARS = worlds.random_bars(31, 640)
 
 
-def hand_params(bars: worlds.Bars) -> EnvParams:
-    return make_params(worlds.make_market(bars, SESSIONS), episode_sessions=2,
+@functools.cache
+def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
+    return random_paths(seed, *HAND_BARS)
+
+
+def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = ()) -> EnvParams:
+    return make_params(worlds.make_market(bars, SESSIONS, paths=paths), episode_sessions=2,
                        account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000))
 
 
-def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0) -> set[str]:
-    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
-    other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
-    full, changed = hand_params(HAND_BARS), hand_params(worlds.replace_after(HAND_BARS, cut, other))
+def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, only_seconds: bool = False) -> set[str]:
+    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it, or with what
+    was traded inside them alone."""
+    other = HAND_BARS if only_seconds else worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
+    later = worlds.replace_after(HAND_BARS, cut, other)
+    known = env.config.intrabar == "path"
+    inside = inside_hand_bars(1) if known else ()
+    instead = (*inside[: cut + 1], *(inside_hand_bars(2) if only_seconds else random_paths(cut, *later))[cut + 1:])
+    full, changed = hand_params(HAND_BARS, inside), hand_params(later, instead if known else ())
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -217,6 +238,16 @@ def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) ->
     env = TradingEnv(ENVIRONMENTS[name])
     for seed, cut in enumerate(hand_cuts(25)):
         assert paths_differ(env, cut, seed=seed) == set(), f"bars after row {cut} changed the past"
+
+
+def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
+    """The same bars, other seconds after the cut: nothing up to it changes. One bar earlier the state at the cut does."""
+    env = TradingEnv(EnvConfig(intrabar="path"))
+    cuts = hand_cuts(25)
+    assert [paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)] == [set()] * 25
+    early = LeakyPathEnv(EnvConfig(intrabar="path"))
+    found = [paths_differ(early, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)]
+    assert sum("state" in parts for parts in found) >= 3
 
 
 @pytest.mark.parametrize(("leaky", "seen"), [(LeakyMaskEnv, "mask"), (LeakyWindowEnv, "observation"),

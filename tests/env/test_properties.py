@@ -108,6 +108,20 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
     assert fills > 1_000
 
 
+def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    """Exits inside a bar fill between its low and its high, a slipped one up to that tick beyond; so do both marks."""
+    _, params, trace = run
+    low, high = (np.asarray(x)[trace.state.row + 1] for x in (params.market.low, params.market.high))
+    event = trace.outcome.info.event
+    for name in ("favourable", "adverse"):
+        price = getattr(event, name)
+        assert ((price >= low) & (price <= high)).all(), name
+    out, side = event.exit_quantity != 0, np.sign(event.exit_quantity)
+    traded = event.exit_price + np.where(event.exit_reason == ExitReason.TARGET, 0, side * int(params.contract.slippage))
+    assert ((traded >= low) & (traded <= high))[out].all()
+    assert out.sum() > 500
+
+
 def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
     """At or below the drawdown floor the account ends; at or below the daily floor it locks or fails; never in
     position below a floor at a bar's end.
