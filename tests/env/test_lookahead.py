@@ -202,9 +202,12 @@ def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
     return random_paths(seed, *HAND_BARS)
 
 
-def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = ()) -> EnvParams:
+def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False) -> EnvParams:
+    """tight: stops and targets so near that most bars touch both."""
     return make_params(worlds.make_market(bars, SESSIONS, paths=paths), episode_sessions=2,
-                       account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000))
+                       account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
+                       brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
+                       costs=worlds.contract(min_stop=1 if tight else 8))
 
 
 def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, only_seconds: bool = False) -> set[str]:
@@ -215,7 +218,8 @@ def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, only_s
     known = env.config.intrabar == "path"
     inside = inside_hand_bars(1) if known else ()
     instead = (*inside[: cut + 1], *(inside_hand_bars(2) if only_seconds else random_paths(cut, *later))[cut + 1:])
-    full, changed = hand_params(HAND_BARS, inside), hand_params(later, instead if known else ())
+    full = hand_params(HAND_BARS, inside, tight=only_seconds)
+    changed = hand_params(later, instead if known else (), tight=only_seconds)
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -243,8 +247,8 @@ def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) ->
 def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
     """The same bars, other seconds after the cut: nothing up to it changes. One bar earlier the state at the cut does."""
     env = TradingEnv(EnvConfig(intrabar="path"))
-    cuts = hand_cuts(25)
-    assert [paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)] == [set()] * 25
+    cuts = hand_cuts(60)
+    assert [paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)] == [set()] * 60
     early = LeakyPathEnv(EnvConfig(intrabar="path"))
     found = [paths_differ(early, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)]
     assert sum("state" in parts for parts in found) >= 3
