@@ -9,7 +9,7 @@ short the low before the high) and the target last, as `stop_first` has it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,21 @@ class Passages:
     covered: np.ndarray
     mismatched: np.ndarray
     notes: tuple[str, ...]
+
+
+def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
+    """`first_passages` of each side: one of one-sided bars, (bid, ask) of two-sided ones.
+
+    Raises DataError as `first_passages`, and where one has two sides and the other one.
+    """
+    if (bars.ask is None) != (seconds.ask is None):
+        two, one = (seconds, bars) if bars.ask is None else (bars, seconds)
+        raise DataError(f"{one.source}: has one side, but {two.source} has bid and ask. Fix: give data.file (or "
+                        "data.quotes) and data.seconds the same sides; data.columns applies to both files")
+    if bars.ask is None:
+        return (first_passages(bars, seconds),)
+    found = zip(("bid", "ask"), map(first_passages, bars.sides, seconds.sides), strict=True)
+    return tuple(replace(made, notes=tuple(f"{side}: {note}" for note in made.notes)) for side, made in found)
 
 
 def first_passages(bars: Bars, seconds: Bars) -> Passages:
@@ -70,8 +85,9 @@ def first_passages(bars: Bars, seconds: Bars) -> Passages:
         raise DataError(_not_rebuilt(bars, fine, starts, covered, mismatched))
     path = deepening_falls(bars.open, fine.high, fine.low, counts)
     path = path.replace(ambiguous=path.ambiguous | (mismatched | ~covered)[:, None])
+    ambiguous = np.asarray(path.ambiguous)
     return Passages(path, covered, mismatched, _notes(bars, seconds, covered, mismatched,
-                                                     np.asarray(path.ambiguous).any(axis=1), inside))
+                                                     ambiguous[:, 0] | ambiguous[:, 1], inside))
 
 
 def _rebuilt(fine: Bars, starts: np.ndarray, covered: np.ndarray) -> dict[str, np.ndarray]:

@@ -24,7 +24,7 @@ from jaxtrade.env.state import (
     StopKind,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, IntrabarPath
+from jaxtrade.types import Array, IntrabarPath, MarketData
 
 
 class Bar(NamedTuple):
@@ -34,6 +34,21 @@ class Bar(NamedTuple):
     high: Array
     low: Array
     close: Array
+
+
+class Quote(NamedTuple):
+    """One bar of a market: the bid, or the only, side, and the ask side where there are two."""
+
+    bid: Bar
+    ask: Bar | None
+
+    def leaving(self, side: Array) -> Bar:
+        """Prices at which a position of `side` (int32[] sign) would leave, and is marked: the ask for a short."""
+        return self.bid if self.ask is None else select(side < 0, self.ask, self.bid)
+
+    def entering(self, side: Array) -> Bar:
+        """Prices at which a position of `side` is opened: the ask for a long."""
+        return self.leaving(-side)
 
 
 class Book(NamedTuple):
@@ -52,14 +67,28 @@ def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
     return jax.tree.map(lambda a, b: jnp.where(when, a, b), yes, no)
 
 
-def bar_at(params: EnvParams, row: Array) -> Bar:
+def quote_at(market: MarketData, row: Array) -> Quote:
     """Prices of market row `row` (int32[])."""
-    market = params.market
-    return Bar(market.open[row], market.high[row], market.low[row], market.close[row])
+    ask = market.ask
+    return Quote(Bar(market.open[row], market.high[row], market.low[row], market.close[row]),
+                 None if ask is None else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]))
+
+
+def path_at(market: MarketData, row: Array, side: Array) -> IntrabarPath:
+    """The order of prices inside bar `row` on the side at which a position of `side` would leave; leaves without T.
+
+    Raises ConfigError where the market has no second bars.
+    """
+    if market.path is None:
+        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
+    path = jax.tree.map(lambda leaf: leaf[row], market.path)
+    if market.ask is None:
+        return path
+    return select(side < 0, jax.tree.map(lambda leaf: leaf[row], market.ask.path), path)
 
 
 def empty_event(price: Array) -> Event:
-    """Nothing happened yet; `price` (the bar's open, ticks) stands for both marks."""
+    """Nothing happened yet; `price` (ticks) stands for both marks."""
     zero = jnp.int32(0)
     return Event(zero, zero, zero, zero, zero, zero, zero, zero, price, price, zero, jnp.bool_(False))
 
@@ -262,10 +291,8 @@ def resolve(book: Book, bar: Bar, row: Array, mode: str, liquidates: bool, param
         return stop_first(book, bar, liquidates, params)
     if mode == "nearer_extreme":
         return nearer_extreme(book, bar, liquidates, params)
-    path = params.market.path
-    if path is None:
-        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
-    return traded_path(book, bar, jax.tree.map(lambda leaf: leaf[row], path), liquidates, params)
+    path = path_at(params.market, row, jnp.sign(book.position.quantity))
+    return traded_path(book, bar, path, liquidates, params)
 
 
 def force_exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from jaxtrade.data.bars import Bars, from_frame, load_bars

@@ -68,7 +68,8 @@ def compare(config: EnvConfig, params: EnvParams, logits: np.ndarray, terms: Ter
             fine: Fine | None = None) -> Tally:
     """Play both engines on the same decisions; every trade and the equity at every bar must be equal.
 
-    `terms` replaces the reference's figures (a planted fault), `fine` the bars that it plays. Raises AssertionError at the first difference.
+    `terms` replaces the reference's figures (a planted fault), `fine` the bars that it plays. Raises
+    AssertionError at the first difference.
     """
     log, turns, equity = ours.play(config, params, logits, fine)
     terms = ours.reference_terms(params, config.quantity) if terms is None else terms

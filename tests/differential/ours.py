@@ -102,7 +102,8 @@ def play(config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | 
          ) -> tuple[Log, list[Fill], np.ndarray]:
     """Steps the whole split once; with one column more than the task has actions, through Orders (REVERSE).
 
-    `fine` is for the log alone. -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
+    `fine` is for the log alone.
+    -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
     stepped bars is the last one known (the account is flat there).
     """
     env = TradingEnv(config)

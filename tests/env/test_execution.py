@@ -19,10 +19,10 @@ from jaxtrade.env.episode import start
 from jaxtrade.env.execution import Bar, Book, empty_event
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, Account, EnvParams, EnvState, Event, ExitReason, Order, Position
 from jaxtrade.env.state import StopKind as Kind
-from jaxtrade.types import IntrabarPath
-from tests.paths import Inside, mirrored, path_arrays
+from jaxtrade.types import IntrabarPath, Quotes
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, bars_of, i32, make_market, make_params, rules
+from tests.paths import Inside, mirrored, path_arrays
 
 C, V = COMMISSION, TICK_MILLS
 QUIET = (100, 100, 100, 100)
@@ -506,3 +506,23 @@ def test_the_flat_bar_leaves_at_its_close_after_its_stop() -> None:
     event = results[-1][1]
     assert (int(event.exit_price), int(event.exit_reason)) == (99, ExitReason.FLAT)
     assert int(results[-1][0].position.quantity) == 0
+
+
+# ---- two sides
+
+
+@pytest.mark.parametrize(("held", "wanted", "price"), [(long_at(), -2, 98), (short_at(), 2, 104)])
+@pytest.mark.parametrize(("fill", "mark"), [("next_open", "extreme"), ("close", "close")])
+def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held: Position, wanted: int, price: int, fill: Any,
+                                                                mark: Any) -> None:
+    """Bid 99, ask 103, a tick of slippage: leaving and entering are the same side of the market."""
+    params = params_for([(99, 99, 99, 99)] * 4)
+    ask = jnp.full(4, 103, jnp.int32)
+    params = params.replace(market=params.market.replace(ask=Quotes(ask, ask, ask, ask)))
+    state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0)).replace(position=held, account=account())
+    order = Order(*map(i32, (wanted, 0, 0, KEEP_STOP, -1)))
+    moved, event = transition(EnvConfig(fill=fill, mark=mark), state, order, params)
+    assert [int(x) for x in (event.order_exit_price, event.entry_price)] == [price, price]
+    assert int(event.entry_quantity) == wanted
+    # the new position is marked on the side it would leave at: four ticks of spread and one of slippage, twice
+    assert int(moved.account.equity - moved.account.balance) == -2 * 5 * V

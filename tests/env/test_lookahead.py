@@ -22,6 +22,7 @@ from jaxtrade.data.bars import Bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.quotes import Side
 from jaxtrade.data.schema import SEED_FEATURES, table_columns
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
@@ -33,6 +34,7 @@ from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normali
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
 from tests.paths import Inside, random_paths
+from tests.quotes import random_ask
 
 ALL_FEATURES = (*SEED_FEATURES, "sma_7", "ema_9", "rsi_10", "atr_8")
 KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar itself
@@ -67,9 +69,14 @@ def perturbed(bars: Bars, cut: int, seed: int = 0) -> Bars:
                "high": np.maximum(walk[:-1], walk[1:]) + rng.integers(0, 9, later),
                "low": np.minimum(walk[:-1], walk[1:]) - rng.integers(0, 9, later),
                "volume": rng.integers(0, 9_000, later)}
-    return replace(bars, **{name: np.concatenate([getattr(bars, name)[: cut + 1],
+    made = replace(bars, **{name: np.concatenate([getattr(bars, name)[: cut + 1],
                                                   new.astype(getattr(bars, name).dtype)])
                             for name, new in columns.items()})
+    if bars.ask is None:
+        return made
+    later_ask = [np.append(old[: cut + 1], new[cut + 1:] + 17).astype(old.dtype)
+                 for old, new in zip(bars.ask, (made.open, made.high, made.low, made.close), strict=True)]
+    return replace(made, ask=Side(*later_ask))
 
 
 def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
@@ -148,6 +155,17 @@ class LeakyMaskEnv(TradingEnv):
 
 
 @dataclass(frozen=True)
+class LeakyAskEnv(TradingEnv):
+    """Forbids selling before the ask rises."""
+
+    def mask(self, state: EnvState, params: EnvParams) -> jax.Array:
+        ask = params.market.ask
+        assert ask is not None
+        is_sell = jnp.arange(self.num_actions) == Action.SELL
+        return super().mask(state, params) & ~(is_sell & (ask.close[state.row + 1] > ask.close[state.row]))
+
+
+@dataclass(frozen=True)
 class LeakyWindowEnv(TradingEnv):
     """Shows the window one bar too late."""
 
@@ -202,24 +220,45 @@ def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
     return random_paths(seed, *HAND_BARS)
 
 
-def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False) -> EnvParams:
+def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None
+                ) -> EnvParams:
     """tight: stops and targets so near that most bars touch both."""
-    return make_params(worlds.make_market(bars, SESSIONS, paths=paths), episode_sessions=2,
+    market = worlds.make_market(bars, SESSIONS, paths=paths) if ask is None else worlds.two_sided_market(bars, ask,
+                                                                                                     SESSIONS)
+    return make_params(market, episode_sessions=2, brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
                        account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
-                       brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
                        costs=worlds.contract(min_stop=1 if tight else 8))
 
 
-def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, only_seconds: bool = False) -> set[str]:
-    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it, or with what
-    was traded inside them alone."""
-    other = HAND_BARS if only_seconds else worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
+def ask_of(bars: worlds.Bars, seed: int) -> worlds.Bars:
+    return worlds.Bars(*random_ask(seed, *bars))
+
+
+def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams, EnvParams]:
+    """The hand-made market, and the same with other bars after `cut`."""
+    other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
     later = worlds.replace_after(HAND_BARS, cut, other)
-    known = env.config.intrabar == "path"
-    inside = inside_hand_bars(1) if known else ()
-    instead = (*inside[: cut + 1], *(inside_hand_bars(2) if only_seconds else random_paths(cut, *later))[cut + 1:])
-    full = hand_params(HAND_BARS, inside, tight=only_seconds)
-    changed = hand_params(later, instead if known else (), tight=only_seconds)
+    if two_sided:
+        ask = ask_of(HAND_BARS, 1)
+        return hand_params(HAND_BARS, ask=ask), hand_params(later, ask=worlds.replace_after(ask, cut, ask_of(other, 2)))
+    if env.config.intrabar != "path":
+        return hand_params(HAND_BARS), hand_params(later)
+    inside = inside_hand_bars(1)
+    instead = random_paths(cut, *later)
+    return hand_params(HAND_BARS, inside), hand_params(later, (*inside[: cut + 1], *instead[cut + 1:]))
+
+
+def other_seconds_after(cut: int) -> tuple[EnvParams, EnvParams]:
+    """The same bars; after `cut` something else was traded inside them."""
+    inside, instead = inside_hand_bars(1), inside_hand_bars(2)
+    changed = (*inside[: cut + 1], *instead[cut + 1:])
+    return hand_params(HAND_BARS, inside, tight=True), hand_params(HAND_BARS, changed, tight=True)
+
+
+def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
+                 only_seconds: bool = False) -> set[str]:
+    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
+    full, changed = other_seconds_after(cut) if only_seconds else changed_after(cut, env, two_sided)
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -245,13 +284,22 @@ def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) ->
 
 
 def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
-    """The same bars, other seconds after the cut: nothing up to it changes. One bar earlier the state at the cut does."""
+    """The same bars, other seconds after the cut: nothing up to it changes. Read one bar early they change the state."""
     env = TradingEnv(EnvConfig(intrabar="path"))
     cuts = hand_cuts(60)
     assert [paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)] == [set()] * 60
     early = LeakyPathEnv(EnvConfig(intrabar="path"))
     found = [paths_differ(early, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)]
     assert sum("state" in parts for parts in found) >= 3
+
+
+def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
+    env = TradingEnv(EnvConfig())
+    for seed, cut in enumerate(hand_cuts(10)):
+        assert paths_differ(env, cut, seed=seed, two_sided=True) == set(), f"bars after row {cut} changed the past"
+    found = [paths_differ(LeakyAskEnv(EnvConfig()), cut, seed=seed, two_sided=True)
+             for seed, cut in enumerate(hand_cuts(10))]
+    assert sum("mask" in parts for parts in found) >= 3
 
 
 @pytest.mark.parametrize(("leaky", "seen"), [(LeakyMaskEnv, "mask"), (LeakyWindowEnv, "observation"),
