@@ -284,7 +284,7 @@ def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) ->
 
 
 def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
-    """The same bars, other seconds after the cut: nothing up to it changes. Read one bar early they change the state."""
+    """The same bars, other seconds after the cut: nothing up to it changes. Read a bar early they do."""
     env = TradingEnv(EnvConfig(intrabar="path"))
     cuts = hand_cuts(60)
     assert [paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)] == [set()] * 60
