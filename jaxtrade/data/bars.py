@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from jaxtrade.config import Roll
 from jaxtrade.data.calendar import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.faults import Faults
+from jaxtrade.data.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.stamps import parse_stamps
 from jaxtrade.data.tabular import Table, read_table, table_of_frame
 from jaxtrade.data.validate import check_instruments, check_prices, check_steps, map_columns
@@ -28,7 +30,8 @@ class Bars:
     """Bars of one contract, T of them in time order.
 
     time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks. volume: float64[T], zeros
-    where the source has none. source names the file; notes says what was assumed while reading.
+    where the source has none. source names the file; notes says what was assumed while reading. legs: the contracts of a
+    spliced series in time order, empty for one contract.
     """
 
     time: np.ndarray
@@ -42,6 +45,7 @@ class Bars:
     source: str
     notes: tuple[str, ...] = ()
     synthetic: bool = False
+    legs: tuple[Leg, ...] = ()
 
     def __len__(self) -> int:
         return len(self.time)
@@ -76,7 +80,8 @@ def _date(text: str, key: str) -> np.datetime64:
 
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-              expiry: str | None = None, start: str | None = None, end: str | None = None) -> Bars:
+              expiry: str | None = None, roll: Roll = "off", start: str | None = None,
+              end: str | None = None) -> Bars:
     """Read and validate bars from CSV, CSV.gz or Parquet. No price is ever repaired.
 
     Args:
@@ -86,35 +91,42 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         time_zone: IANA zone of stamps without offset. stamp: whether a stamp names the bar's open or its close.
         price_scale: points per unit of the file's prices.
         expiry: the one contract to read, where an expiry or symbol column holds several.
+        roll: how to splice several: 'volume', or expiry -> first trade date ('start' for the first).
         start, end: first and last trade date (ISO).
     Raises:
         DataError: every fault with file, line, column, value and fix.
     """
-    return _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry).between(start, end)
+    return _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, roll).between(start, end)
 
 
 def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
                time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-               expiry: str | None = None, source: str = "frame") -> Bars:
+               expiry: str | None = None, roll: Roll = "off", source: str = "frame") -> Bars:
     """Bars from a pandas frame; the same checks and errors as `load_bars`, rows counted from 0."""
-    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry)
+    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry, roll)
 
 
 def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, time_zone: str | None,
-          stamp: Stamp | None, price_scale: float, expiry: str | None) -> Bars:
+          stamp: Stamp | None, price_scale: float, expiry: str | None, roll: Roll) -> Bars:
     faults = Faults(table.source, table.first_line)
     if stamp not in ("open", "close"):
         faults.add("it is not stated whether stamps name a bar's open or its close",
                    "set data.stamp=open or data.stamp=close (stamp=... in Python)")
     names, notes = map_columns(table, columns or {}, faults)
     faults.stop()
-    rows = check_instruments(table, names, contract, expiry, faults)
+    rows = check_instruments(table, names, contract, expiry, roll, faults)
     faults.stop()
-    seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes)
+    seconds, legs = parse_stamps(table, names["time"], rows, time_zone, faults, notes), ()
+    if roll != "off":
+        faults.stop()
+        inside = seconds - (stamp == "close")
+        places, legs = roll_rows(table, names, contract, rows, inside, roll, price_scale, faults)
+        rows, seconds = rows[places], seconds[places]
     ticks, volume = check_prices(table, names, rows, seconds, contract, price_scale, faults, notes)
     bar_seconds = check_steps(table, names, rows, seconds, faults)
     faults.stop()
     if stamp == "close":
         seconds = seconds - bar_seconds
     return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
-                bar_seconds=bar_seconds, contract=contract, source=table.source, notes=(*table.notes, *notes))
+                bar_seconds=bar_seconds, contract=contract, source=table.source,
+                notes=(*table.notes, *notes, *roll_notes(legs, contract)), legs=legs)

@@ -130,7 +130,7 @@ def check(file: str, config: RunConfig) -> str:
     data = config.data
     contract = get_contract(data.market)
     bars = load_bars(file, contract, columns=data.columns, time_zone=data.time_zone, stamp=data.stamp,
-                     price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
+                     price_scale=data.price_scale, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
     return check_text(bars, config)
 
 

@@ -13,6 +13,7 @@ from jaxtrade.data.calendar import FLAT_TIME, Schedule, wall_to_utc
 from jaxtrade.data.contracts import Contract
 
 DAY_OPEN = time(9, 30)
+NO_SPLICES = np.array([], "datetime64[D]")
 
 
 @dataclass(frozen=True)
@@ -52,17 +53,19 @@ def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> n
     return np.array([wall_to_utc(day - evening, clock, contract.zone) for day in dates.astype(object)], np.int64)
 
 
-def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole") -> np.ndarray:
+def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole",
+               splices: np.ndarray = NO_SPLICES) -> np.ndarray:
     """Feature window of each row, int32[T], counted from 0.
 
-    A new one starts where more than one scheduled session lies wholly inside the hole before the row (`hole`), or
-    with every trade date (`session`).
+    A new one starts where more than one scheduled session lies wholly inside the hole before the row (`hole`) and on
+    the trade dates `splices`, at which another contract begins; or with every trade date (`session`).
     """
     if reset == "session":
         return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
     before = np.searchsorted(schedule.dates, dates[:-1], side="right")
     after = np.searchsorted(schedule.dates, dates[1:], side="left")
-    return np.concatenate([[0], np.cumsum(after - before > 1)]).astype(np.int32)
+    contract = np.searchsorted(splices, dates, side="right")
+    return np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(np.int32)
 
 
 def window_ages(ids: np.ndarray) -> np.ndarray:
