@@ -30,8 +30,8 @@ class Bars:
     """Bars of one contract, T of them in time order.
 
     time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks. volume: float64[T], zeros
-    where the source has none. source names the file; notes says what was assumed while reading. legs: the contracts of a
-    spliced series in time order, empty for one contract.
+    where the source has none. source names the file; notes says what was assumed while reading. legs: the contracts
+    of a spliced series in time order, empty for one contract.
     """
 
     time: np.ndarray

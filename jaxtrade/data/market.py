@@ -151,7 +151,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
     path = {} if passages is None else {f"path.{name}": value for name, value in vars(passages.path).items()}
     digest = fingerprint(arrays | path, contract)
     notes = (*bars.notes, *(passages.notes if passages else ()), *schedule.notes,
-             *findings(schedule, bars.time, bars.bar_seconds, contract), *_session_notes(rows, ids, dates, bars, config))
+             *findings(schedule, bars.time, bars.bar_seconds, contract),
+             *_session_notes(rows, ids, dates, bars, config))
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)

@@ -134,8 +134,9 @@ def by_volume(codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: F
     month = {str(code): expiry_month(str(code), first_year) for code in known}
     unread = [code for code, at in month.items() if at is None]
     if unread:
-        faults.add(f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry (read: 201312, "
-                   "20131220, ESZ3, ESZ13, ESZ2013)", "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}")
+        faults.add(f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry (as 201312, "
+                   "20131220, ESZ3, ESZ13 and ESZ2013 do)",
+                   "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}")
         faults.stop()
     order = sorted(month, key=lambda code: str(month[code]))
     rank = {code: i for i, code in enumerate(order)}
