@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import load_config, make_config
-from jaxtrade.data.bars import Bars, load_bars
+from jaxtrade.data.bars import Bars, from_frame, load_bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
@@ -94,27 +94,24 @@ def test_volume_of_the_date_before_decides(raw: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("cut", ["2013-12-17", "2013-12-18", "2013-12-19"])
-def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw: pd.DataFrame, tmp_path: Path, cut: str) -> None:
+def test_the_roll_by_volume_does_not_depend_on_later_volumes(raw: pd.DataFrame, cut: str) -> None:
     """Other volumes after a trade date change no row up to and with the next one."""
-    rng = np.random.default_rng(0)
-    other = raw[raw.day.astype(str) < "2014"].copy()
-    later = other.day.astype(str) > cut
-    other.loc[later, "volume"] = rng.integers(1, 10**6, int(later.sum()))
-    path = tmp_path / "other.csv"
-    other.drop(columns=["time", "day"]).to_csv(path, index=False)
-    changed = load_bars(path, ES, stamp="open", roll="volume")
-    ours = bundled(ES, roll="volume")
-    last = min(x for x in raw.day.astype(str).unique() if x > cut)
-    keep, kept = (trade_dates(b.time, ES) <= np.datetime64(last) for b in (ours, changed))
+    file = raw[(raw.day.astype(str) > "2013-12-03") & (raw.day.astype(str) < "2014")].reset_index(drop=True)
+    later = file.day.astype(str) > cut
+    other = file.assign(volume=file.volume.where(~later, np.random.default_rng(0).integers(1, 10**6, len(file))))
+    ours, changed = (from_frame(frame.drop(columns=["time", "day"]), ES, stamp="open", roll="volume")
+                     for frame in (file, other))
+    last = np.datetime64(min(x for x in file.day.astype(str).unique() if x > cut))
+    keep, kept = (trade_dates(b.time, ES) <= last for b in (ours, changed))
     for name in ("time", *FIELDS):
         np.testing.assert_array_equal(getattr(ours, name)[keep], getattr(changed, name)[kept])
 
 
-def test_a_file_sorted_by_contract_reads_the_same(raw: pd.DataFrame, tmp_path: Path, rolled: Market) -> None:
-    path = tmp_path / "by_contract.csv"
-    raw.sort_values(["expiry", "time"]).drop(columns=["time", "day"]).to_csv(path, index=False)
-    assert_same_bars(load_bars(path, ES, stamp="open", roll=EXPLICIT), expected_rows(
-        raw[raw.day.astype(str) < "2014"], lambda day: "201312" if day < "2013-12-18" else "201403"))
+def test_a_file_sorted_by_contract_reads_the_same(raw: pd.DataFrame) -> None:
+    file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")]
+    frame = file.sort_values(["expiry", "time"]).drop(columns=["time", "day"]).reset_index(drop=True)
+    assert_same_bars(from_frame(frame, ES, stamp="open", roll=EXPLICIT),
+                     expected_rows(file, lambda day: "201312" if day < "2013-12-18" else "201403"))
 
 
 @pytest.mark.parametrize(("code", "month"), [("201312", "2013-12"), ("20131220", "2013-12"), ("2013-12", "2013-12"),
@@ -143,8 +140,6 @@ def close_splice() -> Market:
     later = trade_dates(bars.time, ES) >= np.datetime64("2013-10-10")
     lifted = {name: np.where(later, getattr(bars, name) + 400, getattr(bars, name)).astype(np.int32) for name in FIELDS}
     rows = {name: np.asarray(x) * 0.25 for name, x in lifted.items()}
-    from jaxtrade.data.bars import from_frame
-
     frame = pd.DataFrame({"time": pd.to_datetime(bars.time, unit="s", utc=True), **rows, "volume": bars.volume,
                           "symbol": np.where(later, "ESH4", "ESZ3")})
     return build_market(from_frame(frame, ES, stamp="open", roll={"ESZ3": "start", "ESH4": "2013-10-10"}),
@@ -165,7 +160,8 @@ def test_no_window_true_range_or_session_crosses_a_splice(lifted: Market, es_mar
     np.testing.assert_array_equal(tr_sum[:row], alone[:row])
     np.testing.assert_array_equal(tr_sum[row + 14:], alone[row + 14:])  # a lift of 100 points shows nowhere
     start, end, first, last = (np.asarray(getattr(sessions, n)) for n in ("start", "end", "first", "last"))
-    assert not ((start < row) & (end > row)).any() and not ((first <= row) & (last + 1 >= row)).any()
+    assert not ((start < row) & (end > row)).any()
+    assert not ((first <= row) & (last + 1 >= row)).any()
     ages = window_ages(ids)
     rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     assert (ages[rows] + 1 >= NEEDED).all()
@@ -194,18 +190,18 @@ def test_a_planted_leak_over_the_splice_is_caught(lifted: Market, monkeypatch: p
 
 def test_finer_bars_follow_the_splices_of_the_bars(raw: pd.DataFrame, tmp_path: Path) -> None:
     """The volume of the seconds is not asked: they are read with the splices that the bars found."""
-    file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")].copy()
+    file = raw[(raw.day.astype(str) > "2013-12-01") & (raw.day.astype(str) < "2014")].reset_index(drop=True)
+    frame = file.drop(columns=["time", "day"])
     path = tmp_path / "flat_volume.csv"
-    file.drop(columns=["time", "day"]).assign(volume=1).to_csv(path, index=False)
-    config = make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open", "start": "2013-12-02",
-                                   "end": "2013-12-20"}})
-    bars = bundled(ES, roll="volume", start="2013-12-02", end="2013-12-20")
-    fine = seconds_of(config, bars)
+    frame.assign(volume=1).to_csv(path, index=False)
+    bars = from_frame(frame, ES, stamp="open", roll="volume")
+    fine = seconds_of(make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars)
     assert fine is not None
     np.testing.assert_array_equal(fine.close, bars.close)
     cut = bars.between("2013-12-02", "2013-12-04")  # one contract is left: one contract is read
     kept = seconds_of(make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), cut)
-    assert kept is not None and [leg.expiry for leg in kept.legs] == ["201312"]
+    assert kept is not None
+    assert [leg.expiry for leg in kept.legs] == ["201312"]
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -277,8 +273,6 @@ BAR = (1676.75, 1677.25, 1676.50, 1677.0)
      "time open high low close volume symbol", "every contract of the file has expired before 2014-02-07"),
 ])
 def test_files_that_cannot_be_rolled_by_volume(rows: list[tuple], columns: str, message: str) -> None:
-    from jaxtrade.data.bars import from_frame
-
     with pytest.raises(DataError, match=message):
         from_frame(frame_of(rows, columns), ES, stamp="open", roll="volume")
 
