@@ -20,6 +20,7 @@ from jaxtrade.data.market import Market, build_market, feature_windows, load_mar
 from jaxtrade.data.roll import expiry_month, splice_dates
 from jaxtrade.data.sessions import window_ages
 from jaxtrade.errors import ConfigError, DataError
+from tests.data.lifted import lifted_bars
 
 ES = get_contract("ES")
 EXPLICIT = {"201312": "start", "201403": "2013-12-18"}
@@ -133,22 +134,9 @@ def windows_of(market: Market) -> np.ndarray:
     return feature_windows(market.bars, schedule, trade_dates(market.bars.time, market.contract), make_config({}))
 
 
-def close_splice() -> Market:
-    """Two contracts on neighbouring trade dates, so that no hole would restart the windows anyway: the week of October
-    2013, its last two days moved up by 100 points as another contract."""
-    bars = bundled(ES)
-    later = trade_dates(bars.time, ES) >= np.datetime64("2013-10-10")
-    lifted = {name: np.where(later, getattr(bars, name) + 400, getattr(bars, name)).astype(np.int32) for name in FIELDS}
-    rows = {name: np.asarray(x) * 0.25 for name, x in lifted.items()}
-    frame = pd.DataFrame({"time": pd.to_datetime(bars.time, unit="s", utc=True), **rows, "volume": bars.volume,
-                          "symbol": np.where(later, "ESH4", "ESZ3")})
-    return build_market(from_frame(frame, ES, stamp="open", roll={"ESZ3": "start", "ESH4": "2013-10-10"}),
-                        make_config({}))
-
-
 @pytest.fixture(scope="module")
 def lifted() -> Market:
-    return close_splice()
+    return build_market(lifted_bars(), make_config({}))
 
 
 def test_no_window_true_range_or_session_crosses_a_splice(lifted: Market, es_market: Market) -> None:
