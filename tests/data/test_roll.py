@@ -12,7 +12,6 @@ import pytest
 
 from jaxtrade.config import load_config, make_config
 from jaxtrade.data.bars import Bars, from_frame, load_bars
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import FIELDS
