@@ -113,7 +113,7 @@ def _volume(table: Table, names: Mapping[str, str], rows: np.ndarray, faults: Fa
 def _step(codes: np.ndarray, days: np.ndarray, seconds: np.ndarray, close: np.ndarray, old: str, new: str,
           first: np.datetime64) -> tuple[float | None, int | None]:
     """(new close less old close, UTC seconds) at the last bar of both before the splice."""
-    before = days < first
+    before = (days < first) & np.isfinite(close)
     a, b = (np.flatnonzero(before & (codes == code)) for code in (old, new))
     common, i, j = np.intersect1d(seconds[a], seconds[b], return_indices=True)
     if not len(common):

@@ -12,10 +12,11 @@ import pytest
 
 from jaxtrade.config import load_config, make_config
 from jaxtrade.data.bars import Bars, from_frame, load_bars
+from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import schedule_for, trade_dates
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import FIELDS
-from jaxtrade.data.market import Market, build_market, feature_windows, load_market, seconds_of
+from jaxtrade.data.market import Market, bars_of, build_market, feature_windows, load_market, seconds_of
 from jaxtrade.data.roll import expiry_month, splice_dates
 from jaxtrade.data.sessions import window_ages
 from jaxtrade.errors import ConfigError, DataError
@@ -189,6 +190,19 @@ def test_finer_bars_follow_the_splices_of_the_bars(raw: pd.DataFrame, tmp_path: 
     kept = seconds_of(make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), cut)
     assert kept is not None
     assert [leg.expiry for leg in kept.legs] == ["201312"]
+
+
+def test_quotes_follow_the_splices_of_the_bars(shared: Path) -> None:
+    """The quotes file has no volume: it is spliced where the trades are. March lies 6 points under December."""
+    quotes = str(shared / "data/lean_es_1m/es_1m_quote.csv.gz")
+    config = make_config({"data": {"roll": "volume", "quotes": quotes, "stamp": "open", "start": "2013-12-18",
+                                   "end": "2013-12-20"}})
+    trades, bars = bundled(ES, roll="volume", start="2013-12-18", end="2013-12-20"), bars_of(config)
+    assert bars.legs == trades.legs
+    close = trades.close[np.isin(trades.time, bars.time)]
+    assert len(close) == len(bars)
+    assert np.abs(bars.close - close).max() <= 8  # ticks from the bid; 24 in the other contract
+    assert (trade_dates(bars.time, ES) >= np.datetime64("2013-12-19")).sum() > 1_300
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
