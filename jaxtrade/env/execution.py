@@ -211,7 +211,7 @@ def walk(book: Book, bar: Bar, points: Array, liquidates: bool, params: EnvParam
     stopped = side * (prices - position.stop) <= 0
     if liquidates:
         equity = account.balance + rules.unrealised(position, best, params.contract)
-        marks = jnp.maximum(account.high_water, equity)
+        marks = rules.high_water_at(account, equity, params.account)
         floors = rules.highest_floor(account.replace(high_water=marks), params.account)
         net = account.balance + rules.unrealised(position, prices, params.contract) - size * params.contract.commission
         stopped |= net <= floors

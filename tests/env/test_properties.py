@@ -170,7 +170,7 @@ def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams
     """The reward is the sum of its terms; over an episode it is (final - start) / risk_unit up to float order."""
     _, params, trace = run
     info, outcome = trace.outcome.info, trace.outcome
-    np.testing.assert_array_equal(outcome.reward, info.terms.sum(-1))
+    np.testing.assert_array_equal(outcome.reward, info.terms["equity_change"])
     unit = float(params.account.risk_unit)
     before = trace.state.account.equity
     np.testing.assert_array_equal(
@@ -178,7 +178,7 @@ def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams
     done = info.end != EndReason.NONE
     assert done.sum() > 20
     np.testing.assert_allclose(info.stats.reward[done], info.equity[done] / unit, rtol=0, atol=2e-5)
-    np.testing.assert_allclose(info.stats.terms[..., 0], info.stats.reward, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(info.stats.terms["equity_change"], info.stats.reward, rtol=0, atol=1e-6)
 
 
 def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParams, Trace]) -> None:

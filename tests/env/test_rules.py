@@ -142,7 +142,7 @@ def test_open_profit_never_reaches_a_target() -> None:
 
 def test_a_new_session_resets_the_daily_rules_and_nothing_else() -> None:
     old = account(balance=5, equity=7, high_water=9, session_equity=1, locked=True, days=3, traded=True)
-    new = account_rules.open_session(old)
+    new = account_rules.open_session(old, rules())
     expected = account(balance=5, equity=7, high_water=9, session_equity=7, locked=False, days=3, traded=False)
     assert worlds.leaves_differ(new, expected) == []
 

@@ -21,7 +21,7 @@ from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stac
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
 from tests.oracle.model import Settings
-from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled
+from tests.oracle.test_agreement import PRESETS, UNITS, lanes_of, markets, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 LANES, STEPS = 8, 150
@@ -123,8 +123,9 @@ MUTATIONS = (
     Mutation("break-even on the losing side", "actions", "position.entry + jnp.sign", "position.entry - jnp.sign"),
     Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
              "params.market.tr_sum[state.row + 1]"),
-    Mutation("reward of realised money only", "rewards", "(next.account.equity - prev.account.equity)",
-             "(next.account.balance - prev.account.balance)"),
+    Mutation("reward of realised money only", "rewards",
+             "(next.account.equity - prev.account.equity).astype(jnp.float32) / params.account.risk_unit",
+             "(next.account.balance - prev.account.balance).astype(jnp.float32) / params.account.risk_unit"),
     Mutation("bars in position one short", "observation", "state.row - position.opened + 1",
              "state.row - position.opened"),
     Mutation("the window holds the present bar", "observation", "table, row - config.window,",
@@ -134,6 +135,22 @@ MUTATIONS = (
     Mutation("momentum not a ratio", "observation", "return close / (close - x)", "return x * tick"),
     Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) * now[\"per_atr\"]",
              "x * now[\"per_atr\"]"),
+    Mutation("an end-of-day mark rises inside the session", "rules", "rules.trailing == Trailing.INTRADAY",
+             "rules.trailing != Trailing.STATIC", "rewards"),
+    Mutation("a static floor moves when a session ends", "rules", "rules.trailing == Trailing.END_OF_DAY",
+             "rules.trailing != Trailing.INTRADAY", "rewards"),
+    Mutation("a session's end is never marked", "rules", "jnp.maximum(account.high_water, account.equity)",
+             "account.high_water", "rewards"),
+    Mutation("an end-of-day mark falls", "rules", "closed = jnp.maximum(account.high_water, account.equity)",
+             "closed = account.equity", "rewards"),
+    Mutation("closed profit before costs", "rewards", "gross - 2 * closed * params.contract.commission", "gross",
+             "rewards"),
+    Mutation("an illegal act is paid", "rewards", "(happened.action == action) & ~happened.illegal",
+             "happened.action == action", "rewards"),
+    Mutation("every close is a loss", "rewards", "_closed_trades(prev, next) - _wins(prev, next)",
+             "_closed_trades(prev, next)", "rewards"),
+    Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)", "_wins(prev, next)",
+             "rewards"),
 )
 
 
@@ -159,8 +176,12 @@ def load_mutant(folder: Path, mutation: Mutation | None) -> Any:
 
 @functools.cache
 def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
-    """A few lanes of every preset, and their parameters."""
+    """A few lanes of every preset, and their parameters. Other ways to trail are in the unit `rewards` alone."""
     lanes = tuple(
+        lane
+        for preset in presets_of(unit)
+        for lane in lanes_of(preset, unit)[:LANES]
+    ) if unit == "rewards" else tuple(
         Lane(bars, scaled(preset, **UNITS[unit]), habit)
         for preset in PRESETS.values()
         for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
@@ -173,7 +194,7 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
-@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close"])
+@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", "rewards"])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
