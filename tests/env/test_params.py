@@ -106,6 +106,14 @@ def test_an_account_without_ends_is_bounded_by_its_sessions() -> None:
     params_of(env={"quantity": 10}, episode={"sessions": 4})  # drawdown and target end it first
 
 
+def test_an_account_with_minimum_days_may_pass_its_target_before_them() -> None:
+    """So its target is no bound of its money."""
+    ten = {"env": {"quantity": 10}, "episode": {"sessions": 4}}
+    params_of(**ten, account={"min_days": 1})
+    with pytest.raises(ConfigError, match=r"episode.sessions = 4: .*int32 mills"):
+        params_of(**ten, account={"min_days": 2})
+
+
 def test_orders_are_cut_to_what_int32_holds() -> None:
     params = params_of(account={"preset": "rules_off_50k"})
     span = max(int(params.market.high[a:b].max() - params.market.low[a:b].min())

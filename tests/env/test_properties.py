@@ -14,7 +14,7 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order
+from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order, Trailing
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
 from tests.paths import mirrored, random_paths
@@ -27,6 +27,8 @@ CASES = {
     "daily_fail": (EnvConfig(quantity=2), STRICT | {"fail_on_daily_loss": True}),
     "close_marks": (EnvConfig(mark="close", quantity=2), STRICT),
     "optimistic": (EnvConfig(mark="close", fill="close", quantity=2), STRICT),
+    "end_of_day": (EnvConfig(quantity=2), STRICT | {"trailing": Trailing.END_OF_DAY}),
+    "static": (EnvConfig(quantity=2), STRICT | {"trailing": Trailing.STATIC}),
     "rules_off": (EnvConfig(quantity=2), {}),
     "nearer_extreme": (EnvConfig(intrabar="nearer_extreme", quantity=2), STRICT),
     "path": (EnvConfig(intrabar="path", quantity=2), STRICT),
@@ -139,6 +141,41 @@ def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> N
         assert (net > floors)[held].all()
         assert bust.sum() > 5, "the sample has no bust: the test shows nothing"
         assert below.sum() > 5, "the sample has no daily breach"
+
+
+@pytest.mark.parametrize("case", ["headline", "end_of_day", "static"])
+def test_a_floor_never_falls_and_an_end_of_day_floor_is_fixed_during_a_session(case: str) -> None:
+    _, params, trace = sample(case)
+    floor, end, slot = trace.outcome.info.event.floor, trace.outcome.info.end, trace.state.slot
+    going_on = end[:-1] == EndReason.NONE
+    rise = (floor[1:] - floor[:-1])[going_on]
+    same_session = (slot[1:] == slot[:-1])[going_on]
+    assert (rise >= 0).all()
+    moved = {"inside": (rise[same_session] > 0).sum(), "between": (rise[~same_session] > 0).sum()}
+    assert (moved["inside"] > 0, moved["between"] > 0) == (case == "headline", case == "end_of_day")
+    if case == "end_of_day":
+        closing = trace.outcome.info.equity[:-1][going_on][~same_session]
+        before = trace.state.account.high_water[:-1][going_on][~same_session]
+        after = trace.state.account.high_water[1:][going_on][~same_session]
+        np.testing.assert_array_equal(after, np.maximum(before, closing))
+
+
+def test_on_the_same_path_the_intraday_floor_is_the_highest_and_the_static_one_the_lowest() -> None:
+    """A drawdown so large that no floor is reached: three accounts live the same trades."""
+    env, market = TradingEnv(EnvConfig(quantity=2)), walk_market(3, step=8)
+    runs = []
+    for trailing in (Trailing.STATIC, Trailing.END_OF_DAY, Trailing.INTRADAY):
+        limits = rules(drawdown=500_000_000, trailing=trailing)
+        params = make_params(market, account=limits, episode_sessions=2)
+        runs.append(jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS)).outcome.info)
+    static, end_of_day, intraday = runs
+    np.testing.assert_array_equal(static.equity, intraday.equity)
+    np.testing.assert_array_equal(end_of_day.equity, intraday.equity)
+    assert (static.event.floor == -500_000_000).all()
+    assert (end_of_day.event.floor >= static.event.floor).all()
+    assert (intraday.event.floor >= end_of_day.event.floor).all()
+    assert (end_of_day.event.floor > static.event.floor).sum() > 100
+    assert (intraday.event.floor > end_of_day.event.floor).sum() > 100
 
 
 def test_flat_at_every_flat_bar(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
