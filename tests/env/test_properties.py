@@ -145,7 +145,7 @@ def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> N
 
 @pytest.mark.parametrize("case", ["headline", "end_of_day", "static"])
 def test_a_floor_never_falls_and_an_end_of_day_floor_is_fixed_during_a_session(case: str) -> None:
-    _, params, trace = sample(case)
+    _, _, trace = sample(case)
     floor, end, slot = trace.outcome.info.event.floor, trace.outcome.info.end, trace.state.slot
     going_on = end[:-1] == EndReason.NONE
     rise = (floor[1:] - floor[:-1])[going_on]

@@ -55,7 +55,7 @@ def test_rewards_that_cannot_be(values: dict[str, Any], text: str) -> None:
 
 
 def test_the_old_key_of_the_weight_names_its_new_place() -> None:
-    with pytest.raises(ConfigError, match="unknown key 'reward.equity_change'.*reward.preset, reward.weights"):
+    with pytest.raises(ConfigError, match=r"unknown key 'reward.equity_change'.*reward.preset, reward.weights"):
         load_config(None, ["reward.equity_change=0.5"])
 
 

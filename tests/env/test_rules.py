@@ -233,7 +233,8 @@ def test_presets_resolve_to_mills() -> None:
     ("apex_like_50k_eod_2026", {"drawdown": "off"}, Trailing.INTRADAY),  # nothing to trail: the mark is live equity
 ])
 def test_trailing_by_preset_and_key(preset: str, changes: dict[str, Any], trailing: Trailing) -> None:
-    assert int(account_params(resolve_account(AccountConfig(preset=preset, **changes)), micro=False).trailing) == trailing
+    resolved = resolve_account(AccountConfig(preset=preset, **changes))
+    assert int(account_params(resolved, micro=False).trailing) == trailing
 
 
 @pytest.mark.parametrize(("size", "target", "drawdown", "contracts", "safety"), [

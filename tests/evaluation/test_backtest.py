@@ -80,14 +80,14 @@ def test_accounts_start_again_after_a_bust():
     ("end_of_day", [-60_000, -14_160, 31_680], [0, 45_840, 91_680]),
     ("static", [-60_000] * 3, [0] * 3)])
 def test_floors_that_do_not_follow_open_profit(trailing, floors, marks):
-    # With $60 an intraday floor would reach +$50.42 at the high of bar 3 and end the account at its low. Each session
-    # earns 45,840 and falls to -41,660 at most (7,999 in the entry bar, both sides paid).
+    # Each session earns 45,840 and falls by 41,660 at most (7999 in the entry bar, both sides paid). An intraday floor
+    # is raised to -12,080 by that bar's high of 8006: level 8002 - 1, out at 8000: -25,000 - 4,160.
     record, _, _ = run(hand_market(3), "account", account={"drawdown": 60.0, "trailing": trailing})
     assert record.event.floor.tolist() == np.repeat(floors, 5).tolist()
     assert record.high_water.tolist() == np.repeat(marks, 5).tolist()
     assert not record.end.any()
     intraday, _, _ = run(hand_market(3), "account", account={"drawdown": 60.0, "trailing": "intraday"})
-    assert intraday.end[2] == EndReason.BUST
+    assert (intraday.end[0], intraday.event.floor[0], intraday.equity[0]) == (EndReason.BUST, -12_080, -29_160)
     strategy, _, _ = run(hand_market(3), "strategy", account={"drawdown": 60.0, "trailing": trailing})
     assert strategy.high_water[:4].tolist() == [47_920, 97_920, 110_420, 110_420]  # rules off: live equity
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.env.rewards import REWARDS
+from jaxtrade.env.rewards import REWARDS, TERMS
 from jaxtrade.env.state import EndReason, ExitReason
 from tests.oracle.engines import ENGINES, Record
 from tests.oracle.events import WARM_UP, eastern
@@ -479,7 +479,7 @@ REWARDED: dict[str, tuple[list[Bar], Sequence[int], dict[str, Any], list[float]]
 def test_reward_presets_by_hand(engine, preset):
     story, actions, changes, rewards = REWARDED[preset]
     flat_at_end = preset == "seed_phase1"
-    settings = Settings(reward=REWARDS[preset], **changes)
+    settings = Settings(reward=dict.fromkeys(TERMS, 0.0) | REWARDS[preset], **changes)  # one program for all
     check(engine, market(story, tail=0 if flat_at_end else 4), settings, actions,
           [{"reward": reward} for reward in rewards])
 
@@ -487,7 +487,7 @@ def test_reward_presets_by_hand(engine, preset):
 @both_engines
 def test_the_old_systems_breach_costs_ten_and_the_loss(engine):
     # as in test_liquidation_at_the_drawdown_floor: -104.16 net
-    settings = dataclasses.replace(TIGHT, reward=REWARDS["seed_phase1"])
+    settings = dataclasses.replace(TIGHT, reward=dict.fromkeys(TERMS, 0.0) | REWARDS["seed_phase1"])
     check(engine, market([QUIET, NEAR, (1000, 1001, 990, 995)]), settings, [BUY, HOLD], [
         {"reward": -0.01}, {"reward": -1.0416 - 10, "end": EndReason.BUST}])
 
