@@ -131,9 +131,9 @@ def _future(symbol: str, tick: str, value: str, slippage: int, min_stop: int, in
 
 
 # Minimum stops of about $100 per mini (NQ: 5 points), several times the usual spread of one tick.
-# EURUSD: one lot is 100,000 EUR, a tick a tenth of a pip ($1). The bundled bars are the bid side alone, so the default
-# slippage of 6 ticks per side stands for half the measured mean spread (1.17 pips); $3.00 a side is a common
-# commission of raw-spread accounts.
+# EURUSD: one lot is 100,000 EUR, a tick a tenth of a pip ($1). Over one-sided bars the default
+# slippage of 6 ticks per side stands for half the measured mean spread (1.17 pips); two-sided bars have none. $3.00 a
+# side is a common commission of raw-spread accounts.
 CONTRACTS: dict[str, Contract] = {
     contract.symbol: contract
     for contract in (

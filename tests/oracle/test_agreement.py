@@ -23,8 +23,9 @@ from jaxtrade.env.state import Trailing
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
-from tests.oracle.model import Bars, Settings
+from tests.oracle.model import Ask, Bars, Settings
 from tests.paths import random_paths
+from tests.quotes import random_ask
 
 LANES, STEPS = 16, 320  # 5,120 steps a cell
 DRAWDOWN = 901_000  # mills: 72 ticks of one contract and a bit
@@ -77,10 +78,15 @@ UNITS = {
     "full/path": {"intrabar": "path"},
     "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
+    "two_sided/full/stop_first": {},
+    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
+    "two_sided/full/path": {"intrabar": "path", "quantity": 2},
+    "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
     "shipped": {},  # the package's account presets
     "rewards": {},  # the package's reward presets
 }
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
+TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
 
@@ -93,13 +99,14 @@ def lanes_of(settings: Settings, unit: str) -> list[Lane]:
     say how themselves.
     """
     own, count = unit == "shipped", LANES // 2 if unit == "rewards" else LANES
+    chosen = markets(two_sided=unit.startswith("two_sided"))[:count]
     return [Lane(bars, dataclasses.replace(settings, session_slots=split_of(index),
                                            trailing=settings.trailing if own else trailing_of(index)), habit)
-            for index, (bars, habit) in enumerate(zip(markets()[:count], habits_of(count), strict=True))]
+            for index, (bars, habit) in enumerate(zip(chosen, habits_of(count), strict=True))]
 
 
 def presets_of(unit: str) -> list[Settings]:
-    """The account rules that a unit plays."""
+    """The account rules that a unit plays: the hand-made ones (of two-sided bars a few), or shipped ones."""
     if unit == "shipped":  # their limits are far for one contract: a tick of $125 reaches them in these short sessions
         return [dataclasses.replace(shipped(name), tick_mills=125_000) for name in SHIPPED_PRESETS]
     if unit == "rewards":  # every term is compiled once; a preset is a row of weights
@@ -110,7 +117,8 @@ def presets_of(unit: str) -> list[Settings]:
         weights = [none | preset for preset in REWARDS.values()] + [every]
         unique = [row for i, row in enumerate(weights) if row not in weights[:i]]
         return [dataclasses.replace(rules[i % 2], reward=row) for i, row in enumerate(unique)]
-    return [scaled(preset, **UNITS[unit]) for preset in PRESETS.values()]
+    names = TWO_SIDED if unit.startswith("two_sided") else PRESETS
+    return [scaled(PRESETS[name], **UNITS[unit]) for name in names]
 
 
 def scaled(settings: Settings, **changes: object) -> Settings:
@@ -121,13 +129,21 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 
 
 @functools.cache
-def markets(count: int = LANES) -> tuple[Bars, ...]:
+def markets(count: int = LANES, two_sided: bool = False) -> tuple[Bars, ...]:
     bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3])
             for seed in range(count)]
     bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close))
             for seed, b in enumerate(bars)]
+    if two_sided:
+        bars = [dataclasses.replace(b, ask=ask_of(seed, b)) for seed, b in enumerate(bars)]
     length = max(len(b.close) for b in bars)
     return tuple(pad_bars(b, length) for b in bars)
+
+
+def ask_of(seed: int, bars: Bars) -> Ask:
+    """A random ask side with its own order of prices."""
+    prices = [side.tolist() for side in random_ask(seed, bars.open, bars.high, bars.low, bars.close)]
+    return Ask(*prices, paths=random_paths(seed + 1_000, *prices))
 
 
 def split_of(index: int) -> tuple[int, ...]:
@@ -138,8 +154,9 @@ def split_of(index: int) -> tuple[int, ...]:
 @functools.cache
 def played(unit: str) -> Comparison:
     """All presets of one static configuration in one compiled program."""
+    quick = unit in BLIND or unit.startswith("two_sided")
     lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, unit)]
-    rollout = make_rollout(lanes[0].settings, TradingEnv, look=unit not in BLIND, optimise=unit not in BLIND)
+    rollout = make_rollout(lanes[0].settings, TradingEnv, look=unit not in BLIND, optimise=not quick)
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
@@ -164,7 +181,7 @@ def test_shipped_presets_are_played():
 
 KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "trail", "liquidation", "daily_lock",
          "end_daily_loss", "target_reached", "end_target", "end_bust", "order", "flat", "half_day", "end_session_end",
-         "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace")
+         "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace", "spread_stop")
 
 
 def test_every_kind_of_event_happened_often(capsys):
