@@ -129,6 +129,9 @@ class AccountConfig(_Model, frozen=True):
 
     preset: str = "apex_like_50k_2025"
     drawdown: float | Literal["off"] | None = None
+    trailing: Literal["intraday", "end_of_day", "static"] | None = Field(
+        default=None, description="when the mark that the drawdown floor follows rises: with live equity, at a "
+        "session's end, never")
     daily_loss: float | Literal["off"] | None = None
     profit_target: float | Literal["off"] | None = None
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
@@ -192,9 +195,13 @@ class EpisodeConfig(_Model, frozen=True):
 
 
 class RewardConfig(_Model, frozen=True):
-    """Weights of the reward terms; the default is the change of equity in account risk units alone."""
+    """A named composition of reward terms, and weights put over it; a term without a weight is not compiled.
 
-    equity_change: float = 1.0
+    The default is the change of equity in account risk units alone.
+    """
+
+    preset: str = "equity_change"
+    weights: dict[str, float] = Field(default_factory=dict, description="reward term -> weight, over the preset's")
 
 
 class PPOConfig(_Model, frozen=True):

@@ -13,7 +13,7 @@ from jaxtrade.env.actions import action_mask, task_actions
 from jaxtrade.env.episode import count_fills, count_step, end_reason, is_truncation, start, start_drawn
 from jaxtrade.env.execution import Book, select
 from jaxtrade.env.observation import ObservationRef, ObservationSpec
-from jaxtrade.env.rewards import weighted_terms
+from jaxtrade.env.rewards import Happened, total, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
 from jaxtrade.types import Array, Outcome
 
@@ -89,7 +89,7 @@ def next_session(state: EnvState, params: EnvParams) -> EnvState:
         row=params.market.sessions.first[params.sessions.ids[slot]],
         slot=slot,
         sessions_left=state.sessions_left - 1,
-        account=rules.open_session(state.account),
+        account=rules.open_session(state.account, params.account),
     )
 
 
@@ -162,7 +162,7 @@ class TradingEnv:
         order = self.decode(jnp.where(legal, action, 0), state, params)
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
-        terms = weighted_terms(state, moved, params)
+        terms = weighted_terms(state, moved, Happened(action, ~legal, event), params)
         moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
 
         done = end != EndReason.NONE
@@ -171,7 +171,7 @@ class TradingEnv:
         truncated = is_truncation(end)
         return going_on, Outcome(
             final_ref=self.ref(going_on, params),
-            reward=jnp.sum(terms),
+            reward=total(terms),
             terminated=done & ~truncated,
             truncated=truncated,
             info=StepInfo(event, moved.stats, moved.account.equity, end, terms, ~legal),
