@@ -49,7 +49,8 @@ def learner(network: str):
     return algorithm, train
 
 
-@pytest.mark.parametrize(("network", "low", "high"), [("mlp", -0.15, 0.15), ("gru", 0.9, 1.0)])
+@pytest.mark.parametrize(("network", "low", "high"), [
+    pytest.param("mlp", -0.15, 0.15, marks=pytest.mark.slow), ("gru", 0.9, 1.0)])
 def test_a_cue_seen_four_steps_ago(network, low, high):
     """Reward 1 or -1 for the last action alone: without a memory no policy does better than 0 on average."""
     _, train = learner(network)
@@ -177,6 +178,7 @@ def test_a_minibatch_must_hold_whole_rollouts():
     assert config("gru").sequence == 16
 
 
+@pytest.mark.slow
 def test_seeds_side_by_side_equal_each_alone():
     algorithm = make_ppo(config("gru"), ENV, 2, precision="highest")
     params, update = probe_params(RECALL, length=LENGTH), algorithm.update
