@@ -17,9 +17,10 @@ from jaxtrade.types import Array, PyTree
 
 def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
     """One orthogonal matrix per gate, side by side: float[H, 3 H]."""
-    width = shape[0]
+    width, gates = shape[0], shape[1] // shape[0]
     init = nn.initializers.orthogonal()
-    return jnp.concatenate([init(k, (width, width), dtype) for k in jax.random.split(key, shape[1] // width)], axis=1)
+    matrices = jax.vmap(lambda key: init(key, (width, width), dtype))(jax.random.split(key, gates))
+    return jnp.concatenate(list(matrices), axis=1)
 
 
 class GRU(nn.Module):
