@@ -76,8 +76,10 @@ UNITS = {
     "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
     "two_sided/full/stop_first": {},
-    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
+}
+SLOW_UNITS = {
+    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
 }
 TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
@@ -95,7 +97,7 @@ def lanes_of(settings: Settings, two_sided: bool = False) -> list[Lane]:
 def presets_of(unit: str) -> list[Settings]:
     """Hand-made presets (of two-sided bars a few); in one unit the shipped ones too."""
     names = TWO_SIDED if unit.startswith("two_sided") else PRESETS
-    made = [scaled(PRESETS[name], **UNITS[unit]) for name in names]
+    made = [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names]
     # Their limits are far for one contract: a tick of $125 reaches them in these short sessions.
     return made + [dataclasses.replace(shipped(name), **UNITS[unit], tick_mills=125_000)
                    for name in SHIPPED_PRESETS if unit == SHIPPED]
@@ -140,7 +142,7 @@ def played(unit: str) -> Comparison:
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
-@pytest.mark.parametrize("unit", list(UNITS))
+@pytest.mark.parametrize("unit", [*UNITS, *(pytest.param(unit, marks=pytest.mark.slow) for unit in SLOW_UNITS)])
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None
