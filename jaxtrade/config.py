@@ -154,6 +154,9 @@ class PPOConfig(_Model, frozen=True):
     num_minibatches: int = Field(default=8, ge=1)
     num_epochs: int = Field(default=4, ge=1)
     num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
+    network: Literal["mlp", "gru"] = Field(default="mlp", description="gru: the policy remembers its episode; "
+                                           "minibatches are then whole rollouts of some envs")
+    rnn_width: int = Field(default=64, ge=1, description="gru: numbers that it remembers")
     hidden: Widths = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalise_observations: bool = True
@@ -178,7 +181,16 @@ class PPOConfig(_Model, frozen=True):
         if group % self.num_minibatches:
             raise ValueError(f"num_envs/num_shards*num_steps ({group}) must be a multiple of num_minibatches "
                              f"({self.num_minibatches})")
+        envs = self.num_envs // self.shards
+        if self.network == "gru" and envs % self.num_minibatches:
+            raise ValueError(f"network=gru: num_envs/num_shards ({envs}) must be a multiple of num_minibatches "
+                             f"({self.num_minibatches}), because a minibatch holds whole rollouts of some envs")
         return self
+
+    @property
+    def sequence(self) -> int:
+        """Consecutive steps of one env that stay together in a minibatch: 1, or with a memory all of a rollout's."""
+        return self.num_steps if self.network == "gru" else 1
 
     @property
     def shards(self) -> int:

@@ -164,7 +164,8 @@ class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
     `first` marks an observation that starts an episode. `value` and `log_prob` belong to `ref` and `action`.
-    `behaviour_version` is the update count of the weights that acted.
+    `behaviour_version` is the update count of the weights that acted. `carry` is the policy's memory with `ref` taken
+    in, float32[num_steps, num_envs, H]; () where it has none.
     """
 
     ref: PyTree
@@ -178,6 +179,7 @@ class Transition(NamedTuple):
     truncated: Array
     behaviour_version: Array
     info: PyTree
+    carry: PyTree = ()
 
 
 class Algorithm(NamedTuple):
@@ -187,6 +189,9 @@ class Algorithm(NamedTuple):
     a hook passes something, metrics by name; act(policy, carry, ref, params, key, explore) ->
     (carry, action, extras), action int32[] of one reference or int32[B] of a batch of them; the key may be None where
     `explore` is False. `config` is the learner's own model (for PPO `PPOConfig`).
+
+    `carry` is one policy's memory before an episode's first observation, all zeros, or () for a policy without one.
+    Whoever calls `act` hands over the carry that the last call gave, and zeros again where an episode begins.
     """
 
     init: Callable[[Array, PyTree], Any]
@@ -194,3 +199,4 @@ class Algorithm(NamedTuple):
     act: Callable[[PyTree, PyTree, PyTree, PyTree, Array | None, bool], tuple[PyTree, Array, PyTree]]
     env: Env
     config: Any
+    carry: PyTree = ()
