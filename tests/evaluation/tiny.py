@@ -28,7 +28,7 @@ class TinyBars:
     low: np.ndarray
     close: np.ndarray
     bar_seconds: int = 60
-    ask: None = None  # one side
+    ask: None = None  # one-sided, as `jaxtrade.data.bars.Bars` has it
 
     @property
     def sides(self) -> tuple[TinyBars, TinyBars]:
