@@ -230,6 +230,37 @@ def test_seconds_are_read_beside_the_bars_and_must_rebuild_them(tmp_path: Path,
     assert "high 1677.25, seconds give 1678.00" in said
 
 
+QUOTES = ("ts_utc", "expiry", *(f"{side}_{price}" for side in ("bid", "ask")
+                                for price in ("open", "high", "low", "close")))
+
+
+def test_quotes_are_read_beside_the_bars_and_must_cover_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]
+                                                             ) -> None:
+    trades, quotes = write_csv(tmp_path / "bars.csv", ROWS), tmp_path / "quotes.csv"
+    rows = [(*row[:2], *row[2:6], *(float(price) + 0.25 for price in row[2:6])) for row in (ROWS[0], ROWS[2])]
+    quotes.write_text("\n".join(",".join(map(str, row)) for row in (QUOTES, *rows)) + "\n", encoding="utf-8")
+    given = ["data", "describe", "--data", str(trades), *STATED, "--quotes"]
+    assert main([*given, str(quotes)]) == 2
+    assert f"{quotes}: bars of 120 s, but {trades} has bars of 60 s" in capsys.readouterr().err
+    assert main([*given, str(tmp_path / "none.csv")]) == 2
+    assert "check --quotes" in capsys.readouterr().err
+    assert main(["train", "--resume", str(tmp_path), "--quotes", str(quotes)]) == 2
+    assert "drop --quotes" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_on_bid_and_ask_minutes(shared: Path, tmp_path: Path) -> None:
+    """EURUSD, eleven days of two-sided minutes, with the seconds of both sides."""
+    folder, path = shared / "data" / "lean_fx_oanda", tmp_path / "eurusd"
+    assert main(["train", "--market", "EURUSD", "--data", str(folder / "eurusd_minute_bidask.csv.gz"),
+                 "--seconds", str(folder / "eurusd_second_bidask.csv.gz"), "--run-dir", str(path), *TINY,
+                 "--set", "data.stamp=open", "--set", "data.end=2014-05-15", "--set", "env.intrabar=path"]) == 0
+    result = json.loads((path / "evaluation/test/evaluation.json").read_text())
+    settings = result["settings"]
+    assert (settings["coverage"], settings["two_sided"], settings["slippage_ticks"]) == (1.0, True, 0)
+    assert any(label.startswith("two-sided bars") for label in result["labels"])
+
+
 def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -79,11 +79,13 @@ UNITS = {
     "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
     "two_sided/full/stop_first": {},
-    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
-    "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
     "shipped": {},  # the package's account presets
     "rewards": {},  # the package's reward presets
+}
+SLOW_UNITS = {
+    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
+    "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
 }
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
 TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
@@ -118,7 +120,7 @@ def presets_of(unit: str) -> list[Settings]:
         unique = [row for i, row in enumerate(weights) if row not in weights[:i]]
         return [dataclasses.replace(rules[i % 2], reward=row) for i, row in enumerate(unique)]
     names = TWO_SIDED if unit.startswith("two_sided") else PRESETS
-    return [scaled(PRESETS[name], **UNITS[unit]) for name in names]
+    return [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names]
 
 
 def scaled(settings: Settings, **changes: object) -> Settings:
@@ -160,7 +162,7 @@ def played(unit: str) -> Comparison:
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
-@pytest.mark.parametrize("unit", list(UNITS))
+@pytest.mark.parametrize("unit", [*UNITS, *(pytest.param(unit, marks=pytest.mark.slow) for unit in SLOW_UNITS)])
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None

@@ -123,7 +123,8 @@ def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     assert {kind for kind in ("liquidation", "stop", "flat", "breakeven") if comparison.kinds[kind] == 0} == set()
 
 
-@pytest.mark.parametrize("intrabar", ["stop_first", pytest.param("path", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("intrabar", ["stop_first", "path"])
 def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
     """Six days of EURUSD bid and ask minutes, with seconds of both sides where their order counts."""
     folder = shared / "data" / "lean_fx_oanda"
