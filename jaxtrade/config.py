@@ -92,8 +92,12 @@ class DataConfig(_Model, frozen=True):
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
     window_reset: Literal["hole", "session"] = Field(default="hole", description="feature windows restart after a hole "
                                                      "longer than one session, or with every trade date")
-    synthetic_sessions: int = Field(default=40, ge=2, le=5000)
+    synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(
+        default="nq_like", description="the kind of synthetic market (source: synthetic)")
+    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="phase_randomised: at most as many")
     synthetic_seed: int = Field(default=0, ge=0)
+    synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
+    synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
 
     @model_validator(mode="after")
     def _one_series(self) -> DataConfig:
@@ -249,6 +253,8 @@ class TrainConfig(_Model, frozen=True):
     """How long to train, in environment steps over all envs, and what to write on the way."""
 
     total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
+    num_seeds: int = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
+                           "seed, seed+1, ...; each for total_timesteps")
     chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
     keep_checkpoints: int = Field(default=3, ge=1)

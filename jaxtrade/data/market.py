@@ -34,7 +34,7 @@ from jaxtrade.data.sessions import (
     window_ages,
     window_ids,
 )
-from jaxtrade.data.synthetic import synthetic_bars
+from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.data.table import float_table
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable
@@ -104,12 +104,15 @@ def _bars_alone(config: RunConfig) -> Bars:
     contract = get_contract(data.market)
     if data.source != "file" and data.file is not None:
         raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
-    if data.source == "bundled":
-        return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
     if data.source == "synthetic":
         if data.roll != "off":
             raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")
-        return synthetic_bars(contract, data.synthetic_sessions, data.synthetic_seed).between(data.start, data.end)
+        return bars_of_kind(contract, data)
+    if data.synthetic != "nq_like":
+        raise ConfigError(f"data.synthetic = {data.synthetic} is given but data.source = {data.source}; set "
+                          "data.source=synthetic")
+    if data.source == "bundled":
+        return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
     if data.file is None:
         raise ConfigError("data.source = file needs data.file (or --data FILE)")
     return load_bars(data.file, contract, **read_keys(config, False))
