@@ -13,12 +13,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionSet, SessionTable
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
+from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable
 from tests.oracle.features import Features
 from tests.oracle.model import Ask, Bars, Settings
 from tests.oracle.seed_indicators import LEVELS
-from tests.paths import RowPath
+from tests.paths import path_arrays
 
 
 def pad_bars(bars: Bars, count: int) -> Bars:
@@ -37,20 +37,11 @@ def pad_bars(bars: Bars, count: int) -> Bars:
                                **{name: longer(getattr(bars, name)) for name in names})
 
 
-def path_arrays(paths: Sequence[RowPath]) -> IntrabarPath | None:
-    """Paths as the environment holds them; None where there are none."""
-    if not paths:
-        return None
-    columns = dict(zip(RowPath._fields, zip(*paths, strict=True), strict=True))
-    ambiguous = jnp.asarray(columns.pop("ambiguous"), bool)
-    return IntrabarPath(ambiguous=ambiguous, **{name: jnp.asarray(x, jnp.int16) for name, x in columns.items()})
-
-
 def ask_arrays(ask: Ask | None) -> Quotes | None:
     """The other side as the environment holds it; None where there is none."""
     if ask is None:
         return None
-    return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close), path_arrays(ask.paths))
+    return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close), path_arrays(ask.open, ask.paths))
 
 
 def ints(values: object) -> jnp.ndarray:
@@ -79,7 +70,7 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
                       tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
                       view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32),
-                      path=path_arrays(bars.paths), ask=ask_arrays(bars.ask))
+                      path=path_arrays(bars.open, bars.paths), ask=ask_arrays(bars.ask))
 
 
 def session_set(bars: Bars, settings: Settings) -> SessionSet:
@@ -100,10 +91,11 @@ def env_params(bars: Bars, settings: Settings, market: MarketData | None = None)
         drawdown=limit(settings.drawdown), daily_loss=limit(settings.daily_loss), target=limit(settings.target),
         floor_cap=limit(settings.floor_cap), min_days=ints(settings.min_days),
         stop_at_target=jnp.bool_(settings.stop_at_target), fail_on_daily_loss=jnp.bool_(settings.fail_on_daily_loss),
-        max_contracts=ints(10), risk_unit=jnp.float32(settings.risk_unit))
+        max_contracts=ints(10), risk_unit=jnp.float32(settings.risk_unit),
+        start_balance=jnp.float32(settings.start_balance), trailing=ints(Trailing[settings.trailing.upper()]))
     brackets = BracketParams(stop_atr=ints(settings.stop_atr), target_multiple=ints(settings.target_multiple),
                              trail_atr=ints(settings.trail_atr))
     return EnvParams(market=market_data(bars, settings) if market is None else market,
                      sessions=session_set(bars, settings), contract=contract, account=account, brackets=brackets,
-                     reward_weights=jnp.asarray([settings.reward_weight], jnp.float32),
+                     reward_weights={name: jnp.float32(weight) for name, weight in settings.reward.items()},
                      episode_sessions=ints(settings.episode_sessions), max_steps=ints(settings.max_steps))

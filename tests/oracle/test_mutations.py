@@ -21,7 +21,7 @@ from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stac
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
 from tests.oracle.model import Settings
-from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled
+from tests.oracle.test_agreement import PRESETS, UNITS, lanes_of, markets, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 LANES, STEPS = 8, 150
@@ -123,8 +123,9 @@ MUTATIONS = (
     Mutation("break-even on the losing side", "actions", "position.entry + jnp.sign", "position.entry - jnp.sign"),
     Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
              "params.market.tr_sum[state.row + 1]"),
-    Mutation("reward of realised money only", "rewards", "(next.account.equity - prev.account.equity)",
-             "(next.account.balance - prev.account.balance)"),
+    Mutation("reward of realised money only", "rewards",
+             "(next.account.equity - prev.account.equity).astype(jnp.float32) / params.account.risk_unit",
+             "(next.account.balance - prev.account.balance).astype(jnp.float32) / params.account.risk_unit"),
     Mutation("bars in position one short", "observation", "state.row - position.opened + 1",
              "state.row - position.opened"),
     Mutation("the window holds the present bar", "observation", "table, row - config.window,",
@@ -132,8 +133,64 @@ MUTATIONS = (
     Mutation("entry slot without the side", "observation", "held, side * (close - price) * per_atr",
              "held, (close - price) * per_atr"),
     Mutation("momentum not a ratio", "observation", "return close / (close - x)", "return x * tick"),
+    Mutation("nearer extreme: the farther one first", "execution", "jnp.where(best < -worst, best, 0)",
+             "jnp.where(best > -worst, best, 0)", "full/nearer_extreme"),
+    Mutation("nearer extreme: a tie is kind", "execution", "jnp.where(best < -worst, best, 0)",
+             "jnp.where(best <= -worst, best, 0)", "full/nearer_extreme"),
+    Mutation("nearer extreme: the close is left out", "execution", "side * (bar.close - bar.open)])", "worst])",
+             "full/nearer_extreme"),
+    Mutation("walk: the target after every fall", "execution", "live = before < target",
+             "live = before < target + params.contract.min_stop", "full/path"),
+    Mutation("walk: a second may end in its target first", "execution", "live = before < target",
+             "live = falls[1] < target", "full/path"),
+    Mutation("walk: the mark is not capped", "execution", "turn = jnp.minimum(turn, target)", "turn = turn * 1",
+             "full/path"),
+    Mutation("walk: a touch is not enough", "execution", "meets = end <= stop", "meets = end < stop", "full/path"),
+    Mutation("walk: no floors on the way", "execution", "meets |= _breaches(", "meets |= jnp.bool_(False) & _breaches(",
+             "full/path"),
+    Mutation("walk: the last fall that meets decides", "execution",
+             "jnp.min(jnp.where(ends, turn, jnp.minimum(best, target)))",
+             "jnp.where(jnp.any(ends), jnp.max(jnp.where(ends, turn, 0)), jnp.minimum(best, target))", "full/path"),
+    Mutation("walk: the mark of the whole bar", "execution",
+             "rules.raise_high_water(position, account, reached, params)",
+             "rules.raise_high_water(position, account, bar.open + side * jnp.minimum(best, target), params)",
+             "full/path"),
+    Mutation("walk: falls after the target count as adverse", "execution", "jnp.min(jnp.where(live, end, 0))",
+             "jnp.min(jnp.minimum(end, 0))", "full/path"),
+    Mutation("walk: stopped at the extreme", "execution", "fill = jnp.where(stopped, trigger - side",
+             "fill = jnp.where(stopped, worst - side", "full/path"),
+    Mutation("walk: a target beats a stop", "execution", "fill = jnp.where(stopped,",
+             "fill = jnp.where(stopped & (best < target),", "full/path"),
+    Mutation("walk: breaches before the mark", "execution", "floor = rules.highest_floor(marked, params.account)",
+             "floor = rules.highest_floor(account, params.account)", "full/path"),
+    Mutation("walk: breaches without the exit cost", "execution", "params.contract) - exit_cost\n    return (floor",
+             "params.contract)\n    return (floor", "full/path"),
+    Mutation("path: shorts read the long's falls", "execution", "path.falls[short]", "path.falls[0]", "full/path"),
+    Mutation("path: ambiguous bars are believed", "execution", "jnp.where(ambiguous, one[:, None],",
+             "jnp.where(ambiguous & ~ambiguous, one[:, None],", "full/path"),
+    Mutation("path: ambiguous bars fill at a raised level", "execution",
+             "return walk(book, bar, falls, ambiguous, liquidates, params)",
+             "return walk(book, bar, falls, jnp.bool_(False), liquidates, params)", "full/path"),
+    Mutation("path: the bar before", "execution", "path_at(params.market, row, jnp",
+             "path_at(params.market, row - 1, jnp", "full/path"),
     Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) * now[\"per_atr\"]",
              "x * now[\"per_atr\"]"),
+    Mutation("an end-of-day mark rises inside the session", "rules", "rules.trailing == Trailing.INTRADAY",
+             "rules.trailing != Trailing.STATIC", "rewards"),
+    Mutation("a static floor moves when a session ends", "rules", "rules.trailing == Trailing.END_OF_DAY",
+             "rules.trailing != Trailing.INTRADAY", "rewards"),
+    Mutation("a session's end is never marked", "rules", "jnp.maximum(account.high_water, account.equity)",
+             "account.high_water", "rewards"),
+    Mutation("an end-of-day mark falls", "rules", "closed = jnp.maximum(account.high_water, account.equity)",
+             "closed = account.equity", "rewards"),
+    Mutation("closed profit before costs", "rewards", "gross - 2 * closed * params.contract.commission", "gross",
+             "rewards"),
+    Mutation("an illegal act is paid", "rewards", "(happened.action == action) & ~happened.illegal",
+             "happened.action == action", "rewards"),
+    Mutation("every close is a loss", "rewards", "_closed_trades(prev, next) - _wins(prev, next)",
+             "_closed_trades(prev, next)", "rewards"),
+    Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)", "_wins(prev, next)",
+             "rewards"),
 )
 
 
@@ -159,8 +216,12 @@ def load_mutant(folder: Path, mutation: Mutation | None) -> Any:
 
 @functools.cache
 def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
-    """A few lanes of every preset, and their parameters."""
+    """A few lanes of every preset, and their parameters. Other ways to trail are in the unit `rewards` alone."""
     lanes = tuple(
+        lane
+        for preset in presets_of(unit)
+        for lane in lanes_of(preset, unit)
+    ) if unit == "rewards" else tuple(
         Lane(bars, scaled(preset, **UNITS[unit]), habit)
         for preset in PRESETS.values()
         for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
@@ -173,17 +234,19 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
-@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close"])
+@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", "full/nearer_extreme",
+                                  "full/path", pytest.param("rewards", marks=pytest.mark.slow)])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
 
-def every_second_one_is_slow(index: int, mutation: Mutation) -> Any:
-    marks = [pytest.mark.slow] if index % 2 else []
+def most_are_slow(index: int, mutation: Mutation) -> Any:
+    """Every second one; three of four of the reward unit, whose programs are larger."""
+    marks = [pytest.mark.slow] if index % (4 if mutation.unit == "rewards" else 2) else []
     return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
 
 
-@pytest.mark.parametrize("mutation", [every_second_one_is_slow(i, m) for i, m in enumerate(MUTATIONS)])
+@pytest.mark.parametrize("mutation", [most_are_slow(i, m) for i, m in enumerate(MUTATIONS)])
 def test_mutation_is_caught(mutation, tmp_path):
     look = mutation.module == "observation"
     fault = outcome_of(load_mutant(tmp_path, mutation), mutation.unit, look).fault

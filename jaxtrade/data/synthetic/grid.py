@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
@@ -34,8 +35,8 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
         schedule = table_schedule(contract, np.datetime64(start), np.datetime64(last))
         if len(schedule.dates) >= sessions:
             keep = slice(0, sessions)
-            return Schedule(schedule.dates[keep], schedule.open[keep], schedule.close[keep], schedule.flat[keep],
-                            schedule.halts[keep], schedule.name)
+            return replace(schedule, **{name: getattr(schedule, name)[keep]
+                                        for name in ("dates", "open", "close", "flat", "halts")})
     found = 0 if schedule is None else len(schedule.dates)
     raise ConfigError(f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
                       "sessions; lower it")
