@@ -1,9 +1,11 @@
 import hashlib
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxtrade.config import DataConfig, RunConfig, load_config
+from jaxtrade.data.bars import from_frame
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import findings, schedule_for
 from jaxtrade.data.contracts import get_contract
@@ -157,3 +159,14 @@ def test_expiries_overlap_at_the_roll():
     days = np.array([stamp[:10] for stamp in both[0]])
     assert not heavier[days <= "2023-12-05"].any()
     assert heavier[days >= "2023-12-08"].mean() > 0.99
+
+
+def test_a_roll_of_the_expiries_gives_the_bars_back():
+    bars = synthetic_bars(NQ, 40, 0)
+    spliced = from_frame(pd.DataFrame(expiry_table(bars)), NQ, stamp="open", roll="volume")
+    assert [leg.expiry for leg in spliced.legs] == ["202312", "202403"]
+    assert np.array_equal(spliced.time, bars.time)
+    moved = spliced.close - bars.close
+    splice = np.flatnonzero(np.diff(moved))
+    assert len(splice) == 1  # two prices apart, one splice
+    assert str(bars.time[splice[0] + 1].astype("datetime64[s]"))[:10] in ("2023-12-07", "2023-12-08")
