@@ -25,6 +25,7 @@ from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 LANES, STEPS = 8, 150
+INTRABAR_UNITS = ("full/nearer_extreme", "full/path")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,18 +214,19 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
-@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", "full/nearer_extreme",
-                                  "full/path"])
+@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", *(
+    pytest.param(unit, marks=pytest.mark.slow) for unit in INTRABAR_UNITS)])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
 
-def every_second_one_is_slow(index: int, mutation: Mutation) -> Any:
-    marks = [pytest.mark.slow] if index % 2 else []
+def most_are_slow(index: int, mutation: Mutation) -> Any:
+    """Every second one is in the quick pass, of the intrabar orders every sixth."""
+    marks = [pytest.mark.slow] if index % (6 if mutation.unit in INTRABAR_UNITS else 2) else []
     return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
 
 
-@pytest.mark.parametrize("mutation", [every_second_one_is_slow(i, m) for i, m in enumerate(MUTATIONS)])
+@pytest.mark.parametrize("mutation", [most_are_slow(i, m) for i, m in enumerate(MUTATIONS)])
 def test_mutation_is_caught(mutation, tmp_path):
     look = mutation.module == "observation"
     fault = outcome_of(load_mutant(tmp_path, mutation), mutation.unit, look).fault
