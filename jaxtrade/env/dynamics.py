@@ -13,7 +13,7 @@ from jaxtrade.env.actions import action_mask, task_actions
 from jaxtrade.env.episode import count_fills, count_step, end_reason, is_truncation, start, start_drawn
 from jaxtrade.env.execution import Book, select
 from jaxtrade.env.observation import ObservationRef, ObservationSpec
-from jaxtrade.env.rewards import weighted_terms
+from jaxtrade.env.rewards import Happened, total, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
 from jaxtrade.types import Array, Outcome
 
@@ -89,7 +89,7 @@ def next_session(state: EnvState, params: EnvParams) -> EnvState:
         row=params.market.sessions.first[params.sessions.ids[slot]],
         slot=slot,
         sessions_left=state.sessions_left - 1,
-        account=rules.open_session(state.account),
+        account=rules.open_session(state.account, params.account),
     )
 
 
@@ -154,32 +154,42 @@ class TradingEnv:
         """bool[A], the mask of the observation that the action is chosen on."""
         return ref.mask
 
-    def step(
-        self, key: Array, state: EnvState, action: Array, params: EnvParams
-    ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
-        """Decode, advance one bar, and start the next session or episode where this one ended.
-
-        `key` is not used (episode starts follow from the state); it is there for the Env protocol.
-        """
-        del key
+    def advance(
+        self, state: EnvState, action: Array, params: EnvParams
+    ) -> tuple[EnvState, Outcome[ObservationRef]]:
+        """Decode and advance one bar, into the next session where this one ended; an ended episode is left as it is."""
         legal = self.mask(state, params)[action]
         order = self.decode(jnp.where(legal, action, 0), state, params)
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
-        terms = weighted_terms(state, moved, params)
+        terms = weighted_terms(state, moved, Happened(action, ~legal, event), params)
         moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
 
         done = end != EndReason.NONE
         session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
         going_on = select(session_over & ~done, next_session(moved, params), moved)
-        fresh = start_drawn(params, state.seed, state.episode + 1, self.config.random_start)
         truncated = is_truncation(end)
-        outcome = Outcome(
+        return going_on, Outcome(
             final_ref=self.ref(going_on, params),
-            reward=jnp.sum(terms),
+            reward=total(terms),
             terminated=done & ~truncated,
             truncated=truncated,
             info=StepInfo(event, moved.stats, moved.account.equity, end, terms, ~legal),
         )
-        state = select(done, fresh, going_on)
+
+    def next_episode(self, state: EnvState, params: EnvParams) -> EnvState:
+        """The start of the episode after that of `state`, wherever that is."""
+        return start_drawn(params, state.seed, state.episode + 1, self.config.random_start)
+
+    def step(
+        self, key: Array, state: EnvState, action: Array, params: EnvParams
+    ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
+        """`advance`, and start the next episode where this one ended.
+
+        `key` is not used (episode starts follow from the state); it is there for the Env protocol.
+        """
+        del key
+        going_on, outcome = self.advance(state, action, params)
+        done = outcome.info.end != EndReason.NONE
+        state = select(done, self.next_episode(state, params), going_on)
         return state, self.ref(state, params), outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
-from jaxtrade.env.rewards import TERMS
+from jaxtrade.env.rewards import total
 from jaxtrade.env.state import (
     Account,
     ContractParams,
@@ -19,11 +19,11 @@ from jaxtrade.env.state import (
 from jaxtrade.types import Array
 
 
-def new_stats() -> EpisodeStats:
-    """Nothing counted yet."""
+def new_stats(params: EnvParams) -> EpisodeStats:
+    """Nothing counted yet; a sum for each reward term of `params`."""
     zero = jnp.int32(0)
     return EpisodeStats(jnp.float32(0), zero, zero, zero, zero, zero, zero, zero, zero, zero,
-                        jnp.zeros(len(TERMS), jnp.float32))
+                        {name: jnp.float32(0) for name in params.reward_weights})
 
 
 def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams) -> EpisodeStats:
@@ -48,16 +48,16 @@ def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: Contr
     )
 
 
-def count_step(stats: EpisodeStats, equity: Array, terms: Array, illegal: Array) -> EpisodeStats:
+def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], illegal: Array) -> EpisodeStats:
     """Add one step's reward terms, equity and legality."""
     peak = jnp.maximum(stats.peak, equity)
     return stats.replace(
-        reward=stats.reward + jnp.sum(terms),
+        reward=stats.reward + total(terms),
         length=stats.length + 1,
         illegal=stats.illegal + illegal.astype(jnp.int32),
         peak=peak,
         max_drawdown=jnp.maximum(stats.max_drawdown, peak - equity),
-        terms=stats.terms + terms,
+        terms={name: stats.terms[name] + term for name, term in terms.items()},
     )
 
 
@@ -115,7 +115,7 @@ def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Arra
         time=jnp.int32(0),
         position=Position.flat(),
         account=Account.new(),
-        stats=new_stats(),
+        stats=new_stats(params),
         seed=jnp.uint32(seed),
         episode=jnp.int32(episode),
     )

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.env.presets import AccountPreset, resolve_account
-from jaxtrade.env.rewards import TERMS
-from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
+from jaxtrade.env.rewards import resolve_reward
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
 
@@ -26,11 +26,14 @@ def _limit(dollars: float | None, key: str) -> int:
 
 
 def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
-    """Rules in mills. `risk_unit` is the drawdown, or 1 % of the start balance where there is none."""
+    """Rules in mills. `risk_unit` is the drawdown, or 1 % of the start balance where there is none; then nothing
+    follows the high-water mark either, and it is that of live equity."""
     drawdown = _limit(preset.drawdown, "account.drawdown")
+    trailing = Trailing[preset.trailing.upper()] if preset.drawdown is not None else Trailing.INTRADAY
+    start = whole_mills(preset.start_balance, "account.start_balance")
     target = _limit(preset.profit_target, "account.profit_target")
     caps = {"never": OFF, "at_start_plus_100": 100_000, "at_target": target - drawdown}
-    risk_unit = drawdown if drawdown < OFF else whole_mills(preset.start_balance, "account.start_balance") // 100
+    risk_unit = drawdown if drawdown < OFF else start // 100
     return AccountParams(
         drawdown=jnp.int32(drawdown),
         daily_loss=jnp.int32(_limit(preset.daily_loss, "account.daily_loss")),
@@ -41,6 +44,8 @@ def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
         fail_on_daily_loss=jnp.bool_(preset.on_daily_loss == "fail"),
         max_contracts=jnp.int32(preset.max_contracts * (10 if micro else 1)),
         risk_unit=jnp.float32(risk_unit),
+        start_balance=jnp.float32(start),
+        trailing=jnp.int32(trailing),
     )
 
 
@@ -96,7 +101,8 @@ def _check_money(market: Market, account: AccountParams, contract: ContractParam
     if config.env.quantity * one_position >= OFF:
         raise ConfigError(f"env.quantity = {config.env.quantity}: a position of it could gain or lose more than "
                           f"${OFF // 1000:,} in one session of this data, costs included (int32 mills); lower it")
-    if int(account.drawdown) < OFF and int(account.target) < OFF and bool(account.stop_at_target):
+    ends = int(account.drawdown) < OFF and int(account.target) < OFF and bool(account.stop_at_target)
+    if ends and int(account.min_days) <= 1:  # before its minimum days an account may pass its target
         worst = max(int(account.drawdown), int(account.target)) + config.env.quantity * one_position
     else:
         bars = int(np.max(np.asarray(market.data.sessions.last) - np.asarray(market.data.sessions.first))) + 1
@@ -131,7 +137,6 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
         raise ConfigError(f"env.quantity = {config.env.quantity}: account '{config.account.preset}' allows {cap} "
                           f"{market.contract.symbol}; lower it or set account.max_contracts")
     largest = _check_money(market, account, contract, config)
-    weights = config.reward.model_dump()
     return EnvParams(
         market=market.data,
         sessions=sessions,
@@ -142,7 +147,7 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
             target_multiple=jnp.int32(config.brackets.target_multiple),
             trail_atr=jnp.int32(config.brackets.trail_atr),
         ),
-        reward_weights=jnp.asarray([weights[name] for name in TERMS], jnp.float32),
+        reward_weights={name: jnp.float32(weight) for name, weight in resolve_reward(config.reward).items()},
         episode_sessions=jnp.int32(config.episode.sessions),
         max_steps=jnp.int32(config.episode.max_steps),
     )

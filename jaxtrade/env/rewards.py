@@ -1,25 +1,201 @@
-"""Reward: a weighted sum of pure terms `(prev, next, params) -> float32[]`."""
+"""Reward: a weighted sum of pure terms `(prev, next, happened, params) -> float32[]`, and named compositions of them.
+
+A composition is a table of weights. Which terms it names is static (the keys of `EnvParams.reward_weights` are part of
+the pytree's structure, so only those are compiled); the weights are leaves and can be swept by `vmap`.
+docs/rewards.md has formulas, units, sources and the known defects of the old systems' rewards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.config import RewardConfig
+from jaxtrade.env.actions import Action
+from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason
+from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 
-Term = Callable[[EnvState, EnvState, EnvParams], Array]
+MILLS = 1000.0  # per dollar
 
 
-def equity_change(prev: EnvState, next: EnvState, params: EnvParams) -> Array:
+class Happened(NamedTuple):
+    """What a term may know of a step besides the two states.
+
+    action: int32[] as it was chosen. illegal: bool[], it was not in the mask: executed as HOLD. event: of the bar.
+    """
+
+    action: Array
+    illegal: Array
+    event: Event
+
+
+Term = Callable[[EnvState, EnvState, Happened, EnvParams], Array]
+
+
+def _count(value: Array) -> Array:
+    return value.astype(jnp.float32)
+
+
+def _did(happened: Happened, action: Action) -> Array:
+    """bool[]: `action` was chosen and legal."""
+    return (happened.action == action) & ~happened.illegal
+
+
+def _closed_trades(prev: EnvState, next: EnvState) -> Array:
+    return next.stats.trades - prev.stats.trades
+
+
+def _wins(prev: EnvState, next: EnvState) -> Array:
+    return next.stats.wins - prev.stats.wins
+
+
+def equity_change(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
     """(equity at this close - equity at the last one) / risk_unit. Its sum is the episode's profit in risk units."""
-    return (next.account.equity - prev.account.equity).astype(jnp.float32) / params.account.risk_unit
+    # The reciprocal written out: left to itself, a compiler divides alone and multiplies in a batch.
+    return (next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.risk_unit)
 
 
-TERMS: dict[str, Term] = {"equity_change": equity_change}
+def net_return(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """(equity at this close - equity at the last one) / start balance: the change net of all costs as a share."""
+    return (next.account.equity - prev.account.equity).astype(jnp.float32) / params.account.start_balance
 
 
-def weighted_terms(prev: EnvState, next: EnvState, params: EnvParams) -> Array:
-    """float32[K] each term times its weight, in the order of TERMS; the reward is their sum."""
-    return params.reward_weights * jnp.stack([term(prev, next, params) for term in TERMS.values()])
+def closed_profit(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """Dollars: profit of the round turns closed in this bar, both commissions of each paid; 0 in other bars."""
+    event = happened.event
+    gross = next.account.balance - prev.account.balance + event.commission
+    closed = jnp.abs(event.order_exit_quantity) + jnp.abs(event.exit_quantity)
+    return (gross - 2 * closed * params.contract.commission).astype(jnp.float32) / MILLS
+
+
+def win(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """Round turns closed in this bar with a profit after both commissions."""
+    return _count(_wins(prev, next))
+
+
+def loss(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """Round turns closed in this bar without a profit after both commissions."""
+    return _count(_closed_trades(prev, next) - _wins(prev, next))
+
+
+def trail_win(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """Wins of this bar whose trail was on: carried into the bar so, and not switched by this step's action."""
+    on = (prev.position.trailing == 1) & ~_did(happened, Action.DISABLE_TRAIL) | _did(happened, Action.ENABLE_TRAIL)
+    return _count(jnp.where(on, _wins(prev, next), 0))
+
+
+def in_position(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 where a position is open at this bar's close."""
+    return _count(next.position.quantity != 0)
+
+
+def flat(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 where nothing is held at this bar's close and nothing was closed in it."""
+    return _count((next.position.quantity == 0) & (_closed_trades(prev, next) == 0))
+
+
+def floor_reached(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 where equity reached the drawdown floor or the daily-loss floor."""
+    return _count(happened.event.breach)
+
+
+def forced_flat(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 where the session's flat bar had to close the position."""
+    return _count(happened.event.exit_reason == ExitReason.FLAT)
+
+
+def breakeven_moved(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 for a legal MOVE_STOP_TO_BREAKEVEN."""
+    return _count(_did(happened, Action.MOVE_STOP_TO_BREAKEVEN))
+
+
+def trail_enabled(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 for a legal ENABLE_TRAIL."""
+    return _count(_did(happened, Action.ENABLE_TRAIL))
+
+
+def trail_enabled_in_profit(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """For a legal ENABLE_TRAIL: 1 with open profit above 1 % of the start balance at the decision, else -1."""
+    open_profit = (prev.account.equity - prev.account.balance).astype(jnp.float32)
+    rich = open_profit > 0.01 * params.account.start_balance
+    return _count(_did(happened, Action.ENABLE_TRAIL)) * jnp.where(rich, 1.0, -1.0)
+
+
+def profit_level(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """Dollars: max(0, equity at this close - start balance), in every bar. A level, not a change."""
+    return jnp.maximum(next.account.equity, 0).astype(jnp.float32) / MILLS
+
+
+def return_level(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """(equity at this close - start balance) / start balance, in every bar. A level, not a change."""
+    return next.account.equity.astype(jnp.float32) / params.account.start_balance
+
+
+def illegal(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 for an action outside the mask. The masked sampler never draws one."""
+    return _count(happened.illegal)
+
+
+def illegal_management(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
+    """1 for an action outside the mask that would have managed a position (ids from MOVE_STOP_TO_BREAKEVEN on)."""
+    return _count(happened.illegal & (happened.action >= Action.MOVE_STOP_TO_BREAKEVEN))
+
+
+TERMS: dict[str, Term] = {term.__name__: term for term in (
+    equity_change, net_return, closed_profit, win, loss, trail_win, in_position, flat, floor_reached, forced_flat,
+    breakeven_moved, trail_enabled, trail_enabled_in_profit, profit_level, return_level, illegal, illegal_management)}
+
+_PHASE1 = {"closed_profit": 0.01, "in_position": -0.01, "floor_reached": -10.0, "forced_flat": -10.0}
+_PHASE2 = {"breakeven_moved": 0.1, "trail_enabled": 0.05, "win": 1.0, "loss": -0.5, "profit_level": 1e-4,
+           "floor_reached": -0.1, "illegal": -1.0}
+_PHASE2_FORK = {"trail_enabled_in_profit": 0.1, "win": 2.0, "trail_win": 0.5, "loss": -1.0, "return_level": 20.0,
+                "floor_reached": -10.0, "illegal_management": -0.1}
+
+REWARDS: dict[str, dict[str, float]] = {
+    "equity_change": {"equity_change": 1.0},
+    "seed_phase1": _PHASE1,
+    "seed_phase1_fork": _PHASE1 | {"flat": 0.001},
+    "seed_phase2": _PHASE2,
+    "seed_phase2_fork": _PHASE2_FORK,
+    "seed_phase3": _PHASE2,
+    "seed_phase3_fork": _PHASE2_FORK,
+    "jules_net": {"net_return": 1.0},
+}
+
+
+def _known(kind: str, name: str, names: Iterable[str]) -> None:
+    if name not in (known := list(names)):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"{kind} '{name}' (known: {', '.join(known)}){hint}")
+
+
+def resolve_reward(config: RewardConfig) -> dict[str, float]:
+    """Term -> weight: the preset's, with the user's over them. Raises ConfigError for an unknown preset or term, and
+    where every weight is 0.
+    """
+    _known("reward.preset: unknown preset", config.preset, REWARDS)
+    for name in config.weights:
+        _known("reward.weights: unknown term", name, TERMS)
+    weights = REWARDS[config.preset] | config.weights
+    if not any(weights.values()):
+        raise ConfigError(f"reward.weights: every term of the reward has weight 0 ({', '.join(weights)}); there would "
+                          "be nothing to learn from: give one a weight")
+    return weights
+
+
+def weighted_terms(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> dict[str, Array]:
+    """Term -> float32[]: each term of the composition times its weight; the reward is their `total`."""
+    return {name: weight * TERMS[name](prev, next, happened, params)
+            for name, weight in params.reward_weights.items()}
+
+
+def total(terms: dict[str, Array]) -> Array:
+    """float32[]: the sum, in the order of the names (float addition is not associative)."""
+    return functools.reduce(operator.add, [terms[name] for name in sorted(terms)])

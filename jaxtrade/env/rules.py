@@ -7,14 +7,24 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jaxtrade.env.state import NO_LEVEL, OFF, Account, AccountParams, ContractParams, EnvParams, EnvState, Position
+from jaxtrade.env.state import (
+    NO_LEVEL,
+    OFF,
+    Account,
+    AccountParams,
+    ContractParams,
+    EnvParams,
+    EnvState,
+    Position,
+    Trailing,
+)
 from jaxtrade.types import Array
 
 NO_FLOOR = -OFF
 
 
 def drawdown_floor(account: Account, rules: AccountParams) -> Array:
-    """min(high_water - drawdown, floor_cap): trails the high-water mark, never falls, stops where the freeze says."""
+    """min(high_water - drawdown, floor_cap): follows the high-water mark, never falls, stops where the freeze says."""
     floor = jnp.minimum(account.high_water - rules.drawdown, rules.floor_cap)
     return jnp.where(rules.drawdown >= OFF, NO_FLOOR, floor)
 
@@ -57,10 +67,17 @@ def liquidation_level(position: Position, account: Account, params: EnvParams) -
     return jnp.where(floor == NO_FLOOR, side * ticks, position.entry + side * ticks)
 
 
+def high_water_at(account: Account, equity: Array, rules: AccountParams) -> Array:
+    """Mills: the high-water mark once live equity was `equity` (any shape); it never falls, and inside a session only
+    `Trailing.INTRADAY` lets it rise."""
+    live = rules.trailing == Trailing.INTRADAY
+    return jnp.where(live, jnp.maximum(account.high_water, equity), account.high_water)
+
+
 def raise_high_water(position: Position, account: Account, price: Array, params: EnvParams) -> Account:
-    """Mark live equity at `price`; the high-water mark never falls."""
+    """Mark live equity at `price`."""
     equity = account.balance + unrealised(position, price, params.contract)
-    return account.replace(high_water=jnp.maximum(account.high_water, equity))
+    return account.replace(high_water=high_water_at(account, equity, params.account))
 
 
 def may_open(state: EnvState, params: EnvParams) -> Array:
@@ -81,7 +98,12 @@ def target_reached(position: Position, account: Account, rules: AccountParams) -
     )
 
 
-def open_session(account: Account) -> Account:
-    """What resets when a session begins; balance, high-water mark and floor carry over."""
+def open_session(account: Account, rules: AccountParams) -> Account:
+    """What resets when a session begins; balance, high-water mark and floor carry over.
+
+    `Trailing.END_OF_DAY` marks the closing equity of the session before, here: the floor is fixed while a session runs.
+    """
     no = jnp.zeros_like(account.locked)
-    return account.replace(session_equity=account.equity, locked=no, traded=no)
+    closed = jnp.maximum(account.high_water, account.equity)
+    high_water = jnp.where(rules.trailing == Trailing.END_OF_DAY, closed, account.high_water)
+    return account.replace(session_equity=account.equity, high_water=high_water, locked=no, traded=no)

@@ -51,6 +51,14 @@ class StopKind(enum.IntEnum):
     TRAIL = 2
 
 
+class Trailing(enum.IntEnum):
+    """When the high-water mark that the drawdown floor follows may rise."""
+
+    STATIC = 0  # never: the floor stays at start - drawdown
+    END_OF_DAY = 1  # when a session ends, to its closing equity
+    INTRADAY = 2  # at every mark of live equity, open profit included
+
+
 class Position(struct.PyTreeNode):
     """One symbol's open position; all int32[]. `quantity` 0 means flat, and then the rest is 0.
 
@@ -77,8 +85,9 @@ class Account(struct.PyTreeNode):
     """Money in mills relative to the start balance, int32[]; flags bool[].
 
     balance: realised, all commissions paid so far included. equity: balance plus the open position marked at the last
-    close (no exit costs). high_water: highest equity marked so far (>= 0). session_equity: equity when this session
-    opened. locked: no new entries until the next session. days: trade dates with a fill. traded: this session had one.
+    close (no exit costs). high_water: highest equity marked so far (>= 0), by what `Trailing` marks. session_equity:
+    equity when this session opened. locked: no new entries until the next session. days: trade dates with a fill.
+    traded: this session had one.
     """
 
     balance: Array
@@ -102,7 +111,7 @@ class EpisodeStats(struct.PyTreeNode):
     reward: float32[] undiscounted sum. Others int32[]: length (steps), trades (round turns closed), wins (closed with
     net profit), sides (contract sides filled), commission, breaches, illegal (illegal actions received),
     max_drawdown (largest fall of close-marked equity from its highest close). peak: that highest close (mills).
-    terms: float32[K] sum of each weighted reward term.
+    terms: name -> float32[] sum of each weighted reward term.
     """
 
     reward: Array
@@ -115,7 +124,7 @@ class EpisodeStats(struct.PyTreeNode):
     illegal: Array
     max_drawdown: Array
     peak: Array
-    terms: Array
+    terms: dict[str, Array]
 
 
 class EnvState(struct.PyTreeNode):
@@ -182,7 +191,7 @@ class StepInfo(struct.PyTreeNode):
     stats: EpisodeStats  # of the episode this step belonged to, this step included
     equity: Array  # int32[] mills at this bar's close, before any reset
     end: Array  # int32[] EndReason
-    terms: Array  # float32[K] weighted reward terms of this step
+    terms: dict[str, Array]  # name -> float32[] weighted reward terms of this step
     illegal: Array  # bool[] the action was not in the mask, as the environment itself found
 
 
@@ -206,7 +215,8 @@ class AccountParams(struct.PyTreeNode):
 
     drawdown, daily_loss, target: distances from the high-water mark, the session's opening equity, the start balance;
     OFF where there is none. floor_cap: the drawdown floor never rises above it (OFF: no cap).
-    risk_unit: float32[] mills per unit of reward.
+    risk_unit: float32[] mills per unit of reward. start_balance: float32[] mills, for rewards that are shares of it.
+    trailing: int32[] `Trailing`.
     """
 
     drawdown: Array
@@ -218,6 +228,8 @@ class AccountParams(struct.PyTreeNode):
     fail_on_daily_loss: Array
     max_contracts: Array
     risk_unit: Array
+    start_balance: Array
+    trailing: Array
 
 
 class BracketParams(struct.PyTreeNode):
@@ -231,7 +243,8 @@ class BracketParams(struct.PyTreeNode):
 class EnvParams(struct.PyTreeNode):
     """The traced half of the environment: market, split, contract, account, brackets, weights.
 
-    reward_weights: float32[K]. episode_sessions, max_steps: int32[] (0: no step limit).
+    reward_weights: reward term -> float32[]; the names are static (they decide what is compiled), the weights are not.
+    episode_sessions, max_steps: int32[] (0: no step limit).
     """
 
     market: MarketData
@@ -239,6 +252,6 @@ class EnvParams(struct.PyTreeNode):
     contract: ContractParams
     account: AccountParams
     brackets: BracketParams
-    reward_weights: Array
+    reward_weights: dict[str, Array]
     episode_sessions: Array
     max_steps: Array

@@ -14,6 +14,8 @@ def summarise(seen: Transition) -> dict[str, Array]:
     episode_profit: mean dollars per ended episode; episode_trades: mean round turns; win_rate: share of them with net
     profit; end_share: float32[7] share of ended episodes by `EndReason`. NaN where no episode ended (or none traded).
     breaches: floors reached per 1000 steps. illegal_executed: int32[] actions that the environment found illegal.
+    reward_NAME: mean sum of each weighted reward term per ended episode, where there is more than one (a single term's
+    is the episode's reward).
     """
     info: StepInfo = seen.info
     ended = info.end != EndReason.NONE
@@ -25,7 +27,9 @@ def summarise(seen: Transition) -> dict[str, Array]:
     trades = jnp.where(ended, info.stats.trades, 0).sum().astype(jnp.float32)
     wins = jnp.where(ended, info.stats.wins, 0).sum().astype(jnp.float32)
     reasons = jnp.arange(len(EndReason))
+    terms = info.stats.terms if len(info.stats.terms) > 1 else {}
     return {
+        **{f"reward_{name}": mean(sums) for name, sums in terms.items()},
         "episode_profit": mean(info.equity) / 1000.0,
         "episode_trades": mean(info.stats.trades),
         "win_rate": wins / trades,

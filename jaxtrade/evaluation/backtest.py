@@ -22,7 +22,7 @@ from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.episode import end_reason, start
 from jaxtrade.env.execution import select
-from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order
+from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order, Trailing
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Act, Agent, Forget
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
@@ -39,8 +39,9 @@ class Record(struct.PyTreeNode):
     row: int32[L] market row. ref: what was decided from, ObservationRef of [L, ...] leaves. action: int32[L]
     (NO_ACTION: none of the table's). legal: bool[L], the action was in the mask and the order asked for nothing that
     is not permitted. carried, quantity: int32[L] position before and after the bar. stop: int32[L] the stop after it.
-    event: Event of [L] leaves. equity, high_water: mills after the bar, int64[L] once on the host. account: int32[L]
-    number of the account, from 0. active: bool[L], that account still lived when the bar began. end: int32[L]
+    event: Event of [L] leaves. equity, high_water (what the drawdown floor follows, by the account's `Trailing`): mills
+    after the bar, int64[L] once on the host; a mark made at a session's end shows from the next session on. account:
+    int32[L] number of the account, from 0. active: bool[L], that account still lived when the bar began. end: int32[L]
     EndReason where the account ended in this bar, else NONE. target: bool[L], realised profit at the target.
     """
 
@@ -108,10 +109,10 @@ def decision_bars(market: MarketData, sessions: SessionSet) -> DecisionBars:
 
 
 def without_rules(account: AccountParams) -> AccountParams:
-    """Drawdown, daily loss and target off; contract cap and reward unit stay."""
+    """Drawdown, daily loss and target off; contract cap and reward unit stay. High water is that of live equity."""
     off, no = jnp.int32(OFF), jnp.bool_(False)
     return account.replace(drawdown=off, daily_loss=off, target=off, floor_cap=off, min_days=jnp.int32(0),
-                           stop_at_target=no, fail_on_daily_loss=no)
+                           stop_at_target=no, fail_on_daily_loss=no, trailing=jnp.int32(Trailing.INTRADAY))
 
 
 def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:

@@ -154,6 +154,7 @@ def _settings(
             "drawdown": preset.drawdown,
             "daily_loss": preset.daily_loss,
             "profit_target": preset.profit_target,
+            "trailing": preset.trailing,
             "freeze": preset.freeze,
             "on_target": preset.on_target,
             "on_daily_loss": preset.on_daily_loss,

@@ -85,6 +85,9 @@ def _block(result: EvaluationResult, title: str, rows: tuple[Row, ...], which: s
 def _rules_text(rules: dict[str, Any]) -> str:
     limits = [f"{name.replace('_', ' ')} ${rules[name]:,.0f}" for name in ("drawdown", "daily_loss", "profit_target")
               if rules[name] is not None]
+    if rules["drawdown"] is not None:
+        how = {"intraday": "trails live equity", "end_of_day": "trails closing equity", "static": "never trails"}
+        limits[0] += f" ({how[rules['trailing']]})"
     return ", ".join(limits) or "no limits"
 
 

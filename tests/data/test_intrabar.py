@@ -269,7 +269,7 @@ def test_seconds_beside_synthetic_bars_are_refused() -> None:
         load_market(make_config({"data": {"source": "synthetic", "seconds": "x.csv"}}))
 
 
-def test_seconds_are_read_with_the_keys_of_the_bars(write: Callable[..., Path]) -> None:
+def test_seconds_are_read_with_the_keys_of_the_bars(write: Callable[..., Path], es_bars: Bars) -> None:
     """Stamp side, columns and scale apply to both files; a second off the tick grid is named with its line."""
     header = "t,o,h,l,c"
     data = {"source": "file", "stamp": "close", "price_scale": 0.01,
@@ -277,4 +277,4 @@ def test_seconds_are_read_with_the_keys_of_the_bars(write: Callable[..., Path]) 
     seconds = write(["2013-10-07T13:30:01Z,167025,167100,166975,167050",
                      "2013-10-07T13:30:02Z,167050,167051,167050,167050"], header, "seconds.csv")
     with pytest.raises(DataError, match=r"seconds\.csv:3: column 'h' = '167051': off the tick"):
-        seconds_of(make_config({"data": data | {"file": "none.csv", "seconds": str(seconds)}}))
+        seconds_of(make_config({"data": data | {"file": "none.csv", "seconds": str(seconds)}}), es_bars)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env.rewards import TERMS
-from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
 from tests.differential.reference import true_ranges
 
@@ -93,9 +92,10 @@ def rules_off(data: MarketData, *, tick_mills: int = 5_000, commission: int = 2_
                                 tick_size=jnp.float32(0.25)),
         account=AccountParams(*map(jnp.int32, (OFF, OFF, OFF, OFF, 0)), stop_at_target=jnp.bool_(False),
                               fail_on_daily_loss=jnp.bool_(False), max_contracts=jnp.int32(100),
-                              risk_unit=jnp.float32(500_000)),
+                              risk_unit=jnp.float32(500_000), start_balance=jnp.float32(50_000_000),
+                              trailing=jnp.int32(Trailing.INTRADAY)),
         brackets=BracketParams(*map(jnp.int32, (stop_atr, target_multiple, trail_atr))),
-        reward_weights=jnp.ones(len(TERMS), jnp.float32),
+        reward_weights={"equity_change": jnp.float32(1)},
         episode_sessions=jnp.int32(sessions),
         max_steps=jnp.int32(0),
     )

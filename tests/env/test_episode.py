@@ -178,7 +178,7 @@ def test_wins_are_net_of_two_commissions() -> None:
     costs = contract(commission=2_080, tick_mills=4_160)
     won = event(exit_quantity=2, exit_price=102, commission=4_160)
     even = event(exit_quantity=2, exit_price=101, commission=4_160)  # one tick pays two commissions exactly
-    stats = episode.count_fills(episode.new_stats(), won, i32(100), costs)
+    stats = episode.count_fills(episode.new_stats(make_params(MARKET)), won, i32(100), costs)
     stats = episode.count_fills(stats, even, i32(100), costs)
     assert [int(x) for x in (stats.trades, stats.wins, stats.sides, stats.commission)] == [2, 1, 4, 8_320]
 
@@ -187,16 +187,16 @@ def test_a_flip_and_a_round_turn_in_one_bar() -> None:
     """Left 1 long at 110 (in at 100), sold 1 at 110, stopped at 115: one win, one loss, three sides."""
     both = event(order_exit_quantity=1, order_exit_price=110, entry_quantity=-1, entry_price=110, exit_quantity=-1,
                  exit_price=115, commission=3 * COMMISSION)
-    stats = episode.count_fills(episode.new_stats(), both, i32(100), contract())
+    stats = episode.count_fills(episode.new_stats(make_params(MARKET)), both, i32(100), contract())
     assert [int(x) for x in (stats.trades, stats.wins, stats.sides)] == [2, 1, 3]
 
 
 def test_drawdown_of_close_marked_equity() -> None:
-    stats = episode.new_stats()
+    stats = episode.new_stats(make_params(MARKET))
     for equity in (100, -50, 300, 180, 310, 309):
-        stats = episode.count_step(stats, i32(equity), jnp.asarray([0.25]), jnp.bool_(equity < 0))
+        stats = episode.count_step(stats, i32(equity), {"equity_change": jnp.float32(0.25)}, jnp.bool_(equity < 0))
     assert [int(x) for x in (stats.length, stats.peak, stats.max_drawdown, stats.illegal)] == [6, 310, 150, 1]
-    assert float(stats.reward) == float(stats.terms[0]) == 1.5
+    assert float(stats.reward) == float(stats.terms["equity_change"]) == 1.5
 
 
 def test_days_count_trade_dates_with_a_fill_once() -> None:

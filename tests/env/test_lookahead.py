@@ -44,14 +44,16 @@ KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar i
 
 
 def config_for(market: str) -> RunConfig:
-    return make_config({"data": {"market": market}, "env": {"features": list(ALL_FEATURES)}})
+    return make_config({"data": {"market": market.removesuffix("-roll")}, "env": {"features": list(ALL_FEATURES)}})
 
 
 @functools.cache
 def real_bars(market: str) -> Bars:
-    contract = get_contract(market)
+    contract = get_contract(market.removesuffix("-roll"))
     if market == "NQ":
         return synthetic_bars(contract, 4, seed=5)
+    if market == "ES-roll":  # March's contract from 2013-12-19 on
+        return bundled(contract, roll="volume", start="2013-12-02", end="2013-12-20")
     bars = bundled(contract)
     return bars.rows(slice(0, 5_000))
 
@@ -113,7 +115,7 @@ CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-@pytest.mark.parametrize("market", ["ES", "EURUSD", "NQ"])
+@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ"])
 def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
     """Every feature and clock column, the true-range sums and the calendar's bars-to-flat: byte-equal prefixes."""
     bars = real_bars(market)
@@ -332,7 +334,7 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(scaling: str) -> 
         assert leaves_differ(*seen) == []
 
 
-@pytest.mark.parametrize("market", ["ES", "EURUSD", "NQ"])
+@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ"])
 def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
     """`observe` slices [t - window, t]: a decision nearer the start of the data than that would be shifted forward."""
     built = build_market(real_bars(market), config_for(market))

@@ -46,11 +46,11 @@ def test_defaults_of_es() -> None:
     assert [int(x) for x in (brackets.stop_atr, brackets.target_multiple, brackets.trail_atr)] == [1_500, 3, 1_000]
     assert (int(params.account.drawdown), int(params.account.max_contracts)) == (2_500_000, 10)
     assert [int(params.episode_sessions), int(params.max_steps)] == [1, 0]
-    np.testing.assert_array_equal(params.reward_weights, [1.0])
+    assert {name: float(weight) for name, weight in params.reward_weights.items()} == {"equity_change": 1.0}
 
 
 def test_what_a_user_sets_wins() -> None:
-    params = params_of(costs={"commission": 1.5, "slippage": 0}, reward={"equity_change": 0.5},
+    params = params_of(costs={"commission": 1.5, "slippage": 0}, reward={"weights": {"equity_change": 0.5, "win": 2}},
                        brackets={"stop_atr": 2_000, "min_stop_ticks": 4, "be_ticks": 2}, account={"drawdown": 1_000.0},
                        episode={"sessions": 2, "max_steps": 50})
     contract = params.contract
@@ -58,7 +58,8 @@ def test_what_a_user_sets_wins() -> None:
         1_500, 0, 4, 2]
     assert (int(params.brackets.stop_atr), int(params.account.drawdown)) == (2_000, 1_000_000)
     assert float(params.account.risk_unit) == 1_000_000
-    assert [int(params.episode_sessions), int(params.max_steps), float(params.reward_weights[0])] == [2, 50, 0.5]
+    assert [int(params.episode_sessions), int(params.max_steps)] == [2, 50]
+    assert {name: float(weight) for name, weight in params.reward_weights.items()} == {"equity_change": 0.5, "win": 2.0}
 
 
 @pytest.mark.parametrize(("symbol", "ticks"), [("ES", 1), ("NQ", 1), ("YM", 1), ("RTY", 3), ("EURUSD", 1)])
@@ -103,6 +104,14 @@ def test_an_account_without_ends_is_bounded_by_its_sessions() -> None:
     with pytest.raises(ConfigError, match=r"episode.sessions = 4: .*int32 mills"):
         params_of(**ten, episode={"sessions": 4})
     params_of(env={"quantity": 10}, episode={"sessions": 4})  # drawdown and target end it first
+
+
+def test_an_account_with_minimum_days_may_pass_its_target_before_them() -> None:
+    """So its target is no bound of its money."""
+    ten = {"env": {"quantity": 10}, "episode": {"sessions": 4}}
+    params_of(**ten, account={"min_days": 1})
+    with pytest.raises(ConfigError, match=r"episode.sessions = 4: .*int32 mills"):
+        params_of(**ten, account={"min_days": 2})
 
 
 def test_orders_are_cut_to_what_int32_holds() -> None:

@@ -14,7 +14,7 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order
+from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitReason, Order, Trailing
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
 from tests.paths import mirrored, random_paths
@@ -28,6 +28,8 @@ CASES = {
     "daily_fail": (EnvConfig(quantity=2), STRICT | {"fail_on_daily_loss": True}),
     "close_marks": (EnvConfig(mark="close", quantity=2), STRICT),
     "optimistic": (EnvConfig(mark="close", fill="close", quantity=2), STRICT),
+    "end_of_day": (EnvConfig(quantity=2), STRICT | {"trailing": Trailing.END_OF_DAY}),
+    "static": (EnvConfig(quantity=2), STRICT | {"trailing": Trailing.STATIC}),
     "rules_off": (EnvConfig(quantity=2), {}),
     "nearer_extreme": (EnvConfig(intrabar="nearer_extreme", quantity=2), STRICT),
     "path": (EnvConfig(intrabar="path", quantity=2), STRICT),
@@ -180,6 +182,41 @@ def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> N
         assert below.sum() > 5, "the sample has no daily breach"
 
 
+@pytest.mark.parametrize("case", ["headline", "end_of_day", "static"])
+def test_a_floor_never_falls_and_an_end_of_day_floor_is_fixed_during_a_session(case: str) -> None:
+    _, _, trace = sample(case)
+    floor, end, slot = trace.outcome.info.event.floor, trace.outcome.info.end, trace.state.slot
+    going_on = end[:-1] == EndReason.NONE
+    rise = (floor[1:] - floor[:-1])[going_on]
+    same_session = (slot[1:] == slot[:-1])[going_on]
+    assert (rise >= 0).all()
+    assert (rise[same_session] > 0).any() == (case == "headline")
+    assert (rise[~same_session] > 0).any() == (case != "static")  # intraday: in the first bar of the new session
+    if case == "end_of_day":
+        closing = trace.outcome.info.equity[:-1][going_on][~same_session]
+        before = trace.state.account.high_water[:-1][going_on][~same_session]
+        after = trace.state.account.high_water[1:][going_on][~same_session]
+        np.testing.assert_array_equal(after, np.maximum(before, closing))
+
+
+def test_on_the_same_path_the_intraday_floor_is_the_highest_and_the_static_one_the_lowest() -> None:
+    """A drawdown so large that no floor is reached: three accounts live the same trades."""
+    env, market = TradingEnv(EnvConfig(quantity=2)), walk_market(3, step=8)
+    runs = []
+    for trailing in (Trailing.STATIC, Trailing.END_OF_DAY, Trailing.INTRADAY):
+        limits = rules(drawdown=500_000_000, trailing=trailing)
+        params = make_params(market, account=limits, episode_sessions=2)
+        runs.append(jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS)).outcome.info)
+    static, end_of_day, intraday = runs
+    np.testing.assert_array_equal(static.equity, intraday.equity)
+    np.testing.assert_array_equal(end_of_day.equity, intraday.equity)
+    assert (static.event.floor == -500_000_000).all()
+    assert (end_of_day.event.floor >= static.event.floor).all()
+    assert (intraday.event.floor >= end_of_day.event.floor).all()
+    assert (end_of_day.event.floor > static.event.floor).sum() > 100
+    assert (intraday.event.floor > end_of_day.event.floor).sum() > 100
+
+
 def test_flat_at_every_flat_bar(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
     """No position survives a session: the flat bar's event leaves it, and every session and episode starts flat."""
     _, params, trace = run
@@ -209,15 +246,15 @@ def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams
     """The reward is the sum of its terms; over an episode it is (final - start) / risk_unit up to float order."""
     _, params, trace = run
     info, outcome = trace.outcome.info, trace.outcome
-    np.testing.assert_array_equal(outcome.reward, info.terms.sum(-1))
+    np.testing.assert_array_equal(outcome.reward, info.terms["equity_change"])
     unit = float(params.account.risk_unit)
     before = trace.state.account.equity
     np.testing.assert_array_equal(
-        outcome.reward, (info.equity - before).astype(np.float32) / np.float32(unit))
+        outcome.reward, (info.equity - before).astype(np.float32) * (np.float32(1) / np.float32(unit)))
     done = info.end != EndReason.NONE
     assert done.sum() > 20
     np.testing.assert_allclose(info.stats.reward[done], info.equity[done] / unit, rtol=0, atol=2e-5)
-    np.testing.assert_allclose(info.stats.terms[..., 0], info.stats.reward, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(info.stats.terms["equity_change"], info.stats.reward, rtol=0, atol=1e-6)
 
 
 def test_terminated_and_truncated_are_never_both(run: tuple[TradingEnv, EnvParams, Trace]) -> None:

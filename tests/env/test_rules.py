@@ -14,7 +14,7 @@ from jaxtrade.env import rules as account_rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.params import account_params, whole_mills
 from jaxtrade.env.presets import PRESETS, resolve_account
-from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, OFF, Account, EndReason, Order, Position
+from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, OFF, Account, EndReason, Order, Position, Trailing
 from jaxtrade.errors import ConfigError
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, contract, i32, make_params, rules
@@ -140,9 +140,23 @@ def test_open_profit_never_reaches_a_target() -> None:
     assert not bool(account_rules.target_reached(Position.flat(), rich, rules()))
 
 
+@pytest.mark.parametrize(("trailing", "live", "next_day"), [
+    (Trailing.INTRADAY, 12, 12), (Trailing.END_OF_DAY, 9, 11), (Trailing.STATIC, 9, 9)])
+def test_who_raises_the_high_water_mark(trailing: Trailing, live: int, next_day: int) -> None:
+    """From 9: a live mark of 12 in the session, then its closing equity of 11."""
+    limits = rules(drawdown=100, trailing=trailing)
+    old = account(balance=11, equity=11, high_water=9)
+    marked = account_rules.high_water_at(old, i32(12), limits)
+    assert int(marked) == live
+    assert int(account_rules.open_session(old.replace(high_water=marked), limits).high_water) == next_day
+    low = old.replace(equity=i32(-5), balance=i32(-5))
+    assert int(account_rules.high_water_at(low, i32(-5), limits)) == 9
+    assert int(account_rules.open_session(low, limits).high_water) == 9
+
+
 def test_a_new_session_resets_the_daily_rules_and_nothing_else() -> None:
     old = account(balance=5, equity=7, high_water=9, session_equity=1, locked=True, days=3, traded=True)
-    new = account_rules.open_session(old)
+    new = account_rules.open_session(old, rules())
     expected = account(balance=5, equity=7, high_water=9, session_equity=7, locked=False, days=3, traded=False)
     assert worlds.leaves_differ(new, expected) == []
 
@@ -206,6 +220,35 @@ def test_presets_resolve_to_mills() -> None:
     off = account_params(resolve_account(AccountConfig(preset="rules_off_50k")), micro=False)
     assert [int(x) for x in (off.drawdown, off.daily_loss, off.target, off.floor_cap)] == [OFF] * 4
     assert float(off.risk_unit) == 500_000  # 1 % of the start balance
+    assert float(off.start_balance) == 50_000_000
+    assert int(off.trailing) == Trailing.INTRADAY
+
+
+@pytest.mark.parametrize(("preset", "changes", "trailing"), [
+    ("apex_like_50k_2025", {}, Trailing.INTRADAY),
+    ("apex_like_50k_eod_2026", {}, Trailing.END_OF_DAY),
+    ("apex_like_100k_static_2025", {}, Trailing.STATIC),
+    ("apex_like_50k_2025", {"trailing": "end_of_day"}, Trailing.END_OF_DAY),
+    ("apex_like_50k_eod_2026", {"trailing": "intraday"}, Trailing.INTRADAY),
+    ("apex_like_50k_eod_2026", {"drawdown": "off"}, Trailing.INTRADAY),  # nothing to trail: the mark is live equity
+])
+def test_trailing_by_preset_and_key(preset: str, changes: dict[str, Any], trailing: Trailing) -> None:
+    resolved = resolve_account(AccountConfig(preset=preset, **changes))
+    assert int(account_params(resolved, micro=False).trailing) == trailing
+
+
+@pytest.mark.parametrize(("size", "target", "drawdown", "contracts", "safety"), [
+    ("25k", 1_500, 1_500, 4, 26_600), ("50k", 3_000, 2_500, 10, 52_600), ("75k", 4_250, 2_750, 12, 77_850),
+    ("100k", 6_000, 3_000, 14, 103_100), ("150k", 9_000, 5_000, 17, 155_100), ("250k", 15_000, 6_500, 27, 256_600),
+    ("300k", 20_000, 7_500, 35, 307_600)])
+def test_sizes_against_the_published_table(size: str, target: float, drawdown: float, contracts: int,
+                                           safety: float) -> None:
+    """Figures typed again from the references; the safety-net balance is start + drawdown + $100 throughout."""
+    for name, trailing in ((f"apex_like_{size}_2025", "intraday"), (f"apex_like_{size}_eod_2026", "end_of_day")):
+        preset = PRESETS[name]
+        assert (preset.profit_target, preset.drawdown, preset.max_contracts, preset.trailing) == (
+            target, drawdown, contracts, trailing)
+        assert preset.start_balance + drawdown + 100 == safety
 
 
 def test_off_switches_a_limit_off() -> None:
@@ -219,6 +262,7 @@ def test_off_switches_a_limit_off() -> None:
     ({"drawdown": -1.0}, "account.drawdown = -1.0"),
     ({"daily_loss": 0.0}, "account.daily_loss = 0.0"),
     ({"preset": "rules_off_50k", "freeze": "at_target"}, "account.freeze"),
+    ({"preset": "rules_off_50k", "trailing": "static"}, "account.trailing = 'static': .* no drawdown"),
 ])
 def test_accounts_that_cannot_be(values: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):

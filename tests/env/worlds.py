@@ -15,7 +15,7 @@ import numpy as np
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable
 from tests.paths import Inside, path_arrays, random_paths
 from tests.quotes import random_ask
@@ -170,11 +170,12 @@ def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool
 
 def rules(drawdown: int | None = None, daily_loss: int | None = None, target: int | None = None,
           floor_cap: int | None = None, min_days: int = 0, stop_at_target: bool = True,
-          fail_on_daily_loss: bool = False, max_contracts: int = 1_000, risk_unit: float = 500_000.0) -> AccountParams:
+          fail_on_daily_loss: bool = False, max_contracts: int = 1_000, risk_unit: float = 500_000.0,
+          trailing: Trailing = Trailing.INTRADAY) -> AccountParams:
     """Account rules in mills; None is off. All off by default."""
     limits = (i32(OFF if x is None else x) for x in (drawdown, daily_loss, target, floor_cap))
     return AccountParams(*limits, i32(min_days), jnp.bool_(stop_at_target), jnp.bool_(fail_on_daily_loss),
-                         i32(max_contracts), jnp.float32(risk_unit))
+                         i32(max_contracts), jnp.float32(risk_unit), jnp.float32(50_000_000), i32(trailing))
 
 
 def contract(commission: int = COMMISSION, slippage: int = 1, tick_mills: int = TICK_MILLS, min_stop: int = 8,
@@ -192,7 +193,7 @@ def make_params(market: MarketData, *, account: AccountParams | None = None, cos
     padded = chosen + [chosen[0]] * (total - len(chosen))
     return EnvParams(market, SessionSet(i32(padded), i32(len(chosen))), contract() if costs is None else costs,
                      rules() if account is None else account, BracketParams(*map(i32, brackets)),
-                     jnp.ones(1, jnp.float32), i32(episode_sessions), i32(max_steps))
+                     {"equity_change": jnp.float32(1)}, i32(episode_sessions), i32(max_steps))
 
 
 def pick(mask: jax.Array, uniform: jax.Array) -> jax.Array:

@@ -76,6 +76,35 @@ def test_accounts_start_again_after_a_bust():
         "illegal_actions": 0, "idle_bars": 6}
 
 
+@pytest.mark.parametrize(("trailing", "floors", "marks"), [
+    ("end_of_day", [-60_000, -14_160, 31_680], [0, 45_840, 91_680]),
+    ("static", [-60_000] * 3, [0] * 3)])
+def test_floors_that_do_not_follow_open_profit(trailing, floors, marks):
+    # Each session earns 45,840 and falls by 41,660 at most (7999 in the entry bar, both sides paid). An intraday floor
+    # is raised to -12,080 by that bar's high of 8006: level 8002 - 1, out at 8000: -25,000 - 4,160.
+    record, _, _ = run(hand_market(3), "account", account={"drawdown": 60.0, "trailing": trailing})
+    assert record.event.floor.tolist() == np.repeat(floors, 5).tolist()
+    assert record.high_water.tolist() == np.repeat(marks, 5).tolist()
+    assert not record.end.any()
+    intraday, _, _ = run(hand_market(3), "account", account={"drawdown": 60.0, "trailing": "intraday"})
+    assert (intraday.end[0], intraday.event.floor[0], intraday.equity[0]) == (EndReason.BUST, -12_080, -29_160)
+    strategy, _, _ = run(hand_market(3), "strategy", account={"drawdown": 60.0, "trailing": trailing})
+    assert strategy.high_water[:4].tolist() == [47_920, 97_920, 110_420, 110_420]  # rules off: live equity
+
+
+def test_a_new_account_after_an_end_of_day_bust_starts_at_its_own_floor():
+    # Session 2 is long at 8002 and gaps to 7994 in its third bar: 7993, 45,840 - 2 * 2,080 - 9 * 12,500 = -70,820.
+    bars = np.concatenate([HAND_BARS, HAND_BARS, HAND_BARS])
+    bars[8:12] -= 10
+    record, _, _ = run(tiny_market(bars, [6, 6, 6]), "account",
+                               account={"drawdown": 60.0, "trailing": "end_of_day"})
+    assert record.event.floor[[0, 4, 5]].tolist() == [-60_000, -60_000, -14_160]
+    bust = np.flatnonzero(record.end == EndReason.BUST).tolist()
+    assert (bust, record.equity[6]) == ([6], -70_820)
+    assert record.event.floor[10:].tolist() == [-60_000] * 5
+    assert record.high_water[10:].tolist() == [0] * 5
+
+
 def test_account_passes_on_realised_profit_and_a_new_one_opens():
     # $45.84 a session, realised at the flat bar: $80 is reached in the second.
     record, decisions, _ = run(hand_market(3), "account", account=OFF | {"profit_target": 80.0})

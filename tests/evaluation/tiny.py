@@ -28,6 +28,15 @@ class TinyBars:
     low: np.ndarray
     close: np.ndarray
     bar_seconds: int = 60
+    ask: None = None  # one-sided, as `jaxtrade.data.bars.Bars` has it
+
+    @property
+    def sides(self) -> tuple[TinyBars, TinyBars]:
+        return self, self
+
+    @property
+    def mid(self) -> TinyBars:
+        return self
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
     env.reset(int(states[0, 1]), int(states[0, 0]))
     seen = {name: np.asarray(values, np.float64) for name, values in trace["seen"].items()}
     mine = {name: values.copy() for name, values in seen.items()}
-    rewards = np.zeros(steps)
+    rewards = np.zeros((steps, 1 + len(lane.settings.reward)))  # the reward, then its terms
     for i in range(steps):
         fault = differing(f"step {i} state", INTS, states[i], oracle_ints(env))
         mask = env.mask()
@@ -155,7 +155,7 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
         result = env.step(int(trace["action"][i]))
         kinds.update(result.event.kinds)
         kinds["half_day"] += half_day and env.row == env.session.last + 1
-        rewards[i] = result.reward
+        rewards[i] = [result.reward, *result.terms.values()]
         event = result.event
         told = [*(int(getattr(event, name)) for name in EVENTS)]
         found = [int(result.end), result.terminated, result.truncated, env.account.equity]
@@ -165,8 +165,11 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
                  or differing(f"step {i} stats", STATS, stats[i], [getattr(env.stats, name) for name in STATS]))
         if fault is None and event.floor is not None and int(info.event.floor[i]) != event.floor:
             fault = f"step {i} event: floor: jax {int(info.event.floor[i])}, oracle {event.floor}"
-        if fault is None and abs(float(info.stats.reward[i]) - env.stats.reward) > 1e-4 * max(1, abs(env.stats.reward)):
-            fault = f"step {i} stats: reward: jax {info.stats.reward[i]}, oracle {env.stats.reward}"
+        sums = {"reward": (info.stats.reward[i], env.stats.reward),
+                **{name: (info.stats.terms[name][i], value) for name, value in env.stats.terms.items()}}
+        for name, (sum_, mine_) in sums.items():
+            if fault is None and abs(float(sum_) - mine_) > 1e-4 * max(1, abs(mine_)):
+                fault = f"step {i} stats: {name}: jax {sum_}, oracle {mine_}"
         if fault:
             return fault, i
         look_at(env, i, mine, "final_")  # before the reset; after a jump between sessions
@@ -181,7 +184,8 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
     fault = differing("after the last step: state", INTS, end_state, oracle_ints(env))
     for name, values in mine.items():
         fault = fault or far(name, seen[name], values)
-    return fault or far("reward", np.asarray(trace["reward"], np.float64)[:, None], rewards[:, None]), steps
+    told = [trace["reward"], *(info.terms[name] for name in lane.settings.reward)]
+    return fault or far("reward, terms", np.stack(told, -1).astype(np.float64), rewards), steps
 
 
 def look_at(env: OracleEnv, step: int, into: dict[str, np.ndarray], prefix: str) -> None:

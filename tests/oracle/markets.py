@@ -13,7 +13,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
+from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable
 from tests.oracle.features import Features
 from tests.oracle.model import Ask, Bars, Settings
@@ -91,10 +91,11 @@ def env_params(bars: Bars, settings: Settings, market: MarketData | None = None)
         drawdown=limit(settings.drawdown), daily_loss=limit(settings.daily_loss), target=limit(settings.target),
         floor_cap=limit(settings.floor_cap), min_days=ints(settings.min_days),
         stop_at_target=jnp.bool_(settings.stop_at_target), fail_on_daily_loss=jnp.bool_(settings.fail_on_daily_loss),
-        max_contracts=ints(10), risk_unit=jnp.float32(settings.risk_unit))
+        max_contracts=ints(10), risk_unit=jnp.float32(settings.risk_unit),
+        start_balance=jnp.float32(settings.start_balance), trailing=ints(Trailing[settings.trailing.upper()]))
     brackets = BracketParams(stop_atr=ints(settings.stop_atr), target_multiple=ints(settings.target_multiple),
                              trail_atr=ints(settings.trail_atr))
     return EnvParams(market=market_data(bars, settings) if market is None else market,
                      sessions=session_set(bars, settings), contract=contract, account=account, brackets=brackets,
-                     reward_weights=jnp.asarray([settings.reward_weight], jnp.float32),
+                     reward_weights={name: jnp.float32(weight) for name, weight in settings.reward.items()},
                      episode_sessions=ints(settings.episode_sessions), max_steps=ints(settings.max_steps))

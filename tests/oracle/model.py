@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
@@ -91,8 +91,10 @@ class Settings:
     min_days: int = 0
     stop_at_target: bool = True
     fail_on_daily_loss: bool = False
+    trailing: str = "intraday"
     risk_unit: float = 2_500_000.0
-    reward_weight: float = 1.0
+    start_balance: float = 50_000_000.0
+    reward: Mapping[str, float] = field(default_factory=lambda: {"equity_change": 1.0})  # term -> weight
     episode_sessions: int = 1
     max_steps: int = 0
     window: int = 20
@@ -146,6 +148,7 @@ class Stats:
     """Episode figures, sums of what happened."""
 
     reward: float = 0.0
+    terms: dict[str, float] = field(default_factory=dict)
     length: int = 0
     trades: int = 0
     wins: int = 0
@@ -159,7 +162,10 @@ class Stats:
 
 @dataclass
 class Event:
-    """One bar's fills. `kinds` are labels for counting, not part of the comparison."""
+    """One bar's fills. `kinds` are labels for counting, not part of the comparison.
+
+    closed: (net profit in mills after both commissions, whether its trail was on) of each round turn closed.
+    """
 
     order_exit_quantity: int = 0
     order_exit_price: int = 0
@@ -173,12 +179,14 @@ class Event:
     adverse: int = 0
     floor: int | None = None
     breach: bool = False
+    closed: list[tuple[int, bool]] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
 class Result:
     reward: float
+    terms: dict[str, float]
     terminated: bool
     truncated: bool
     end: EndReason

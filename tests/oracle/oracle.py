@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
+from tests.oracle import rewards
 from tests.oracle.features import Features
 from tests.oracle.model import (
     BUY,
@@ -142,10 +143,9 @@ class OracleEnv:
 
     def step(self, action: int) -> Result:
         """Act; an illegal action is counted and executed as HOLD."""
-        if not self.mask()[action]:
-            self.stats.illegal += 1
-            action = HOLD
-        return self.step_order(self.decode(action))
+        legal = self.mask()[action]
+        self.stats.illegal += not legal
+        return self.step_order(self.decode(action if legal else HOLD), action, legal)
 
     # ------------------------------------------------------------------ fills
     def _pay(self, quantity: int, event: Event) -> None:
@@ -168,10 +168,12 @@ class OracleEnv:
         """Close the position at fill `price` -> the signed quantity that left."""
         quantity = self.position.quantity
         gain = (price - self.position.entry) * quantity * self.settings.tick_mills
+        net = gain - 2 * self.settings.commission * abs(quantity)
         self.account.balance += gain
         self._pay(quantity, event)
         self.stats.trades += 1
-        self.stats.wins += gain - 2 * self.settings.commission * abs(quantity) > 0
+        self.stats.wins += net > 0
+        event.closed.append((net, self.position.trailing))
         self.position = Position()
         return quantity
 
@@ -180,7 +182,9 @@ class OracleEnv:
         event.kinds.add(reason.name.lower())
 
     def _raise_high_water(self, equity: int) -> None:
-        self.account.high_water = max(self.account.high_water, equity)
+        """Live equity: only an intraday trail looks at it."""
+        if self.settings.trailing == "intraday":
+            self.account.high_water = max(self.account.high_water, equity)
 
     def _second_stop(self) -> int | None:
         """The price at which equity net of exit commission meets the higher floor: a second stop (5e, 5f)."""
@@ -199,11 +203,12 @@ class OracleEnv:
         return position.stop, REASON_OF_KIND[position.kind]
 
     # ------------------------------------------------------------------- step
-    def step_order(self, order: Order) -> Result:
-        """One bar under `order`, then session jump or end."""
+    def step_order(self, order: Order, action: int = HOLD, legal: bool = True) -> Result:
+        """One bar under `order`, then session jump or end. `action`, as chosen, is for reward terms about actions."""
         assert not self.done, "reset first"
         settings, account = self.settings, self.account
         before, decided, bar = account.equity, self.row, self.row + 1
+        open_profit = account.equity - account.balance
         slip, size_before = settings.slippage, self.position.quantity
         carried = self.leaving(self.position.side)
         event = Event()
@@ -273,13 +278,17 @@ class OracleEnv:
             event.kinds.add(f"end_{end.name.lower()}")
         self.done = end != EndReason.NONE
 
-        reward = settings.reward_weight * (account.equity - before) / settings.risk_unit
+        facts = rewards.Facts(action, legal, event, open_profit, account.equity - before, account.equity,
+                              self.position.quantity != 0)
+        terms = {name: weight * rewards.TERMS[name](facts, settings) for name, weight in settings.reward.items()}
+        reward = sum(terms.values())
         self.stats.reward += reward
+        self.stats.terms = {name: self.stats.terms.get(name, 0.0) + value for name, value in terms.items()}
         self.stats.length += 1
         self.stats.peak = max(self.stats.peak, account.equity)
         self.stats.max_drawdown = max(self.stats.max_drawdown, self.stats.peak - account.equity)
         truncated = end in (EndReason.STEP_LIMIT, EndReason.END_OF_DATA)
-        return Result(reward, self.done and not truncated, truncated, end, event)
+        return Result(reward, terms, self.done and not truncated, truncated, end, event)
 
     def _opening_print(self, open_: int, event: Event) -> None:
         """5e: the open against the nearer stop, then against the target."""
@@ -422,7 +431,10 @@ class OracleEnv:
         assert self.position.quantity == 0
         self.slot, self.sessions_left = self.slot + 1, self.sessions_left - 1
         self.row = self.session.first
-        self.account = replace(self.account, session_equity=self.account.equity, locked=False, traded=False)
+        closing = self.account.equity  # an end-of-day trail looks at it now, and only now
+        if self.settings.trailing == "end_of_day":
+            self.account.high_water = max(self.account.high_water, closing)
+        self.account = replace(self.account, session_equity=closing, locked=False, traded=False)
 
     # ------------------------------------------------------------ observation
     def observation(self, scaling: str) -> np.ndarray:

@@ -17,7 +17,9 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import account_params
 from jaxtrade.env.presets import PRESETS as SHIPPED_PRESETS
 from jaxtrade.env.presets import resolve_account
+from jaxtrade.env.rewards import REWARDS, TERMS
 from jaxtrade.env.state import OFF as OFF_LIMIT
+from jaxtrade.env.state import Trailing
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
@@ -58,6 +60,7 @@ def shipped(name: str) -> Settings:
     limits = {key: None if int(getattr(rules, key)) == OFF_LIMIT else int(getattr(rules, key)) for key in MONEY}
     return Settings(**limits, min_days=int(rules.min_days), stop_at_target=bool(rules.stop_at_target),
                     fail_on_daily_loss=bool(rules.fail_on_daily_loss), risk_unit=float(rules.risk_unit),
+                    trailing=Trailing(int(rules.trailing)).name.lower(), start_balance=float(rules.start_balance),
                     episode_sessions=4)
 
 
@@ -79,26 +82,43 @@ UNITS = {
     "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
+    "shipped": {},  # the package's account presets
+    "rewards": {},  # the package's reward presets
 }
+BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
 TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
 
-SHIPPED = "full/open/extreme"  # the unit that plays the shipped presets too
+def trailing_of(index: int) -> str:
+    return {1: "end_of_day", 5: "end_of_day", 3: "static"}.get(index % 8, "intraday")
 
 
-def lanes_of(settings: Settings, two_sided: bool = False) -> list[Lane]:
-    return [Lane(bars, dataclasses.replace(settings, session_slots=split_of(index)), habit)
-            for index, (bars, habit) in enumerate(zip(markets(two_sided=two_sided), habits_of(LANES), strict=True))]
+def lanes_of(settings: Settings, unit: str) -> list[Lane]:
+    """16 markets and habits (rewards: 8). Three of eight lanes of hand-made rules trail another way; shipped presets
+    say how themselves.
+    """
+    own, count = unit == "shipped", LANES // 2 if unit == "rewards" else LANES
+    chosen = markets(two_sided=unit.startswith("two_sided"))[:count]
+    return [Lane(bars, dataclasses.replace(settings, session_slots=split_of(index),
+                                           trailing=settings.trailing if own else trailing_of(index)), habit)
+            for index, (bars, habit) in enumerate(zip(chosen, habits_of(count), strict=True))]
 
 
 def presets_of(unit: str) -> list[Settings]:
-    """Hand-made presets (of two-sided bars a few); in one unit the shipped ones too."""
+    """The account rules that a unit plays: the hand-made ones (of two-sided bars a few), or shipped ones."""
+    if unit == "shipped":  # their limits are far for one contract: a tick of $125 reaches them in these short sessions
+        return [dataclasses.replace(shipped(name), tick_mills=125_000) for name in SHIPPED_PRESETS]
+    if unit == "rewards":  # every term is compiled once; a preset is a row of weights
+        none = dict.fromkeys(TERMS, 0.0)
+        cheap = dataclasses.replace(PRESETS["daily_loss_locks"], slippage=0, commission=1_000)  # sessions that gain
+        rules = (cheap, PRESETS["target_continues"])
+        every = dict.fromkeys(TERMS, 1.0) | {"closed_profit": 0.01, "profit_level": 0.001}  # dollars, to a like size
+        weights = [none | preset for preset in REWARDS.values()] + [every]
+        unique = [row for i, row in enumerate(weights) if row not in weights[:i]]
+        return [dataclasses.replace(rules[i % 2], reward=row) for i, row in enumerate(unique)]
     names = TWO_SIDED if unit.startswith("two_sided") else PRESETS
-    made = [scaled(PRESETS[name], **UNITS[unit]) for name in names]
-    # Their limits are far for one contract: a tick of $125 reaches them in these short sessions.
-    return made + [dataclasses.replace(shipped(name), **UNITS[unit], tick_mills=125_000)
-                   for name in SHIPPED_PRESETS if unit == SHIPPED]
+    return [scaled(PRESETS[name], **UNITS[unit]) for name in names]
 
 
 def scaled(settings: Settings, **changes: object) -> Settings:
@@ -134,9 +154,9 @@ def split_of(index: int) -> tuple[int, ...]:
 @functools.cache
 def played(unit: str) -> Comparison:
     """All presets of one static configuration in one compiled program."""
-    two_sided = unit.startswith("two_sided")
-    lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, two_sided)]
-    rollout = make_rollout(lanes[0].settings, TradingEnv, optimise=not two_sided)
+    quick = unit in BLIND or unit.startswith("two_sided")
+    lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, unit)]
+    rollout = make_rollout(lanes[0].settings, TradingEnv, look=unit not in BLIND, optimise=not quick)
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
@@ -144,13 +164,16 @@ def played(unit: str) -> Comparison:
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None
-    assert comparison.steps == len(presets_of(unit)) * LANES * STEPS
+    assert comparison.steps == len(presets_of(unit)) * STEPS * (LANES // 2 if unit == "rewards" else LANES)
 
 
 def test_shipped_presets_are_played():
     """Figures of the presets' page in mills; 5,120 steps of each."""
-    assert len(presets_of(SHIPPED)) == len(PRESETS) + len(SHIPPED_PRESETS)
+    assert len(presets_of("shipped")) == len(SHIPPED_PRESETS)
     assert LANES * STEPS >= 5_000
+    assert {preset.trailing for preset in presets_of("shipped")} == {"intraday", "end_of_day", "static"}
+    ways = {lane.settings.trailing for lane in lanes_of(PRESETS["drawdown"], "full/path")}
+    assert ways == {"intraday", "end_of_day", "static"}
     apex = shipped("apex_like_50k_2025")
     assert (apex.drawdown, apex.target, apex.floor_cap, apex.daily_loss) == (2_500_000, 3_000_000, 500_000, None)
     assert (shipped("rules_off_50k").drawdown, shipped("rules_off_50k").risk_unit) == (None, 500_000.0)

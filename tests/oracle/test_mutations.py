@@ -21,7 +21,7 @@ from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stac
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
 from tests.oracle.model import Settings
-from tests.oracle.test_agreement import PRESETS, UNITS, markets, scaled
+from tests.oracle.test_agreement import PRESETS, UNITS, lanes_of, markets, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 LANES, STEPS = 8, 150
@@ -124,8 +124,9 @@ MUTATIONS = (
     Mutation("break-even on the losing side", "actions", "position.entry + jnp.sign", "position.entry - jnp.sign"),
     Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
              "params.market.tr_sum[state.row + 1]"),
-    Mutation("reward of realised money only", "rewards", "(next.account.equity - prev.account.equity)",
-             "(next.account.balance - prev.account.balance)"),
+    Mutation("reward of realised money only", "rewards",
+             "(next.account.equity - prev.account.equity).astype(jnp.float32) / params.account.risk_unit",
+             "(next.account.balance - prev.account.balance).astype(jnp.float32) / params.account.risk_unit"),
     Mutation("bars in position one short", "observation", "state.row - position.opened + 1",
              "state.row - position.opened"),
     Mutation("the window holds the present bar", "observation", "table, row - config.window,",
@@ -175,6 +176,22 @@ MUTATIONS = (
              "path_at(params.market, row - 1, jnp", "full/path"),
     Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) * now[\"per_atr\"]",
              "x * now[\"per_atr\"]"),
+    Mutation("an end-of-day mark rises inside the session", "rules", "rules.trailing == Trailing.INTRADAY",
+             "rules.trailing != Trailing.STATIC", "rewards"),
+    Mutation("a static floor moves when a session ends", "rules", "rules.trailing == Trailing.END_OF_DAY",
+             "rules.trailing != Trailing.INTRADAY", "rewards"),
+    Mutation("a session's end is never marked", "rules", "jnp.maximum(account.high_water, account.equity)",
+             "account.high_water", "rewards"),
+    Mutation("an end-of-day mark falls", "rules", "closed = jnp.maximum(account.high_water, account.equity)",
+             "closed = account.equity", "rewards"),
+    Mutation("closed profit before costs", "rewards", "gross - 2 * closed * params.contract.commission", "gross",
+             "rewards"),
+    Mutation("an illegal act is paid", "rewards", "(happened.action == action) & ~happened.illegal",
+             "happened.action == action", "rewards"),
+    Mutation("every close is a loss", "rewards", "_closed_trades(prev, next) - _wins(prev, next)",
+             "_closed_trades(prev, next)", "rewards"),
+    Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)", "_wins(prev, next)",
+             "rewards"),
 )
 
 
@@ -200,8 +217,12 @@ def load_mutant(folder: Path, mutation: Mutation | None) -> Any:
 
 @functools.cache
 def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
-    """A few lanes of every preset, and their parameters."""
+    """A few lanes of every preset, and their parameters. Other ways to trail are in the unit `rewards` alone."""
     lanes = tuple(
+        lane
+        for preset in presets_of(unit)
+        for lane in lanes_of(preset, unit)
+    ) if unit == "rewards" else tuple(
         Lane(bars, scaled(preset, **UNITS[unit]), habit)
         for preset in PRESETS.values()
         for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
@@ -215,14 +236,16 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
 
 
 @pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", *(
-    pytest.param(unit, marks=pytest.mark.slow) for unit in INTRABAR_UNITS)])
+    pytest.param(unit, marks=pytest.mark.slow) for unit in (*INTRABAR_UNITS, "rewards"))])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
 
 def most_are_slow(index: int, mutation: Mutation) -> Any:
-    """Every second one is in the quick pass, of the intrabar orders every sixth."""
-    marks = [pytest.mark.slow] if index % (6 if mutation.unit in INTRABAR_UNITS else 2) else []
+    """Every second one is in the quick pass; of the reward unit, whose programs are larger, every fourth, of the
+    intrabar orders every sixth."""
+    quick = {"rewards": 4, **dict.fromkeys(INTRABAR_UNITS, 6)}.get(mutation.unit, 2)
+    marks = [pytest.mark.slow] if index % quick else []
     return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
 
 

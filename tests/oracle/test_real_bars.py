@@ -51,6 +51,10 @@ class Case:
 CASES = {
     "ES": Case({"market": "ES"}, ES, 5),
     "ES-overnight": Case({"market": "ES"}, ES, 5, {"overnight": True}),
+    # December's contract until the 18th, March's from the 19th on (by volume); no bars on 5-17 December; the evening of
+    # the 4th and of the 19th end at 18:59, and of the 19th's 59 bars none may be decided on.
+    "ES-roll": Case({"market": "ES", "roll": "volume", "start": "2013-12-02", "end": "2013-12-20"}, ES, 5,
+                    {"overnight": True, "restarts": (dt.date(2013, 12, 18), dt.date(2013, 12, 19))}),
     # A tick of 0.00001 is one dollar a lot, 3.00 a side, bid and ask, stops of at least 5 pips. No bars on
     # 12-15 December 2016; Friday the 30th ended at 14:00.
     "EURUSD": Case(
@@ -90,7 +94,15 @@ def test_sessions_found_again(name):
         assert np.asarray(getattr(table, field)).tolist() == [getattr(s, field) for s in bars.sessions], field
 
 
-@pytest.mark.parametrize("name", list(CASES))
+def test_a_splice_that_is_missed_is_seen():
+    """Without the restart on the 19th its evening would have decisions, on a window of two contracts."""
+    market = market_of("ES-roll", DEFAULT, 20)
+    found = oracle_bars(market, 123, overnight=True, restarts=(dt.date(2013, 12, 18),)).sessions
+    assert [s.first for s in found] != np.asarray(market.data.sessions.first).tolist()
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "ES-roll")) for name in CASES])
 def test_every_step_agrees_with_the_default_account(name):
     market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
@@ -100,7 +112,7 @@ def test_every_step_agrees_with_the_default_account(name):
 
 
 @pytest.mark.parametrize(("name", "mark"), [("ES", "extreme"), ("EURUSD", "close"), ("NQ-synthetic", "extreme"),
-                                            ("EURUSD", "extreme")])
+                                            ("EURUSD", "extreme"), ("ES-roll", "extreme")])
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
     settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)

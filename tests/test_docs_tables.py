@@ -1,0 +1,48 @@
+"""The tables of docs/accounts.md and docs/rewards.md say what the presets are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jaxtrade.env.presets import PRESETS, AccountPreset
+from jaxtrade.env.rewards import REWARDS, TERMS
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def rows(page: str, header: str) -> dict[str, list[str]]:
+    """First cell (without backticks) -> the other cells, of the table whose first header cell is `header`."""
+    lines = (DOCS / page).read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {header} |"))
+    table = {}
+    for line in lines[start + 2:]:
+        if not line.startswith("|"):
+            break
+        first, *rest = [cell.strip() for cell in line.strip("|").split(" | ")]
+        table[first.strip("`")] = rest
+    return table
+
+
+def dollars(value: float | None) -> str:
+    return "off" if value is None else f"{value:,.0f}"
+
+
+def account_row(preset: AccountPreset) -> list[str]:
+    daily = dollars(preset.daily_loss)
+    return [dollars(preset.start_balance), dollars(preset.profit_target), dollars(preset.drawdown),
+            preset.trailing if preset.drawdown else "-", preset.freeze,
+            f"{daily}, {preset.on_daily_loss}" if preset.daily_loss else daily, str(preset.max_contracts)]
+
+
+def test_account_presets() -> None:
+    assert rows("accounts.md", "preset") == {name: account_row(preset) for name, preset in PRESETS.items()}
+
+
+def test_reward_presets() -> None:
+    weights = {name: ", ".join(f"{term} {weight:g}" for term, weight in preset.items())
+               for name, preset in REWARDS.items()}
+    assert {name: cells[0] for name, cells in rows("rewards.md", "preset").items()} == weights
+
+
+def test_reward_terms() -> None:
+    assert list(rows("rewards.md", "term")) == list(TERMS)
