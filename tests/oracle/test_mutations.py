@@ -25,6 +25,7 @@ from tests.oracle.test_agreement import PRESETS, UNITS, lanes_of, markets, prese
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 LANES, STEPS = 8, 150
+INTRABAR_UNITS = ("full/nearer_extreme", "full/path")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,15 +235,17 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
-@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", "full/nearer_extreme",
-                                  "full/path", pytest.param("rewards", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", *(
+    pytest.param(unit, marks=pytest.mark.slow) for unit in (*INTRABAR_UNITS, "rewards"))])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
 
 def most_are_slow(index: int, mutation: Mutation) -> Any:
-    """Every second one; three of four of the reward unit, whose programs are larger."""
-    marks = [pytest.mark.slow] if index % (4 if mutation.unit == "rewards" else 2) else []
+    """Every second one is in the quick pass; of the reward unit, whose programs are larger, every fourth, of the
+    intrabar orders every sixth."""
+    quick = {"rewards": 4, **dict.fromkeys(INTRABAR_UNITS, 6)}.get(mutation.unit, 2)
+    marks = [pytest.mark.slow] if index % quick else []
     return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
 
 
