@@ -12,7 +12,9 @@ from jaxtrade.data import features
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
-from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.contracts import CONTRACTS, Contract
+from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
 from jaxtrade.data.intrabar import first_passages
 from jaxtrade.data.schema import (
     NO_VOLUME,
@@ -32,7 +34,7 @@ from jaxtrade.data.sessions import (
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.data.table import float_table
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionTable
+from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionTable, TickValue
 
 INT32 = 1 << 31
 
@@ -68,7 +70,7 @@ def bars_of(config: RunConfig) -> Bars:
     Raises ConfigError (unknown market, contradictory keys) or DataError (the file).
     """
     data = config.data
-    contract = get_contract(data.market)
+    contract = contract_of(data)
     if data.source != "file" and data.file is not None:
         raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
     if data.source == "bundled":
@@ -92,7 +94,7 @@ def seconds_of(config: RunConfig) -> Bars | None:
     if data.source == "synthetic":
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
                           "the bars: give them with --data FILE, or drop --seconds")
-    return load_bars(data.seconds, get_contract(data.market), columns=data.columns, time_zone=data.time_zone,
+    return load_bars(data.seconds, contract_of(data), columns=data.columns, time_zone=data.time_zone,
                      stamp=data.stamp, price_scale=data.price_scale, expiry=data.expiry, start=data.start,
                      end=data.end)
 
@@ -100,7 +102,8 @@ def seconds_of(config: RunConfig) -> Bars | None:
 def load_market(config: RunConfig) -> Market:
     """The market of a run, on device. Raises ConfigError or DataError."""
     require_seconds(config, config.data.seconds is not None)
-    return build_market(bars_of(config), config, seconds_of(config))
+    bars = bars_of(config)
+    return build_market(bars, config, seconds_of(config), load_rates(config.data, bars.contract))
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
@@ -110,19 +113,21 @@ def require_seconds(config: RunConfig, known: bool) -> None:
                           "(data.seconds), or set env.intrabar to stop_first or nearer_extreme")
 
 
-def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> Market:
+def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> Market:
     """Features, session table and device arrays of validated bars.
 
     Args:
         seconds: finer bars of the same instrument, which become the market's intrabar paths.
+        rates: bars of the rate to the dollar, where profits arise in another currency and the market is not its rate.
     Raises:
-        DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it, or
-            seconds that do not rebuild the bars.
-        ConfigError: unknown feature, figures that could pass int32, or `env.intrabar=path` without seconds.
+        DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it,
+            seconds that do not rebuild the bars, or rates that do not cover them.
+        ConfigError: unknown feature, figures that could pass int32, `env.intrabar=path` without seconds, or rates that
+            are needed and not given.
     """
     require_seconds(config, seconds is not None)
     passages = None if seconds is None else first_passages(bars, seconds)
-    contract = bars.contract
+    contract, value = bars.contract, tick_values(bars, rates)
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
@@ -144,19 +149,22 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
         "complete": rows.complete, "table": table,
     }
     path = {} if passages is None else {f"path.{name}": value for name, value in vars(passages.path).items()}
-    digest = fingerprint(arrays | path, contract)
-    notes = (*bars.notes, *(passages.notes if passages else ()), *schedule.notes,
+    converted = {} if value is None else {f"tick_value.{name}": array for name, array in vars(value).items()}
+    digest = fingerprint(arrays | path | converted, contract)
+    rule = describe_conversion(contract)
+    notes = (*bars.notes, *([] if rule is None else [rule]), *(passages.notes if passages else ()), *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract), *_session_notes(rows, ids, dates, config))
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
-    return Market(data=_to_device(arrays, digest, passages.path if passages else None), contract=contract, bars=bars,
-                  trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
-                  has_volume=has_volume)
+    return Market(data=_to_device(arrays, digest, passages.path if passages else None, value), contract=contract,
+                  bars=bars, trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic,
+                  notes=notes, has_volume=has_volume)
 
 
-def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | None) -> MarketData:
-    """Host arrays by name, the fingerprint in hex and the paths (NumPy leaves) as the device pytree."""
+def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | None,
+               value: TickValue | None) -> MarketData:
+    """Host arrays by name, the fingerprint in hex, paths and tick values (NumPy leaves) as the device pytree."""
     import jax
     import jax.numpy as jnp
 
@@ -165,7 +173,8 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | 
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
     words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    return MarketData(**device, sessions=sessions, view=view, fingerprint=words, path=jax.tree.map(jnp.asarray, path))
+    path, value = jax.tree.map(jnp.asarray, (path, value))
+    return MarketData(**device, sessions=sessions, view=view, fingerprint=words, path=path, tick_value=value)
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
@@ -184,7 +193,10 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
         digest.update(value.tobytes())
-    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)  # costs are no data
+    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)  # costs are no data ...
+    if CONTRACTS.get(contract.symbol) != contract:  # ... but a user's file holds them, and may change after a run
+        figures += (contract.kind, contract.calendar, contract.commission_mills, contract.slippage_ticks,
+                    contract.min_stop_ticks, contract.micro)
     digest.update("|".join(map(str, figures)).encode())
     return digest.hexdigest()
 

@@ -26,6 +26,7 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     """
     market, live_marks = params.market, config.mark == "extreme"
     row = state.row + 1
+    params = params.replace(contract=rules.contract_at(params, row))
     bar = execution.bar_at(params, row)
     session = params.sessions.ids[state.slot]
     allowed = rules.may_open(state, params)
