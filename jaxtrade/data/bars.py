@@ -83,7 +83,8 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         path: the file; gzip is recognised by content, Parquet by content.
         columns: field -> column name for time, open, high, low, close, volume, expiry, symbol. Fields left out are
             looked for under obvious names, and a note says which name was taken.
-        time_zone: IANA zone of stamps without offset (America/New_York+7h: seven hours ahead of it). stamp: whether a stamp names the bar's open or its close.
+        time_zone: IANA zone of stamps without offset, or one with a fixed shift (America/New_York+7h). stamp: whether
+            a stamp names the bar's open or its close.
         price_scale: points per unit of the file's prices.
         expiry: the one contract to read, where an expiry or symbol column holds several.
         start, end: first and last trade date (ISO).

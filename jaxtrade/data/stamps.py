@@ -97,6 +97,7 @@ def _localize(naive: Any, valid: np.ndarray, zone: Zone | None, name: str, rows:
         faults.add("stamps carry no time zone", "set data.time_zone, e.g. data.time_zone=America/New_York or "
                    "data.time_zone=UTC (time_zone=... in Python)", int(rows[0]), name, naive.iloc[0])
         faults.stop()
+        raise AssertionError("a fault was added: stop raises")
     shifted = naive - np.timedelta64(zone.hours, "h")
     local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
     clash = np.flatnonzero(valid & local.isna().to_numpy())

@@ -41,6 +41,7 @@ class Bars:
     restarts: Sequence[int] = ()
     has_volume: bool = True
     paths: Sequence[RowPath] = ()  # the order of prices inside each bar, where it is known
+    rates: Sequence[tuple[int, int]] = ()  # per bar: mills of a tick as numerator and denominator
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Settings:
     intrabar: str = "stop_first"
     tick_size: float = 0.25
     tick_mills: int = 12_500
+    converted: bool = False  # money of a tick by the bars' rates instead of tick_mills
     commission: int = 2_080
     slippage: int = 1
     min_stop: int = 8

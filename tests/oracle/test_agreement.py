@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from jaxtrade.config import AccountConfig
@@ -74,7 +75,11 @@ UNITS = {
     "full/path": {"intrabar": "path"},
     "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
+    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
 }
+SLOW_TO_COMPILE = ("full/path/converted",)  # each fill and mark divides
+# Profits in another currency change money alone: the presets in which money decides.
+CONVERTED = ("rules_off_two_sessions", "drawdown_frozen_at_start_plus_100", "daily_loss_locks", "target_terminates")
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
 
@@ -86,9 +91,13 @@ def lanes_of(settings: Settings) -> list[Lane]:
             for index, (bars, habit) in enumerate(zip(markets(), habits_of(LANES), strict=True))]
 
 
+def names_of(unit: str) -> tuple[str, ...]:
+    return CONVERTED if UNITS[unit].get("converted") else tuple(PRESETS)
+
+
 def presets_of(unit: str) -> list[Settings]:
     """Hand-made presets; in one unit the shipped ones too."""
-    made = [scaled(preset, **UNITS[unit]) for preset in PRESETS.values()]
+    made = [scaled(PRESETS[name], **UNITS[unit]) for name in names_of(unit)]
     # Their limits are far for one contract: a tick of $125 reaches them in these short sessions.
     return made + [dataclasses.replace(shipped(name), **UNITS[unit], tick_mills=125_000)
                    for name in SHIPPED_PRESETS if unit == SHIPPED]
@@ -105,10 +114,18 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 def markets(count: int = LANES) -> tuple[Bars, ...]:
     bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3])
             for seed in range(count)]
-    bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close))
+    bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close),
+                                rates=random_rates(seed, len(b.close)))
             for seed, b in enumerate(bars)]
     length = max(len(b.close) for b in bars)
     return tuple(pad_bars(b, length) for b in bars)
+
+
+def random_rates(seed: int, count: int) -> list[tuple[int, int]]:
+    """A tick of about $12.50 that moves by up to 1 % a bar: fractions by a rate, or (every second market) over one."""
+    rng = np.random.default_rng(seed)
+    rate = np.clip(8_000 * np.exp(np.cumsum(rng.uniform(-0.01, 0.01, count))), 4_000, 16_000).astype(int).tolist()
+    return [(100_000_000, x) if seed % 2 else (25 * x, 16) for x in rate]
 
 
 def split_of(index: int) -> tuple[int, ...]:
@@ -120,7 +137,8 @@ def split_of(index: int) -> tuple[int, ...]:
 def played(unit: str) -> Comparison:
     """All presets of one static configuration in one compiled program."""
     lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings)]
-    return compare(lanes, STEPS, sum(map(ord, unit)), make_rollout(lanes[0].settings, TradingEnv))
+    return compare(lanes, STEPS, sum(map(ord, unit)), make_rollout(lanes[0].settings, TradingEnv,
+                                                                               optimise=unit not in SLOW_TO_COMPILE))
 
 
 @pytest.mark.parametrize("unit", list(UNITS))
