@@ -239,6 +239,7 @@ class LeakyRateEnv(TradingEnv):
                                    params.replace(market=params.market.replace(tick_value=value)))
 
 
+@pytest.mark.slow
 def test_a_planted_leak_of_the_rate_is_found() -> None:
     """Most cuts fall where no position is open; where one is, its equity betrays the rate."""
     found = [paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, converted=True)
