@@ -31,8 +31,8 @@ def contract_file(tmp_path):
     return _write
 
 
-SHIPPED = [("SPY", "equity", "0.0001", 10, 0), ("GOOG", "equity", "0.0001", 10, 0), ("6B", "future", "0.0001", 6_250, 18),
-           ("EURGBP", "fx", "0.00001", 1_000, 17)]
+SHIPPED = [("SPY", "equity", "0.0001", 10, 0), ("GOOG", "equity", "0.0001", 10, 0),
+           ("6B", "future", "0.0001", 6_250, 18), ("EURGBP", "fx", "0.00001", 1_000, 17)]
 
 
 @pytest.mark.parametrize(("name", "kind", "tick", "mills", "turn"), SHIPPED)

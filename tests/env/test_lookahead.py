@@ -226,7 +226,8 @@ def hand_cuts(count: int) -> list[int]:
 def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) -> None:
     env = TradingEnv(ENVIRONMENTS.get(name, EnvConfig()))
     for seed, cut in enumerate(hand_cuts(25)):
-        assert paths_differ(env, cut, seed=seed, converted=name == "converted") == set(), f"bars after row {cut} changed the past"
+        found = paths_differ(env, cut, seed=seed, converted=name == "converted")
+        assert found == set(), f"bars after row {cut} changed the past"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,8 @@ def env_params(bars: Bars, settings: Settings, market: MarketData | None = None)
         return ints(OFF if value is None else value)
 
     contract = ContractParams(
-        tick_mills=None if settings.converted else ints(settings.tick_mills), commission=ints(settings.commission), slippage=ints(settings.slippage),
+        tick_mills=None if settings.converted else ints(settings.tick_mills),
+        commission=ints(settings.commission), slippage=ints(settings.slippage),
         min_stop=ints(settings.min_stop), be_ticks=ints(settings.be_ticks), tick_size=jnp.float32(settings.tick_size))
     account = AccountParams(
         drawdown=limit(settings.drawdown), daily_loss=limit(settings.daily_loss), target=limit(settings.target),
