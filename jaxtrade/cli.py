@@ -39,6 +39,8 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
                         "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset")
     parser.add_argument("--seconds", metavar="FILE", help="second bars of the same instrument, read with the same keys "
                         "as --data: they must rebuild its bars, and allow --set env.intrabar=path")
+    parser.add_argument("--quotes", metavar="FILE", help="bid and ask bars of the same instrument, read with the same "
+                        "keys as --data: fills take the quotes, volume stays that of --data")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -89,9 +91,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
-            test: bool = False, seconds: str | None = None, contract: str | None = None) -> RunConfig:
-    """Configuration of a command: file, then `--test`, `--market`, `--contract`, `--data` and `--seconds`, then
-    `--set`."""
+            test: bool = False, seconds: str | None = None, quotes: str | None = None,
+            contract: str | None = None) -> RunConfig:
+    """Configuration of a command: file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`, `--quotes`,
+    then `--set`."""
     flags: list[str] = [*TEST_OVERRIDES] if test else []
     if market is not None and contract is not None:
         raise ConfigError(f"--market {market} and --contract {contract}: the contract's symbol is the market; give one")
@@ -102,7 +105,7 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
     if data is not None:
         flags.append("data.source=file")
     chosen = load_config(config or "quickstart", [*flags, *overrides])
-    given = {"file": data, "seconds": seconds, "contract": contract}
+    given = {"file": data, "seconds": seconds, "quotes": quotes, "contract": contract}
     paths = {key: path for key, path in given.items() if path is not None}
     chosen = _with_data(chosen, paths)  # a path is not YAML: as it is
     if chosen.data.contract is not None:
@@ -132,13 +135,15 @@ def check_names(config: RunConfig) -> None:
     table_columns(config.env.features)
     if config.data.source == "file" and not Path(str(config.data.file)).exists():
         raise DataError(f"{config.data.file}: there is no such file; check --data (or data.file)")
+    if config.data.quotes is not None and not Path(config.data.quotes).exists():
+        raise DataError(f"{config.data.quotes}: there is no such file; check --quotes (or data.quotes)")
 
 
 def _train(args: argparse.Namespace) -> int:
     if args.resume:
         clash = [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--market", args.market),
                                           ("--contract", args.contract), ("--data", args.data),
-                                          ("--seconds", args.seconds), ("--test", args.test),
+                                          ("--seconds", args.seconds), ("--quotes", args.quotes), ("--test", args.test),
                                           ("--run-dir", args.run_dir))
                  if value]
         if clash:
@@ -149,7 +154,8 @@ def _train(args: argparse.Namespace) -> int:
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
-    config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds, args.contract)
+    config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds, args.quotes,
+                     args.contract)
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
     from jaxtrade.experiment import run
@@ -182,7 +188,7 @@ def _data(args: argparse.Namespace) -> int:
                 failed = True
                 print(f"error: {error}", file=sys.stderr)
         return DataError.exit_code if failed else 0
-    config = resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds,
+    config = resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds, quotes=args.quotes,
                      contract=args.contract)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market

@@ -47,8 +47,10 @@ class DataConfig(_Model, frozen=True):
                                 "keys; they tell the order of prices inside a bar (env.intrabar: path)")
     conversion: str | None = Field(default=None, description="bars of the rate to the dollar, for markets whose "
                                    "profits arise in another currency; read with data.time_zone and data.stamp")
+    quotes: str | None = Field(default=None, description="bid and ask bars of the same instrument, read with the same "
+                               "keys: prices are theirs, volume is that of the bars")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
-                                    "close, volume, expiry, symbol")
+                                    "close, volume, expiry, symbol; bid_open .. ask_close of two-sided bars")
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset, with a "
                                   "fixed shift where needed (America/New_York+7h)")
     stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
@@ -158,6 +160,9 @@ class PPOConfig(_Model, frozen=True):
     num_minibatches: int = Field(default=8, ge=1)
     num_epochs: int = Field(default=4, ge=1)
     num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
+    network: Literal["mlp", "gru"] = Field(default="mlp", description="gru: the policy remembers its episode; "
+                                           "minibatches are then whole rollouts of some envs")
+    rnn_width: int = Field(default=64, ge=1, description="gru: numbers that it remembers")
     hidden: Widths = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
     normalise_observations: bool = True
@@ -182,7 +187,16 @@ class PPOConfig(_Model, frozen=True):
         if group % self.num_minibatches:
             raise ValueError(f"num_envs/num_shards*num_steps ({group}) must be a multiple of num_minibatches "
                              f"({self.num_minibatches})")
+        envs = self.num_envs // self.shards
+        if self.network == "gru" and envs % self.num_minibatches:
+            raise ValueError(f"network=gru: num_envs/num_shards ({envs}) must be a multiple of num_minibatches "
+                             f"({self.num_minibatches}), because a minibatch holds whole rollouts of some envs")
         return self
+
+    @property
+    def sequence(self) -> int:
+        """Consecutive steps of one env that stay together in a minibatch: 1, or with a memory all of a rollout's."""
+        return self.num_steps if self.network == "gru" else 1
 
     @property
     def shards(self) -> int:

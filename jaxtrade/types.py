@@ -63,6 +63,19 @@ class TickValue(struct.PyTreeNode):
     over: Array
 
 
+class Quotes(struct.PyTreeNode):
+    """The ask side of a market with two-sided bars.
+
+    open, high, low, close: int32[T] ticks, nowhere below the bid's. path: the order of ask prices inside each bar.
+    """
+
+    open: Array
+    high: Array
+    low: Array
+    close: Array
+    path: IntrabarPath | None = None
+
+
 class MarketView(struct.PyTreeNode):
     """The float half of the market, the only floats an observation reads.
 
@@ -75,13 +88,15 @@ class MarketView(struct.PyTreeNode):
 class MarketData(struct.PyTreeNode):
     """A market on device: a traced argument inside `EnvParams`, never captured in a closure.
 
-    open, high, low, close: int32[T] ticks.
-    tr_sum: int32[T] sum of the last 14 true ranges in ticks up to and with this bar; -1 until 14 exist.
+    open, high, low, close: int32[T] ticks; of two-sided bars the bid.
+    tr_sum: int32[T] sum of the last 14 true ranges in ticks (of two-sided bars their mid) up to and with this bar; -1
+        until 14 exist.
     bars_to_flat: int32[T] whole bar lengths from this bar's scheduled close to the session's flat time, from the
         calendar alone; 0 at the flat bar.
     fingerprint: uint32[8], the sha256 of everything above, as read on the host.
     path: the order of prices inside each bar, or None where only minute bars are known (static: it shapes the pytree).
     tick_value: what a tick is worth in each bar, or None where profits arise in dollars (static too).
+    ask: the other side of two-sided bars, or None (static).
     """
 
     open: Array
@@ -95,6 +110,12 @@ class MarketData(struct.PyTreeNode):
     fingerprint: Array
     path: IntrabarPath | None = None
     tick_value: TickValue | None = None
+    ask: Quotes | None = None
+
+    @property
+    def mid_close(self) -> Array:
+        """int32[T] ticks: floor((bid + ask) / 2) at each close, the close itself of one-sided bars."""
+        return self.close if self.ask is None else (self.close + self.ask.close) // 2
 
 
 class SessionSet(struct.PyTreeNode):
@@ -156,7 +177,8 @@ class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
     `first` marks an observation that starts an episode. `value` and `log_prob` belong to `ref` and `action`.
-    `behaviour_version` is the update count of the weights that acted.
+    `behaviour_version` is the update count of the weights that acted. `carry` is the policy's memory with `ref` taken
+    in, float32[num_steps, num_envs, H]; () where it has none.
     """
 
     ref: PyTree
@@ -170,6 +192,7 @@ class Transition(NamedTuple):
     truncated: Array
     behaviour_version: Array
     info: PyTree
+    carry: PyTree = ()
 
 
 class Algorithm(NamedTuple):
@@ -179,6 +202,9 @@ class Algorithm(NamedTuple):
     a hook passes something, metrics by name; act(policy, carry, ref, params, key, explore) ->
     (carry, action, extras), action int32[] of one reference or int32[B] of a batch of them; the key may be None where
     `explore` is False. `config` is the learner's own model (for PPO `PPOConfig`).
+
+    `carry` is one policy's memory before an episode's first observation, all zeros, or () for a policy without one.
+    Whoever calls `act` hands over the carry that the last call gave, and zeros again where an episode begins.
     """
 
     init: Callable[[Array, PyTree], Any]
@@ -186,3 +212,4 @@ class Algorithm(NamedTuple):
     act: Callable[[PyTree, PyTree, PyTree, PyTree, Array | None, bool], tuple[PyTree, Array, PyTree]]
     env: Env
     config: Any
+    carry: PyTree = ()

@@ -12,6 +12,17 @@ import numpy as np
 from jaxtrade.data.calendar import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.faults import Faults
+from jaxtrade.data.quotes import (
+    MISSING_LIMIT,
+    PRICES,
+    TWO_SIDED,
+    Side,
+    is_two_sided,
+    leave_out,
+    quoted,
+    side_columns,
+    widen,
+)
 from jaxtrade.data.stamps import parse_stamps
 from jaxtrade.data.tabular import Table, read_table, table_of_frame
 from jaxtrade.data.validate import check_instruments, check_prices, check_steps, map_columns
@@ -27,8 +38,10 @@ Stamp = Literal["open", "close"]
 class Bars:
     """Bars of one contract, T of them in time order.
 
-    time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks. volume: float64[T], zeros
-    where the source has none. source names the file; notes says what was assumed while reading.
+    time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks, of two-sided bars the bid.
+    volume: float64[T], zeros where the source has none. ask: the other side of two-sided bars, nowhere below the bid.
+    contract: its slippage is 0 for two-sided bars, whose fills pay the spread. source names the file; notes says what
+    was assumed while reading.
     """
 
     time: np.ndarray
@@ -42,14 +55,30 @@ class Bars:
     source: str
     notes: tuple[str, ...] = ()
     synthetic: bool = False
+    ask: Side | None = None
 
     def __len__(self) -> int:
         return len(self.time)
 
     def rows(self, keep: np.ndarray | slice) -> Bars:
         """The bars of a row selection."""
-        return replace(self, **{name: getattr(self, name)[keep]
-                                for name in ("time", "open", "high", "low", "close", "volume")})
+        ask = None if self.ask is None else Side(*(prices[keep] for prices in self.ask))
+        return replace(self, ask=ask, **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")})
+
+    @property
+    def sides(self) -> tuple[Bars, Bars]:
+        """(bid, ask), each as one-sided bars; the same bars twice where there is one side."""
+        if self.ask is None:
+            return self, self
+        return replace(self, ask=None), replace(self, ask=None, **self.ask._asdict())
+
+    @property
+    def mid(self) -> Bars:
+        """Bars of floor((bid + ask) / 2) per field, which features are made of; one-sided bars as they are."""
+        if self.ask is None:
+            return self
+        middle = {name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()}
+        return replace(self, ask=None, **middle)
 
     def between(self, start: str | None, end: str | None) -> Bars:
         """The bars of trade dates start..end (ISO, inclusive). Raises DataError where none is left."""
@@ -76,46 +105,64 @@ def _date(text: str, key: str) -> np.datetime64:
 
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-              expiry: str | None = None, start: str | None = None, end: str | None = None) -> Bars:
+              expiry: str | None = None, start: str | None = None, end: str | None = None,
+              missing: float = MISSING_LIMIT) -> Bars:
     """Read and validate bars from CSV, CSV.gz or Parquet. No price is ever repaired.
 
     Args:
         path: the file; gzip is recognised by content, Parquet by content.
-        columns: field -> column name for time, open, high, low, close, volume, expiry, symbol. Fields left out are
-            looked for under obvious names, and a note says which name was taken.
+        columns: field -> column name for time, open, high, low, close, volume, expiry, symbol, and for bid_open ..
+            ask_close of two-sided bars. Fields left out are looked for under obvious names, and a note says which
+            name was taken. A file with all of bid_open .. ask_close is read as two-sided, unless open .. are mapped.
         time_zone: IANA zone of stamps without offset, or one with a fixed shift (America/New_York+7h). stamp: whether
             a stamp names the bar's open or its close.
         price_scale: points per unit of the file's prices.
         expiry: the one contract to read, where an expiry or symbol column holds several.
         start, end: first and last trade date (ISO).
+        missing: largest share of two-sided rows that may lack a whole side; such rows are left out and counted.
     Raises:
         DataError: every fault with file, line, column, value and fix.
     """
-    return _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry).between(start, end)
+    bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, missing)
+    return bars.between(start, end)
 
 
 def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
                time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
                expiry: str | None = None, source: str = "frame") -> Bars:
     """Bars from a pandas frame; the same checks and errors as `load_bars`, rows counted from 0."""
-    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry)
+    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry,
+                 MISSING_LIMIT)
 
 
 def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, time_zone: str | None,
-          stamp: Stamp | None, price_scale: float, expiry: str | None) -> Bars:
+          stamp: Stamp | None, price_scale: float, expiry: str | None, missing: float) -> Bars:
     faults = Faults(table.source, table.first_line)
     if stamp not in ("open", "close"):
         faults.add("it is not stated whether stamps name a bar's open or its close",
                    "set data.stamp=open or data.stamp=close (stamp=... in Python)")
-    names, notes = map_columns(table, columns or {}, faults)
+    two_sided = is_two_sided(table, columns or {}, faults)
+    names, notes = map_columns(table, columns or {}, two_sided, faults)
     faults.stop()
     rows = check_instruments(table, names, contract, expiry, faults)
     faults.stop()
+    if two_sided:
+        rows = leave_out(table, rows, quoted(table, names, rows), names["time"], missing, faults, notes)
+        faults.stop()
     seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes)
-    ticks, volume = check_prices(table, names, rows, seconds, contract, price_scale, faults, notes)
+    prices = side_columns(names, "bid") if two_sided else names
+    ticks, volume = check_prices(table, prices, rows, seconds, contract, price_scale, faults, notes)
+    ask = None
+    if two_sided:
+        prices = side_columns(names, "ask")
+        ask = Side(*check_prices(table, prices, rows, seconds, contract, price_scale, faults, [])[0])
     bar_seconds = check_steps(table, names, rows, seconds, faults)
     faults.stop()
     if stamp == "close":
         seconds = seconds - bar_seconds
+    if ask is not None:
+        ask = widen(table, rows, seconds, Side(*ticks), ask, notes)
+        contract = replace(contract, slippage_ticks=0)
+        notes.append(TWO_SIDED)
     return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
-                bar_seconds=bar_seconds, contract=contract, source=table.source, notes=(*table.notes, *notes))
+                bar_seconds=bar_seconds, contract=contract, source=table.source, notes=(*table.notes, *notes), ask=ask)

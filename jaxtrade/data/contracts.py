@@ -175,9 +175,10 @@ def _lot(symbol: str, tick: str, value: str, slippage: int, rates: Ranges) -> Co
 # Minimum stops of about $100 per mini (NQ: 5 points), several times the usual spread of one tick. CME charges more for
 # metals, energy and currencies than for equity indices, hence the two pairs of commissions.
 # GC: 100 troy ounces, CL: 1,000 barrels, their micros a tenth; 6E: 125,000 EUR.
-# FX: a tick is a tenth of a pip (EURUSD, GBPUSD $1, USDJPY 100 JPY, USDCHF 1 CHF a lot). Bars are the bid side alone,
-# so the default slippage per side stands for half a measured mean spread: EURUSD 1.17 pips (OANDA 2014), GBPUSD 0.76
-# and USDJPY 0.32 pips (FXCM); USDCHF as GBPUSD. $3.00 a side is a common commission of raw-spread accounts.
+# FX: a tick is a tenth of a pip (EURUSD, GBPUSD $1, USDJPY 100 JPY, USDCHF 1 CHF a lot). Over one-sided bars the
+# default slippage per side stands for half a measured mean spread: EURUSD 1.17 pips (OANDA 2014), GBPUSD 0.76 and
+# USDJPY 0.32 pips (FXCM); USDCHF as GBPUSD; two-sided bars have none. $3.00 a side is a common commission of raw-spread
+# accounts.
 CONTRACTS: dict[str, Contract] = {
     contract.symbol: contract
     for contract in (

@@ -11,7 +11,7 @@ from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.calendar import check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
-from jaxtrade.data.market import Market, decision_sessions, history_needed
+from jaxtrade.data.market import Market, decision_sessions, history_needed, read_keys
 
 COST_WARNING = 0.25  # of the stop
 NOTES_SHOWN = 20
@@ -33,28 +33,36 @@ def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarra
 def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:
     """Share of decisions whose next bar's range touches both stop and target of a fresh long or short bracket.
 
-    Such a bar does not tell which came first; `intrabar` decides. The bracket lies around the next bar's open.
+    Such a bar does not tell which came first; `intrabar` decides. The bracket lies around the next bar's open (the ask
+    of a long, the bid of a short), and the position leaves on the other side.
     """
     stop = stop_ticks(market, config, rows)
     target = config.brackets.target_multiple * stop
-    bars = market.bars
-    up = bars.high[rows + 1].astype(np.int64) - bars.open[rows + 1]
-    down = bars.open[rows + 1].astype(np.int64) - bars.low[rows + 1]
-    both = ((down >= stop) & (up >= target)) | ((up >= stop) & (down >= target))
-    return float(both.mean())
+    bid, ask = ({name: getattr(side, name)[rows + 1].astype(np.int64) for name in ("open", "high", "low")}
+                for side in market.bars.sides)
+    long = (ask["open"] - bid["low"] >= stop) & (bid["high"] - ask["open"] >= target)
+    short = (ask["high"] - bid["open"] >= stop) & (bid["open"] - ask["low"] >= target)
+    return float((long | short).mean())
+
+
+def mean_spread(market: Market, rows: np.ndarray) -> float:
+    """Mean of ask less bid at the opens after `rows`, where entries fill, in ticks; 0 of one-sided bars."""
+    bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
+    return float((ask - bid).mean())
 
 
 def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     """Figures of a market under a configuration; money in dollars, shares as fractions.
 
     `tick_value` is the median over the decision bars where profits are converted. `cost_over_stop` is a round turn's
-    commission and slippage (both sides a market or stop order) over the money at risk at the median stop.
+    commission, mean spread (of two-sided bars) and slippage (both sides a market or stop order) over the money at risk
+    at the median stop.
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
     stop = float(np.median(stop_ticks(market, config, rows)))
-    tick = dollars_per_tick(contract, market.data.tick_value, rows)
-    cost = 2 * (contract.commission_mills / 1000 + contract.slippage_ticks * tick)
+    spread, tick = mean_spread(market, rows), dollars_per_tick(contract, market.data.tick_value, rows)
+    cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick
     risk = stop * tick
     schedule = schedule_for(config.data.calendar, contract, market.bars.time, market.bars.bar_seconds)
     at = schedule.find(market.trade_dates)
@@ -76,6 +84,8 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "decision_bars": len(rows),
         "missing_window_bars": int(np.maximum(due - found, 0).sum()),
         "has_volume": market.has_volume,
+        "two_sided": market.bars.ask is not None,
+        "mean_spread_ticks": spread,
         "commission_per_side": contract.commission_mills / 1000,
         "slippage_ticks": contract.slippage_ticks,
         "tick_value": tick,
@@ -103,6 +113,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  sessions       {facts['sessions']} ({facts['first_session']} .. {facts['last_session']}), "
         f"{facts['decision_bars']} decision bars, {facts['missing_window_bars']} scheduled bars missing in them",
         f"  volume         {'present' if facts['has_volume'] else 'absent'}",
+        f"  sides          {_sides(facts)}",
         f"  costs          commission {facts['commission_per_side']:.2f} per side, slippage {facts['slippage_ticks']} "
         f"ticks of {facts['tick_value']:.2f}: {facts['round_turn_cost']:.2f} per round turn and contract",
         f"  median stop    {facts['median_stop_ticks']:.0f} ticks = {facts['median_stop_money']:.2f}; a round turn "
@@ -115,6 +126,12 @@ def describe_text(market: Market, config: RunConfig) -> str:
                      "trades must lose. Widen the stop (brackets.stop_atr, brackets.min_stop_ticks) or check the costs")
     lines += _notes(facts["notes"])
     return "\n".join(lines)
+
+
+def _sides(facts: dict[str, Any]) -> str:
+    if not facts["two_sided"]:
+        return "one: buys and sells at the same prices"
+    return f"bid and ask: mean spread {facts['mean_spread_ticks']:.2f} ticks where entries fill; features see the mid"
 
 
 def _notes(notes: list[str]) -> list[str]:
@@ -131,8 +148,7 @@ def check(file: str, config: RunConfig) -> str:
     """
     data = config.data
     contract = contract_of(data)
-    bars = load_bars(file, contract, columns=data.columns, time_zone=data.time_zone, stamp=data.stamp,
-                     price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
+    bars = load_bars(file, contract, **read_keys(config, False))
     return check_text(bars, config)
 
 
@@ -143,11 +159,12 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     row_dates = trade_dates(bars.time, bars.contract)
     dates = np.unique(row_dates)
-    low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.high.max()))
+    low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max()))
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, no fault",
         f"  span           {_iso(bars.time[0])} .. {_iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
+        f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
         f"  calendar       {schedule.name}: {len(found)} findings",
     ]
     if not len(decision_sessions(bars, schedule, row_dates, config).date):

@@ -7,7 +7,7 @@ the first of the alternating points at or beyond one of them tells which was tou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,21 @@ class Passages:
     covered: np.ndarray
     mismatched: np.ndarray
     notes: tuple[str, ...]
+
+
+def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
+    """`first_passages` of each side: one of one-sided bars, (bid, ask) of two-sided ones.
+
+    Raises DataError as `first_passages`, and where one has two sides and the other one.
+    """
+    if (bars.ask is None) != (seconds.ask is None):
+        two, one = (seconds, bars) if bars.ask is None else (bars, seconds)
+        raise DataError(f"{one.source}: has one side, but {two.source} has bid and ask. Fix: give data.file (or "
+                        "data.quotes) and data.seconds the same sides; data.columns applies to both files")
+    if bars.ask is None:
+        return (first_passages(bars, seconds),)
+    found = zip(("bid", "ask"), map(first_passages, bars.sides, seconds.sides), strict=True)
+    return tuple(replace(made, notes=tuple(f"{side}: {note}" for note in made.notes)) for side, made in found)
 
 
 def first_passages(bars: Bars, seconds: Bars) -> Passages:

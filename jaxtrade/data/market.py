@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,9 @@ from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_secon
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
-from jaxtrade.data.intrabar import first_passages
+from jaxtrade.data.intrabar import side_passages
+from jaxtrade.data.pairing import attach
+from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.schema import (
     NO_VOLUME,
     TRUE_RANGES,
@@ -34,7 +38,7 @@ from jaxtrade.data.sessions import (
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.data.table import float_table
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionTable, TickValue
+from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
 INT32 = 1 << 31
 
@@ -64,11 +68,36 @@ class Market:
         return len(self.trade_dates)
 
 
-def bars_of(config: RunConfig) -> Bars:
-    """The bars that `config.data` names: bundled, synthetic or a file.
+def read_keys(config: RunConfig, quotes: bool) -> dict[str, Any]:
+    """How `load_bars` reads a file of this configuration. quotes: the file holds, or goes with, `data.quotes`.
 
-    Raises ConfigError (unknown market, contradictory keys) or DataError (the file).
+    Beside a quotes file the trade bars' price and volume columns are not the quotes', nor the other way round.
     """
+    data = config.data
+    others: tuple[str, ...] = ()
+    if data.quotes is not None:
+        others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
+    return {"columns": {field: name for field, name in data.columns.items() if field not in others},
+            "time_zone": data.time_zone, "stamp": data.stamp, "price_scale": data.price_scale, "expiry": data.expiry,
+            "start": data.start, "end": data.end}
+
+
+def bars_of(config: RunConfig) -> Bars:
+    """The bars that `config.data` names: bundled, synthetic or a file, with the quotes of `data.quotes`.
+
+    Raises ConfigError (unknown market, contradictory keys) or DataError (the files).
+    """
+    bars, data = _bars_alone(config), config.data
+    if data.quotes is None:
+        return bars
+    if data.source == "synthetic":
+        raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
+                          "bars: give them with --data FILE, or drop --quotes")
+    # Rows without a side matter only where there is a trade bar: `attach` counts those.
+    return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0, **read_keys(config, True)))
+
+
+def _bars_alone(config: RunConfig) -> Bars:
     data = config.data
     contract = contract_of(data)
     if data.source != "file" and data.file is not None:
@@ -79,12 +108,12 @@ def bars_of(config: RunConfig) -> Bars:
         return synthetic_bars(contract, data.synthetic_sessions, data.synthetic_seed).between(data.start, data.end)
     if data.file is None:
         raise ConfigError("data.source = file needs data.file (or --data FILE)")
-    return load_bars(data.file, contract, columns=data.columns, time_zone=data.time_zone, stamp=data.stamp,
-                     price_scale=data.price_scale, expiry=data.expiry, start=data.start, end=data.end)
+    return load_bars(data.file, contract, **read_keys(config, False))
 
 
 def seconds_of(config: RunConfig) -> Bars | None:
-    """The second bars that `data.seconds` names, read with the same keys as `data.file`; None where it names none.
+    """The second bars that `data.seconds` names, read with the same keys as `data.file` (as `data.quotes` where
+    that is given); None where it names none.
 
     Raises ConfigError (seconds beside synthetic bars) or DataError (the file).
     """
@@ -94,9 +123,8 @@ def seconds_of(config: RunConfig) -> Bars | None:
     if data.source == "synthetic":
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
                           "the bars: give them with --data FILE, or drop --seconds")
-    return load_bars(data.seconds, contract_of(data), columns=data.columns, time_zone=data.time_zone,
-                     stamp=data.stamp, price_scale=data.price_scale, expiry=data.expiry, start=data.start,
-                     end=data.end)
+    # A second that lacks a side is no second: what that spoils shows as a bar that is not rebuilt.
+    return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True))
 
 
 def load_market(config: RunConfig) -> Market:
@@ -117,7 +145,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     """Features, session table and device arrays of validated bars.
 
     Args:
-        seconds: finer bars of the same instrument, which become the market's intrabar paths.
+        seconds: finer bars of the same instrument and sides, which become the market's intrabar paths.
         rates: bars of the rate to the dollar, where profits arise in another currency and the market is not its rate.
     Raises:
         DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it,
@@ -126,7 +154,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
             are needed and not given.
     """
     require_seconds(config, seconds is not None)
-    passages = None if seconds is None else first_passages(bars, seconds)
+    passages = () if seconds is None else side_passages(bars, seconds)
     contract, value = bars.contract, tick_values(bars, rates)
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
@@ -148,37 +176,47 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
         "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
         "complete": rows.complete, "table": table,
     }
-    path = {} if passages is None else {f"path.{name}": value for name, value in vars(passages.path).items()}
-    converted = {} if value is None else {f"tick_value.{name}": array for name, array in vars(value).items()}
-    digest = fingerprint(arrays | path | converted, contract)
+    if bars.ask is not None:
+        arrays |= {f"ask.{name}": prices for name, prices in bars.ask._asdict().items()}
+    paths = [found.path for found in passages]
+    for side, path in zip(("", "ask."), paths, strict=False):
+        arrays |= {f"{side}path.{name}": value for name, value in vars(path).items()}
+    if value is not None:
+        arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
     rule = describe_conversion(contract)
-    notes = (*bars.notes, *([] if rule is None else [rule]), *(passages.notes if passages else ()), *schedule.notes,
+    digest = fingerprint(arrays, contract)
+    notes = (*bars.notes, *([] if rule is None else [rule]), *(note for found in passages for note in found.notes),
+             *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract), *_session_notes(rows, ids, dates, config))
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
-    return Market(data=_to_device(arrays, digest, passages.path if passages else None, value), contract=contract,
-                  bars=bars, trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic,
-                  notes=notes, has_volume=has_volume)
+    return Market(data=_to_device(arrays, digest, paths, value), contract=contract, bars=bars,
+                  trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
+                  has_volume=has_volume)
 
 
-def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | None,
+def _to_device(arrays: dict[str, np.ndarray], digest: str, paths: Sequence[IntrabarPath],
                value: TickValue | None) -> MarketData:
-    """Host arrays by name, the fingerprint in hex, paths and tick values (NumPy leaves) as the device pytree."""
+    """Host arrays by name, the fingerprint in hex, the paths of each side and tick values (NumPy leaves) as the device
+    pytree."""
     import jax
     import jax.numpy as jnp
 
-    device = {name: jnp.asarray(value) for name, value in arrays.items()}
+    device = {name: jnp.asarray(value) for name, value in arrays.items() if "." not in name}
     view = MarketView(table=device.pop("table"))
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
     words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    path, value = jax.tree.map(jnp.asarray, (path, value))
-    return MarketData(**device, sessions=sessions, view=view, fingerprint=words, path=path, tick_value=value)
+    path, ask_path = (*jax.tree.map(jnp.asarray, list(paths)), None, None)[:2]
+    ask = {name: jnp.asarray(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
+    return MarketData(**device, sessions=sessions, view=view, fingerprint=words, path=path,
+                      ask=Quotes(**ask, path=ask_path) if ask else None, tick_value=jax.tree.map(jnp.asarray, value))
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
-    """The bars as features read them: int64 ticks, days and exchange minutes."""
+    """The bars (their mid) as features read them: int64 ticks, days and exchange minutes."""
+    bars = bars.mid
     return features.Window(
         open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
         close=bars.close.astype(np.int64), volume=bars.volume, date=dates.astype(np.int64),

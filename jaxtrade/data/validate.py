@@ -10,15 +10,17 @@ import numpy as np
 
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.faults import Faults
+from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.tabular import Table, as_numbers
 
-PRICES = ("open", "high", "low", "close")
-FIELDS = ("time", *PRICES, "volume", "expiry", "symbol")
+FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
 ALIASES = {
     "time": ("time", "ts", "ts_utc", "ts_event", "timestamp", "datetime", "date"),
     "open": ("open", "o"), "high": ("high", "h"), "low": ("low", "l"), "close": ("close", "c", "last"),
     "volume": ("volume", "vol", "v"), "expiry": ("expiry",), "symbol": ("symbol",),
+    **{field: (field,) for field in QUOTE_FIELDS},
 }
+NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
 MONTHS = "FGHJKMNQUVXZ"
 SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
 NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
@@ -27,9 +29,14 @@ TICK_NOISE = 1e-4  # of a tick: decimal noise of a scaled price, far below any r
 MAX_TICKS = 1 << 24  # float32 holds every integer up to here
 
 
-def map_columns(table: Table, given: Mapping[str, str], faults: Faults) -> tuple[dict[str, str], list[str]]:
-    """Field -> column name, from the explicit map first, then from obvious names; notes name what was taken."""
+def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults: Faults
+                ) -> tuple[dict[str, str], list[str]]:
+    """Field -> column name, from the explicit map first, then from obvious names; notes name what was taken.
+
+    two_sided: the prices are bid and ask columns, and others are not read.
+    """
     names, notes, missing = {}, [], []
+    prices, unread = (QUOTE_FIELDS, PRICES) if two_sided else (PRICES, QUOTE_FIELDS)
     present = list(table.columns)
     for key in given:
         if key not in FIELDS:
@@ -37,6 +44,8 @@ def map_columns(table: Table, given: Mapping[str, str], faults: Faults) -> tuple
             faults.add(f"data.columns: unknown field '{key}'", f"use {', '.join(FIELDS)}"
                        + (f"; did you mean '{near[0]}'?" if near else ""))
     for field in FIELDS:
+        if field in unread:
+            continue
         if field in given:
             if given[field] not in table.columns:
                 missing.append((field, given[field]))
@@ -50,10 +59,14 @@ def map_columns(table: Table, given: Mapping[str, str], faults: Faults) -> tuple
             if len(hits) > 1:
                 joined = "; date and time of day belong into one ISO 8601 column" if field == "time" else ""
                 faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}{joined}")
-        elif field in ("time", *PRICES):
+        elif field in ("time", *prices):
             missing.append((field, field))
         elif field == "volume":
-            notes.append("no volume column: volume is 0 throughout, marked absent")
+            notes.append(NO_VOLUME_COLUMN)
+    other = sorted(name for name in present if name.lower() in unread)
+    if len(other) == len(unread):
+        notes.append(f"columns {', '.join(other)} are not read"
+                     + (": fills take the bid and ask" if two_sided else ": one-sided bars, as data.columns maps them"))
     unused = [name for name in present if name not in names.values()]
     for field, wanted in missing:
         _missing(field, wanted, present, _only_numbers(table, unused) if len(missing) == 1 else [], faults)
@@ -69,7 +82,7 @@ def _missing(field: str, wanted: str, present: list[str], unused: list[str], fau
     """Record a field without a column. unused: number columns that no field has, where this field alone is missing."""
     near = [n for n in present if field in n.lower()] or difflib.get_close_matches(wanted, present, n=3, cutoff=0.5)
     hint = f" (near: {', '.join(near[:3])})" if near else ""
-    if field in PRICES and len(unused) == 1:
+    if field in (*PRICES, *QUOTE_FIELDS) and len(unused) == 1:
         hint = f", where NAME could be {unused[0]}: the one column of numbers not used"
     faults.add(f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
                f"set data.columns={{{field}: NAME}}{hint}")

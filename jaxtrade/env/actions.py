@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import rules
+from jaxtrade.env.execution import quote_at
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.types import Array
 
@@ -40,13 +41,13 @@ def action_mask(config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
     """bool[A] at the close of `state.row`, from the calendar, the position and the account alone. HOLD is always legal.
 
     BUY, SELL: flat and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN: tightens the stop and leaves it at least one tick on
-    the losing side of the close. ENABLE_TRAIL: trail off, stop at or past the entry fill, open profit (the old
-    system's rule). DISABLE_TRAIL: trail on. CLOSE: in position.
+    the losing side of the close, which is that of the side the position would leave at. ENABLE_TRAIL: trail off, stop
+    at or past the entry fill, open profit (the old system's rule). DISABLE_TRAIL: trail on. CLOSE: in position.
     """
     position = state.position
     side = jnp.sign(position.quantity)
     held = position.quantity != 0
-    close = params.market.close[state.row]
+    close = quote_at(params.market, state.row).leaving(side).close
     may_enter = ~held & rules.may_open(state, params)
     breakeven = breakeven_stop(state, params)
     trailing = position.trailing == 1

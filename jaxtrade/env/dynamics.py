@@ -21,23 +21,32 @@ from jaxtrade.types import Array, Outcome
 def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
     """One bar: from the close of `state.row` to the close of the next row. No session jump, no reset.
 
+    Of two-sided bars a position is marked, and leaves, on the side it would be closed at, and is opened on the other.
     Order of events: mark at the open, order exit, entry, amended stop, opening print, intrabar, forced flat, close
     mark, floors, trail. `state.row` must be a decision bar.
     """
     market, live_marks = params.market, config.mark == "extreme"
     row = state.row + 1
     params = params.replace(contract=rules.contract_at(params, row))
-    bar = execution.bar_at(params, row)
+    quote = execution.quote_at(market, row)
+    carried, wanted = jnp.sign(state.position.quantity), jnp.sign(order.quantity)
+    bar = quote.leaving(carried)
     session = params.sessions.ids[state.slot]
     allowed = rules.may_open(state, params)
-    fill_price = bar.open if config.fill == "next_open" else market.close[state.row]
+    if config.fill == "next_open":
+        exit_price, entry_price = bar.open, quote.entering(wanted).open
+    else:
+        decided = execution.quote_at(market, state.row)
+        exit_price, entry_price = decided.leaving(carried).close, decided.entering(wanted).close
 
     book = Book(state.position, state.account, execution.empty_event(bar.open))
     if live_marks:
         book = book._replace(account=rules.raise_high_water(book.position, book.account, bar.open, params))
-    book = execution.exit_by_order(book, order, fill_price, params)
+    book = execution.exit_by_order(book, order, exit_price, params)
     book = book._replace(position=execution.amend(book.position, order))
-    book = execution.enter(book, order, allowed, fill_price, row, params)
+    book = execution.enter(book, order, allowed, entry_price, row, params)
+    bar = quote.leaving(jnp.sign(book.position.quantity))  # from here on of the position that is held now
+    book = book._replace(event=book.event.replace(favourable=bar.open, adverse=bar.open))
     book = execution.opening_print(book, bar.open, live_marks, params)
     book = execution.resolve(book, bar, row, config.intrabar, live_marks, params)
     at_flat_bar = row > market.sessions.last[session]

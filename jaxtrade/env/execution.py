@@ -24,7 +24,7 @@ from jaxtrade.env.state import (
     StopKind,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, IntrabarPath
+from jaxtrade.types import Array, IntrabarPath, MarketData
 
 
 class Bar(NamedTuple):
@@ -34,6 +34,21 @@ class Bar(NamedTuple):
     high: Array
     low: Array
     close: Array
+
+
+class Quote(NamedTuple):
+    """One bar of a market: the bid, or the only, side, and the ask side where there are two."""
+
+    bid: Bar
+    ask: Bar | None
+
+    def leaving(self, side: Array) -> Bar:
+        """Prices at which a position of `side` (int32[] sign) would leave, and is marked: the ask for a short."""
+        return self.bid if self.ask is None else select(side < 0, self.ask, self.bid)
+
+    def entering(self, side: Array) -> Bar:
+        """Prices at which a position of `side` is opened: the ask for a long."""
+        return self.leaving(-side)
 
 
 class Book(NamedTuple):
@@ -52,14 +67,28 @@ def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
     return jax.tree.map(lambda a, b: jnp.where(when, a, b), yes, no)
 
 
-def bar_at(params: EnvParams, row: Array) -> Bar:
+def quote_at(market: MarketData, row: Array) -> Quote:
     """Prices of market row `row` (int32[])."""
-    market = params.market
-    return Bar(market.open[row], market.high[row], market.low[row], market.close[row])
+    ask = market.ask
+    return Quote(Bar(market.open[row], market.high[row], market.low[row], market.close[row]),
+                 None if ask is None else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]))
+
+
+def path_at(market: MarketData, row: Array, side: Array) -> IntrabarPath:
+    """The order of prices inside bar `row` on the side at which a position of `side` would leave; leaves without T.
+
+    Raises ConfigError where the market has no second bars.
+    """
+    if market.path is None:
+        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
+    path = jax.tree.map(lambda leaf: leaf[row], market.path)
+    if market.ask is None:
+        return path
+    return select(side < 0, jax.tree.map(lambda leaf: leaf[row], market.ask.path), path)
 
 
 def empty_event(price: Array) -> Event:
-    """Nothing happened yet; `price` (the bar's open, ticks) stands for both marks."""
+    """Nothing happened yet; `price` (ticks) stands for both marks."""
     zero = jnp.int32(0)
     return Event(zero, zero, zero, zero, zero, zero, zero, zero, price, price, zero, jnp.bool_(False))
 
@@ -244,25 +273,25 @@ def nearer_extreme(book: Book, bar: Bar, liquidates: bool, params: EnvParams) ->
     return walk(book, bar, points, liquidates, params)
 
 
-def traded_path(book: Book, bar: Bar, path: IntrabarPath, row: Array, liquidates: bool, params: EnvParams) -> Book:
-    """Intrabar order `path`: the first-passage path of second bars.
+def traded_path(book: Book, bar: Bar, path: IntrabarPath, liquidates: bool, params: EnvParams) -> Book:
+    """Intrabar order `path`: the first-passage path of second bars inside this bar (leaves without T).
 
     A retrace that breaches a floor raised within this bar makes no new extreme; it is found by the bar's largest fall
     (for a long) and fills at its own level. Ambiguous bars are resolved by `stop_first`.
     """
-    walked = walk(book, bar, bar.open + path.points[row].astype(jnp.int32), liquidates, params)
+    walked = walk(book, bar, bar.open + path.points.astype(jnp.int32), liquidates, params)
     if liquidates:
-        walked = _retrace(book, walked, bar, path, row, params)
-    return select(path.ambiguous[row], stop_first(book, bar, liquidates, params), walked)
+        walked = _retrace(book, walked, bar, path, params)
+    return select(path.ambiguous, stop_first(book, bar, liquidates, params), walked)
 
 
-def _retrace(book: Book, walked: Book, bar: Bar, path: IntrabarPath, row: Array, params: EnvParams) -> Book:
+def _retrace(book: Book, walked: Book, bar: Bar, path: IntrabarPath, params: EnvParams) -> Book:
     """`walked`, or the liquidation on a fall from a high of this bar that raised the high-water mark."""
     position, account = book.position, book.account
     side = jnp.sign(position.quantity)
     long = side > 0
-    turn = bar.open + jnp.where(long, path.fall_from[row], path.rise_from[row]).astype(jnp.int32)
-    depth = jnp.where(long, path.fall[row], path.rise[row]).astype(jnp.int32)
+    turn = bar.open + jnp.where(long, path.fall_from, path.rise_from).astype(jnp.int32)
+    depth = jnp.where(long, path.fall, path.rise).astype(jnp.int32)
     marked = rules.raise_high_water(position, account, turn, params)
     raised = (position.quantity != 0) & (marked.high_water > account.high_water)
     reached = side * (position.target - turn) > 0  # a target at or before the turn ended it earlier
@@ -281,10 +310,8 @@ def resolve(book: Book, bar: Bar, row: Array, mode: str, liquidates: bool, param
         return stop_first(book, bar, liquidates, params)
     if mode == "nearer_extreme":
         return nearer_extreme(book, bar, liquidates, params)
-    path = params.market.path
-    if path is None:
-        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
-    return traded_path(book, bar, path, row, liquidates, params)
+    path = path_at(params.market, row, jnp.sign(book.position.quantity))
+    return traded_path(book, bar, path, liquidates, params)
 
 
 def force_exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:

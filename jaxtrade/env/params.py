@@ -72,15 +72,17 @@ def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
 
 def _largest_ranges(market: Market) -> tuple[int, int]:
     """Ticks: the widest session from its lowest to its highest price, past which no position can move; and the largest
-    sum over a session's bars of gap and range, past which no sequence of one entry per bar can."""
-    sessions, bars = market.data.sessions, market.bars
+    sum over a session's bars of gap and range, past which no sequence of one entry per bar can. A bar of two sides
+    ranges from the bid's low to the ask's high."""
+    sessions, (bid, ask) = market.data.sessions, market.bars.sides
     widest = busiest = 0
     for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
         rows = slice(int(first) + 1, int(last) + 2)  # the bars in which a position can be held
-        high, low = bars.high[rows].astype(np.int64), bars.low[rows].astype(np.int64)
-        before = bars.close[int(first) : int(last) + 1].astype(np.int64)
+        high, low = ask.high[rows].astype(np.int64), bid.low[rows].astype(np.int64)
+        opens = [side.open[rows].astype(np.int64) for side in (bid, ask)]
+        before = [side.close[int(first) : int(last) + 1].astype(np.int64) for side in (bid, ask)]
         widest = max(widest, int(high.max() - low.min()) + 1)
-        gaps = np.abs(bars.open[rows].astype(np.int64) - before)
+        gaps = np.max([np.abs(at - was) for at in opens for was in before], axis=0)
         busiest = max(busiest, int((gaps + high - low).sum()))
     return widest, busiest
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.networks.memory import forget
 from jaxtrade.types import Algorithm, Array, PyTree
 
 NO_ACTION = -1  # an order that the action table has no name for (a baseline's flip of sides)
@@ -32,6 +33,20 @@ class Act(Protocol):
         ...
 
 
+class Forget(Protocol):
+    """What an agent does where an episode begins. Pure and hashable, as `Act`."""
+
+    def __call__(self, carry: PyTree, first: Array) -> PyTree:
+        """The carry to act with, at every bar; `first` is bool[], an episode as in training begins at this bar."""
+        ...
+
+
+def keep(carry: PyTree, first: Array) -> PyTree:
+    """Nothing is forgotten: the carry is knowledge, not memory."""
+    del first
+    return carry
+
+
 class Agent(NamedTuple):
     """A named agent. `carry` is its first carry: traced, so new weights of one network do not compile again."""
 
@@ -39,11 +54,12 @@ class Agent(NamedTuple):
     act: Act
     carry: PyTree
     about: str  # one line for reports: what it does
+    forget: Forget = keep
 
 
 @dataclass(frozen=True)
 class PolicyAct:
-    """`Algorithm.act`, then the task's decoder. Carry: (policy, the network's own carry).
+    """`Algorithm.act`, then the task's decoder. Carry: (policy, its memory).
 
     The masked distribution inside `act` is the only sampler; an illegal action is executed as HOLD and counted, as in
     `TradingEnv.step`.
@@ -87,18 +103,29 @@ class OneOf:
 def compiled_together(agents: Sequence[Agent]) -> list[Agent]:
     """The same agents, sharing one compiled evaluation: compiling `transition` once saves seconds per agent.
 
-    For integer rules, whose results cannot depend on how a program was compiled; a policy's floats might.
+    For integer rules, whose results cannot depend on how a program was compiled; a policy's floats might. Raises
+    ValueError for an agent that forgets.
     """
+    if forgetful := [agent.name for agent in agents if agent.forget is not keep]:
+        raise ValueError(f"agents that forget cannot share a program: {', '.join(forgetful)}")
     act = OneOf(tuple(agent.act for agent in agents))
     carries = tuple(agent.carry for agent in agents)
     return [agent._replace(act=act, carry=(jnp.int32(i), carries)) for i, agent in enumerate(agents)]
 
 
-def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv, memory: PyTree = ()) -> Agent:
+def forget_episode(carry: PyTree, first: Array) -> PyTree:
+    """The policy stays, its memory does not."""
+    policy, memory = carry
+    return policy, forget(memory, first)
+
+
+def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
     """The policy's most probable legal action at every bar."""
-    return Agent("greedy", PolicyAct(env, algorithm.act, False), (policy, memory), "most probable legal action")
+    return Agent("greedy", PolicyAct(env, algorithm.act, False), (policy, algorithm.carry),
+                 "most probable legal action", forget_episode)
 
 
-def sampled(algorithm: Algorithm, policy: PyTree, env: TradingEnv, memory: PyTree = ()) -> Agent:
+def sampled(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
     """An action drawn from the policy's masked distribution at every bar."""
-    return Agent("sampled", PolicyAct(env, algorithm.act, True), (policy, memory), "drawn from the policy")
+    return Agent("sampled", PolicyAct(env, algorithm.act, True), (policy, algorithm.carry),
+                 "drawn from the policy", forget_episode)

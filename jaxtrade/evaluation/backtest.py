@@ -3,6 +3,8 @@
 Two passes, always labelled. ACCOUNT: the account's rules are on; after a bust, a failing daily loss or a target the
 rest of that session is stepped flat with entries locked, and a new account opens at the next session. STRATEGY: the
 same orders' logic with drawdown, daily loss and target off; return, Sharpe, drawdown and trades come from it.
+
+A policy forgets where an episode would begin in training: with each new account, and every `episode.sessions` sessions.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from jaxtrade.env.episode import end_reason, start
 from jaxtrade.env.execution import select
 from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation.agents import Act, Agent
+from jaxtrade.evaluation.agents import Act, Agent, Forget
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
 
 MONEY_LIMIT = OFF // 2  # |equity| beyond it could pass int32 within one more bar
@@ -66,6 +68,7 @@ class Record(struct.PyTreeNode):
 class _Loop(struct.PyTreeNode):
     state: EnvState
     carry: PyTree
+    first: Array  # bool[]: an episode begins at this bar
     over: Array  # bool[]: the account has ended, its session is being stepped to its flat bar
     number: Array  # int32[]: accounts opened before this one
 
@@ -126,12 +129,13 @@ def _account_end(state: EnvState, params: EnvParams) -> Array:
 
 
 def _advance(
-    env: TradingEnv, act: Act, params: EnvParams, key: Array, renew: Array, loop: _Loop
+    env: TradingEnv, act: Act, forget: Forget, params: EnvParams, key: Array, renew: Array, loop: _Loop
 ) -> tuple[_Loop, Record]:
     """One decision bar, and the jump to the next session after the last one."""
     state = loop.state
     ref = env.ref(state, params)
-    carry, order, action = act(loop.carry, state, ref, params, jax.random.fold_in(key, state.row))
+    carry = forget(loop.carry, loop.first)
+    carry, order, action = act(carry, state, ref, params, jax.random.fold_in(key, state.row))
     moved, event = env.transition(state, order, params)
     end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
     over = loop.over | (end != EndReason.NONE)
@@ -154,22 +158,26 @@ def _advance(
     locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
     jumped = next_session(moved.replace(account=select(over | renew, Account.new(), moved.account)), params)
     session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
+    episode_over = over | (jumped.sessions_left < 0)
+    jumped = jumped.replace(sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left))
     return _Loop(
         state=select(session_over, jumped, locked),
         carry=carry,
+        first=session_over & episode_over,
         over=over & ~session_over,
         number=loop.number + (over & session_over).astype(jnp.int32),
     ), record
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def _scan(
-    env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvParams, key: Array, renew: Array
+    env: TradingEnv, act: Act, forget: Forget, length: int, carry: PyTree, params: EnvParams, key: Array, renew: Array
 ) -> Record:
     first = params.market.sessions.first[params.sessions.ids[0]]
     state = start(params, jnp.int32(0), first, jnp.uint32(0), jnp.int32(0))
-    loop = _Loop(state, carry, jnp.bool_(False), jnp.int32(0))
-    _, record = jax.lax.scan(lambda loop, _: _advance(env, act, params, key, renew, loop), loop, None, length=length)
+    loop = _Loop(state, carry, jnp.bool_(True), jnp.bool_(False), jnp.int32(0))
+    _, record = jax.lax.scan(
+        lambda loop, _: _advance(env, act, forget, params, key, renew, loop), loop, None, length=length)
     return record
 
 
@@ -179,19 +187,20 @@ def backtest(
     """Run one pass over all decision bars; leaves of the record are NumPy arrays.
 
     Args:
-        params: its `sessions` must be the set that `decisions` were made from; episode length and step limit do not
-            count.
+        params: its `sessions` must be the set that `decisions` were made from; the step limit does not count, and
+            the episode's length only says when a policy forgets.
         key: typed; a bar draws from `fold_in(key, row)`, so both passes and repeated calls draw the same.
     Raises:
         ConfigError: equity came near the int32 limit of mills.
         RuntimeError: a decision bar was missed or an account ended with a position (a bug, never the user's fault).
     """
     account = params.account if which == "account" else without_rules(params.account)
-    params = params.replace(account=account, max_steps=jnp.int32(0), episode_sessions=jnp.int32(OFF))
+    params = params.replace(account=account, max_steps=jnp.int32(0))
     # Where no rule looks back beyond the session, money is counted per session on device and added up on the host,
     # so that years of trading fit int32.
     renew = bool((account.drawdown >= OFF) & (account.target >= OFF))
-    record = jax.device_get(_scan(env, agent.act, len(decisions.rows), agent.carry, params, key, jnp.bool_(renew)))
+    record = jax.device_get(
+        _scan(env, agent.act, agent.forget, len(decisions.rows), agent.carry, params, key, jnp.bool_(renew)))
     if not np.array_equal(record.row, decisions.rows):
         missed = len(np.setdiff1d(decisions.rows, record.row))
         raise RuntimeError(f"{agent.name}: {missed} of {len(decisions.rows)} decision bars not visited in order")

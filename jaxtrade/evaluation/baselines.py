@@ -100,7 +100,7 @@ def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
     0 where the averages are equal, or where the last `slow` bars are not all of one feature window (before `tr_sum`
     exists): no average crosses a splice.
     """
-    close = np.asarray(market.close, np.int64)
+    close = np.asarray(market.mid_close, np.int64)
     total = np.concatenate([[0], np.cumsum(close)])
     warm = np.concatenate([[0], np.cumsum(np.asarray(market.tr_sum) >= 0)])
     signs = np.zeros(len(close), np.int32)

@@ -95,7 +95,7 @@ def evaluate(
         agents=tuple(results),
         decisions=decisions,
         clock=Clock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
-        close=np.asarray(market.bars.close),
+        close=np.asarray(market.bars.mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
         labels=_labels(env, market, decisions, trained_on),
@@ -145,6 +145,7 @@ def _settings(
         "intrabar": env.config.intrabar,
         "fill": env.config.fill,
         "mark": env.config.mark,
+        "two_sided": market.bars.ask is not None,
         "commission_per_side": float(Decimal(int(params.contract.commission)) / 1000),
         "slippage_ticks": int(params.contract.slippage),
         "tick_value": dollars_per_tick(market.contract, params.market.tick_value, decisions.rows),
@@ -179,8 +180,11 @@ def _labels(
         labels.append("synthetic: these bars were generated, no market ever traded them")
     if env.config.optimistic:
         labels.append(f"optimistic: fill={env.config.fill}, mark={env.config.mark} is kinder than a market would be")
+    if market.bars.ask is not None:
+        labels.append("two-sided bars: buys at the ask, sells at the bid; prices shown without a side are the mid")
     if market.contract.kind == "fx":
-        labels.append("one-sided (bid) bars: the spread is charged as slippage")
+        if market.bars.ask is None:
+            labels.append("one-sided bars: the spread is charged as slippage")
         labels.append("no overnight swap is charged (positions never stay overnight)")
     rule = describe_conversion(market.contract)
     if rule is not None:

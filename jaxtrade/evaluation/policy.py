@@ -26,11 +26,10 @@ from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
 from jaxtrade.errors import CheckpointError
-from jaxtrade.networks.heads import ActorCritic
 from jaxtrade.networks.normalize import init_stats
-from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo import make_network, make_ppo
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Algorithm, Array
+from jaxtrade.types import Algorithm, Array, PyTree
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
 FOLDER = "policy"  # of a run directory
+NETWORK = {"network", "rnn_width", "hidden", "activation", "normalise_observations"}
 
 
 def observation_schema(env: EnvConfig) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfi
         "actions_sha256": digest(actions),
         "absent": absent_slots(env, market),  # of the data, not of the layout: outside the digests
         "env": env.model_dump(mode="json"),
-        "network": ppo.model_dump(mode="json", include={"hidden", "activation", "normalise_observations"}),
+        "network": ppo.model_dump(mode="json", include=NETWORK),
         "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
                    "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic},
         "data_sha256": market.fingerprint,
@@ -114,11 +114,19 @@ class _GivenEnv:
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy ready to act. `policy` is what `Algorithm.act` takes; `schema` is the bundle's."""
+    """A policy ready to act. `policy` is what `Algorithm.act` takes; `schema` is the bundle's.
+
+    Without a memory, `act`. With one (and without), from the first bar of each episode, that is of each new account and
+    every `episode.sessions` sessions:
+
+        carry = policy.first_carry()
+        carry, action = policy.step(carry, observation, mask)  # again at every bar
+    """
 
     path: Path
     policy: Policy
     schema: dict[str, Any]
+    _carry: PyTree
     _act: Any
 
     @property
@@ -131,26 +139,59 @@ class LoadedPolicy:
         """Action names, in id order."""
         return list(self.schema["actions"]["names"])
 
+    @property
+    def has_memory(self) -> bool:
+        """True where an action depends on earlier observations of the episode."""
+        return bool(jax.tree.leaves(self._carry))
+
+    def first_carry(self, batch: int | None = None) -> PyTree:
+        """The memory before an episode's first observation: float32[H], or of B episodes float32[B, H]; () without."""
+        lead = () if batch is None else (batch,)
+        return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._carry)
+
     def act(
         self, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
     ) -> int | np.ndarray:
+        """The action for a raw observation, of a policy without memory. Arguments and result as `step`.
+
+        Raises:
+            ValueError: as `step`, or the policy has a memory.
+        """
+        if self.has_memory:
+            raise ValueError("this policy remembers its episode: carry = policy.first_carry() where one begins, then "
+                             "carry, action = policy.step(carry, observation, mask) at every bar")
+        return self.step((), observation, mask, explore, key)[1]
+
+    def step(
+        self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
+    ) -> tuple[PyTree, int | np.ndarray]:
         """The action for a raw observation, by the frozen normaliser and the masked distribution.
 
         Args:
+            carry: `first_carry()` where an episode begins, else as the last call gave it.
             observation: float[D] or float[B, D], as `observe` gives it (not normalised).
             mask: bool[A] or bool[B, A], at least one True in each.
             explore: sample instead of taking the most probable legal action; needs a typed `key`.
         Returns:
-            int, or int32[B].
+            (carry for the next call, int or int32[B]).
         Raises:
             ValueError: a wrong shape, a number that is not finite, a mask without a legal action, or no key.
         """
         observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
         self._check(observation, mask)
+        self._check_carry(carry, observation.shape[:-1])
         if explore and key is None:
             raise ValueError("explore=True needs a key, e.g. jax.random.key(0)")
-        action = np.asarray(self._act(self.policy, observation, mask, key if explore else None, explore))
-        return action if action.ndim else int(action)
+        carry, action = self._act(self.policy, carry, observation, mask, key if explore else None, explore)
+        action = np.asarray(action)
+        return carry, action if action.ndim else int(action)
+
+    def _check_carry(self, carry: PyTree, lead: tuple[int, ...]) -> None:
+        expected = jax.tree.map(lambda x: (*lead, *x.shape), self._carry)
+        found = jax.tree.map(np.shape, carry)
+        if found != expected:
+            raise ValueError(f"carry has shape {found}, expected {expected}; begin with first_carry(), or "
+                             "first_carry(B) for B episodes at once")
 
     def _check(self, observation: np.ndarray, mask: np.ndarray) -> None:
         size, actions = self.schema["observation"]["size"], len(self.schema["actions"]["names"])
@@ -181,10 +222,12 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     policy, _ = checkpoint.load_policy(path, _structure(config, size, actions))
     algorithm = make_ppo(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
 
-    def act(policy: Policy, observation: Array, mask: Array, key: Array | None, explore: bool) -> Array:
-        return algorithm.act(policy, (), _Given(observation, mask), (), key, explore)[1]
+    def act(
+        policy: Policy, carry: PyTree, observation: Array, mask: Array, key: Array | None, explore: bool
+    ) -> tuple[PyTree, Array]:
+        return algorithm.act(policy, carry, _Given(observation, mask), (), key, explore)[:2]
 
-    return LoadedPolicy(path, policy, schema, jax.jit(act, static_argnums=4))
+    return LoadedPolicy(path, policy, schema, algorithm.carry, jax.jit(act, static_argnums=5))
 
 
 def _bundle(directory: Path) -> Path:
@@ -232,9 +275,9 @@ def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
 
 def _structure(config: PPOConfig, size: int, actions: int) -> Policy:
     """Shapes and dtypes of the policy that `make_ppo(config, ...)` trains."""
-    network = ActorCritic(actions, config.hidden, config.activation)
+    network = make_network(config, actions)
 
     def build(key: Array) -> Policy:
-        return Policy(network.init(key, jnp.zeros(size))["params"], init_stats(size))
+        return Policy(network.init(key, network.first_carry(), jnp.zeros(size))["params"], init_stats(size))
 
     return jax.eval_shape(build, jax.random.key(0))

@@ -104,7 +104,8 @@ def _lines(env: TradingEnv, market: Market, record: Record, observations: np.nda
     def level(ticks: Any, held: Any) -> str:
         return price(ticks) if held and abs(int(ticks)) < NO_LEVEL else "-"
 
-    wide = max(6, len(price(np.max(market.bars.close[record.row]))))
+    closes_at = market.bars.mid.close
+    wide = max(6, len(price(np.max(closes_at[record.row]))))
     names = [action.name for action in task_actions(env.config)]
     seen, indices = _seen_slots(env)
     flags = len(MANAGE_SLOTS) if env.config.task == "manage" else 0
@@ -129,7 +130,7 @@ def _lines(env: TradingEnv, market: Market, record: Record, observations: np.nda
         name = names[record.action[i]]
         chosen = CHOSEN.get(name, name) if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""
-        yield (f"{closes:%H:%M:%S} {price(market.bars.close[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
+        yield (f"{closes:%H:%M:%S} {price(closes_at[row]):>{wide}} {held:>3d} {level(stop, held):>{wide}} "
                f"{level(target, held):>{wide}} | {values} | {legal} {chosen:<9} | {_dollars(record.equity[i]):>9} "
                f"{_dollars(record.event.floor[i]):>9} {record.quantity[i]:>3d} {_fills(record.event, i, price)}"
                f"{end}").rstrip()

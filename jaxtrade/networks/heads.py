@@ -6,37 +6,67 @@ from collections.abc import Sequence
 from typing import Any
 
 import flax.linen as nn
+import jax.numpy as jnp
 
+from jaxtrade.networks.memory import GRU
 from jaxtrade.networks.torso import MLP
-from jaxtrade.types import Array
+from jaxtrade.types import Array, PyTree
 
 
 class ActorCritic(nn.Module):
     """Policy and value networks with separate torsos, as Stable-Baselines3's `MlpPolicy`.
 
-    float32[..., D] -> logits float32[..., num_actions], value float32[...]. Output layers are orthogonal with gain 0.01
-    (the first policy is nearly uniform) and 1.
+    (carry, float32[..., D]) -> carry, logits float32[..., num_actions], value float32[...]. With `memory` H > 0 one GRU
+    of that width reads the observations, and both torsos read its carry float32[..., H] beside the observation;
+    otherwise the carry is `()`. Output layers are orthogonal with gain 0.01 (the first policy is nearly uniform) and 1.
     """
 
     num_actions: int
     hidden: Sequence[int]
     activation: str = "tanh"
     precision: Any = None
+    memory: int = 0
 
     def setup(self) -> None:
+        if self.memory:
+            self.gru = GRU(self.memory, self.precision)
         self.policy_torso = MLP(self.hidden, self.activation, self.precision)
         self.value_torso = MLP(self.hidden, self.activation, self.precision)
         self.policy_head = nn.Dense(self.num_actions, kernel_init=nn.initializers.orthogonal(0.01),
                                     precision=self.precision)
         self.value_head = nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0), precision=self.precision)
 
-    def __call__(self, observation: Array) -> tuple[Array, Array]:
-        return self.logits(observation), self.value(observation)
+    def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]:
+        carry = self.remember(carry, observation)
+        return carry, *self.judge(carry, observation)
 
-    def logits(self, observation: Array) -> Array:
-        """float32[..., num_actions], before any mask."""
-        return self.policy_head(self.policy_torso(observation))
+    def first_carry(self) -> PyTree:
+        """Before an episode's first observation: float32[H] of zeros, or `()`."""
+        return jnp.zeros(self.memory) if self.memory else ()
 
-    def value(self, observation: Array) -> Array:
-        """float32[...], expected discounted sum of rewards from here on."""
-        return self.value_head(self.value_torso(observation))[..., 0]
+    def remember(self, carry: PyTree, observation: Array) -> PyTree:
+        """The carry with `observation` taken in."""
+        return self.gru(carry, observation) if self.memory else carry
+
+    def read(self, observation: Array) -> Array:
+        """As `GRU.read`."""
+        return self.gru.read(observation)
+
+    def step(self, carry: Array, gates: Array) -> Array:
+        """As `GRU.step`."""
+        return self.gru.step(carry, gates)
+
+    def judge(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
+        """Logits float32[..., num_actions], before any mask, and value float32[...]; `carry` knows `observation`."""
+        features = self._features(carry, observation)
+        return self.policy_head(self.policy_torso(features)), self._value(features)
+
+    def value(self, carry: PyTree, observation: Array) -> Array:
+        """float32[...], expected discounted sum of rewards from here on; `carry` knows `observation`."""
+        return self._value(self._features(carry, observation))
+
+    def _features(self, carry: PyTree, observation: Array) -> Array:
+        return jnp.concatenate([observation, carry], axis=-1) if self.memory else observation
+
+    def _value(self, features: Array) -> Array:
+        return self.value_head(self.value_torso(features))[..., 0]

@@ -12,18 +12,24 @@ import jax.numpy as jnp
 from jaxtrade.types import Array, PyTree
 
 
-def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, num_minibatches: int) -> Array:
-    """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]; each row occurs once."""
+def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, num_minibatches: int,
+                   length: int = 1) -> Array:
+    """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]; each row occurs once.
+
+    What is permuted are sequences of `length` consecutive steps of one environment (T is a multiple of it). Of the S
+    sequences in a minibatch, entry `l * S + s` is step l of sequence s.
+    """
     group_envs = num_envs // num_groups
-    group_rows = num_steps * group_envs
+    group_sequences = num_steps // length * group_envs
 
     def permute(group: Array) -> Array:
-        rows = jax.random.permutation(jax.random.fold_in(key, group), group_rows)
-        return rows // group_envs * num_envs + group * group_envs + rows % group_envs
+        picked = jax.random.permutation(jax.random.fold_in(key, group), group_sequences)
+        return picked // group_envs * (length * num_envs) + group * group_envs + picked % group_envs
 
     permuted = jax.vmap(permute)(jnp.arange(num_groups))
-    slices = permuted.reshape(num_groups, num_minibatches, group_rows // num_minibatches)
-    return slices.swapaxes(0, 1).reshape(num_minibatches, -1)
+    slices = permuted.reshape(num_groups, num_minibatches, group_sequences // num_minibatches)
+    starts = slices.swapaxes(0, 1).reshape(num_minibatches, 1, -1)
+    return (starts + num_envs * jnp.arange(length)[:, None]).reshape(num_minibatches, -1)
 
 
 def take_rows(tree: PyTree, rows: Array) -> PyTree:

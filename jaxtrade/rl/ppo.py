@@ -2,7 +2,8 @@
 
 The rollout stores references; observations and masks are rebuilt from them for each minibatch by the same function
 that acted, with the same observation statistics, so the probability ratio is 1 until the first gradient step
-(metric `ratio_error`).
+(metric `ratio_error`). So is the memory of a recurrent policy: from what it was when the rollout began, through all of
+the rollout's steps, forgotten where an episode begins; gradients flow as far back.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import optax
 from jaxtrade.config import PPOConfig
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActorCritic
+from jaxtrade.networks.memory import recall
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from jaxtrade.rl import losses
 from jaxtrade.rl.minibatches import minibatch_rows, take_rows
@@ -26,8 +28,9 @@ from jaxtrade.rl.schedules import linear, optimiser, progress
 from jaxtrade.rl.state import EpisodeTotals, HParams, Policy, TrainState, policy_of, strong_types
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Transition
 
-# (policy, ref of one environment, environment params) -> (logits float32[A], value float32[], mask bool[A])
-Forward = Callable[[Policy, PyTree, PyTree], tuple[Array, Array, Array]]
+# (policy, carry [S, H], refs [B, ...], first bool[B], environment params) -> (logits float32[B, A], value float32[B],
+# mask bool[B, A]); rows as in `Batch`
+Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree], tuple[Array, Array, Array]]
 Summarise = Callable[[Transition], Mapping[str, Array]]
 
 
@@ -41,9 +44,13 @@ class ActExtras(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows of a rollout that the loss reads, [B, ...]."""
+    """Rows of a rollout that the loss reads, [B, ...]; with a memory they are steps of S sequences, time first, and
+    `carry` [S, H] is what the policy remembered when these began.
+    """
 
+    carry: PyTree
     ref: PyTree
+    first: Array
     action: Array
     log_prob: Array
     value: Array
@@ -63,7 +70,7 @@ def ppo_loss(parameters: PyTree, normaliser: RunningStats, forward: Forward, bat
              hparams: HParams, ent_coef: Array, normalise_advantages: bool) -> tuple[Array, dict[str, Array]]:
     """Clipped surrogate + vf_coef * value loss - ent_coef * entropy over one minibatch -> (loss, diagnostics)."""
     policy = Policy(parameters, normaliser)
-    logits, value, mask = jax.vmap(forward, (None, 0, None))(policy, batch.ref, params)
+    logits, value, mask = forward(policy, batch.carry, batch.ref, batch.first, params)
     log_prob = distributions.log_prob(logits, mask, batch.action)
     advantage = batch.advantage
     if normalise_advantages:
@@ -90,6 +97,12 @@ def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTre
     return jax.lax.scan(at, stats, refs)[0]
 
 
+def make_network(config: PPOConfig, num_actions: int, precision: str | None = None) -> ActorCritic:
+    """The network that `config` describes."""
+    memory = config.rnn_width if config.network == "gru" else 0
+    return ActorCritic(num_actions, config.hidden, config.activation, precision, memory)
+
+
 def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summarise | None = None,
              precision: str | None = None) -> Algorithm:
     """PPO on `env` for a run of `total_updates` updates, the length that the schedules span.
@@ -102,26 +115,39 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         `Algorithm`. init(key, params) -> TrainState. update(state, params, inputs) -> (TrainState, metrics), `inputs`
         an empty tuple. act(policy, carry, ref, params, key, explore) -> (carry, action, ActExtras) for one environment
         (vmap it over many); `explore` is a Python bool: True samples, False takes the most probable legal action and
-        reads no key; `carry` is (). All three work under vmap over states, with `params` shared.
+        reads no key; `carry` is () unless `config.network` has a memory. All three work under vmap over states, with
+        `params` shared.
     """
-    network = ActorCritic(env.num_actions, config.hidden, config.activation, precision)
+    network = make_network(config, env.num_actions, precision)
+    first_carry = network.first_carry()
     num_envs, num_steps, groups = config.num_envs, config.num_steps, config.shards
 
     def see(policy: Policy, ref: PyTree, params: PyTree) -> Array:
         observation = env.observe(ref, params)
         return normalise(policy.normaliser, observation) if config.normalise_observations else observation
 
-    def forward(policy: Policy, ref: PyTree, params: PyTree) -> tuple[Array, Array, Array]:
-        logits, value = network.apply({"params": policy.parameters}, see(policy, ref, params))
-        return logits, value, env.action_mask(ref)  # pyright: ignore[reportReturnType]
+    def forward(policy: Policy, carry: PyTree, refs: PyTree, first: Array,
+                params: PyTree) -> tuple[Array, Array, Array]:
+        observations = jax.vmap(see, (None, 0, None))(policy, refs, params)
+        carries = recall(network, policy.parameters, carry, observations, first)
 
-    def value_of(policy: Policy, params: PyTree) -> Callable[[PyTree], Array]:
-        variables = {"params": policy.parameters}
-        return lambda ref: network.apply(variables, see(policy, ref, params), method="value")  # pyright: ignore
+        def judge(carry: PyTree, observation: Array) -> Any:
+            return network.apply({"params": policy.parameters}, carry, observation, method="judge")
 
-    def act(policy: Policy, carry: Any, ref: PyTree, params: PyTree, key: Array | None,
-            explore: bool) -> tuple[Any, Array, ActExtras]:
-        logits, value, mask = forward(policy, ref, params)
+        return *jax.vmap(judge)(carries, observations), jax.vmap(env.action_mask)(refs)
+
+    def value_of(policy: Policy, params: PyTree) -> Callable[[PyTree, PyTree], Array]:
+        def value(carry: PyTree, ref: PyTree) -> Any:
+            variables, observation = {"params": policy.parameters}, see(policy, ref, params)
+            carry = network.apply(variables, carry, observation, method="remember")
+            return network.apply(variables, carry, observation, method="value")
+
+        return value
+
+    def act(policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
+            explore: bool) -> tuple[PyTree, Array, ActExtras]:
+        made: Any = network.apply({"params": policy.parameters}, carry, see(policy, ref, params))
+        (carry, logits, value), mask = made, env.action_mask(ref)
         action = distributions.sample(key, logits, mask) if explore else distributions.mode(logits, mask)  # pyright: ignore
         return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask)
 
@@ -130,7 +156,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             raise TypeError("init needs a typed key: jax.random.key(seed), not jax.random.PRNGKey(seed)")
         key_network, key_reset, key_run = jax.random.split(key, 3)
         env_state, ref = reset_all(env, key_reset, params, num_envs)
-        parameters = network.init(key_network, jnp.zeros(env.observation_size))["params"]
+        parameters = network.init(key_network, first_carry, jnp.zeros(env.observation_size))["params"]
         stats = init_stats(env.observation_size)
         if config.normalise_observations:
             # Otherwise the first rollout would see raw values, all clipped to the same number where they are prices.
@@ -138,6 +164,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         return strong_types(TrainState(
             params=parameters, opt_state=optimiser(1.0).init(parameters), normaliser=stats, env_state=env_state,
             ref=ref, first=jnp.ones(num_envs, bool),
+            carry=jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), first_carry),
             episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
             update=jnp.int32(0), total_updates=jnp.int32(total_updates), hparams=make_hparams(config),
         ))
@@ -146,18 +173,26 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         """One rollout, its advantages and targets."""
         policy = policy_of(state)
 
-        def explore(ref: PyTree, key: Array) -> tuple[Array, Array, Array]:
-            _, action, extras = act(policy, (), ref, params, key, True)
-            return action, extras.log_prob, extras.value
+        def explore(carry: PyTree, ref: PyTree, key: Array) -> tuple[PyTree, Array, Array, Array]:
+            carry, action, extras = act(policy, carry, ref, params, key, True)
+            return carry, action, extras.log_prob, extras.value
 
-        (env_state, ref, first), seen = unroll(env, explore, state.env_state, state.ref, state.first, params, key,
-                                               num_steps, state.update)
+        (env_state, ref, first, carry), seen = unroll(env, explore, state.env_state, state.ref, state.first,
+                                                      state.carry, params, key, num_steps, state.update)
         value = value_of(policy, params)
-        following = next_values(seen.value, jax.vmap(value)(ref), final_values(value, seen), seen.truncated)
+        # Where an episode has just ended, the value of `ref` is not read: nothing needs to be forgotten before it.
+        following = next_values(seen.value, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)
         advantage = gae(seen.reward, seen.value, following, seen.terminated, seen.truncated, state.hparams.gamma,
                         state.hparams.gae_lambda)
-        batch = Batch(seen.ref, seen.action, seen.log_prob, seen.value, advantage, advantage + seen.value)
-        return state.replace(env_state=env_state, ref=ref, first=first), seen, batch
+        batch = Batch(state.carry, seen.ref, seen.first, seen.action, seen.log_prob, seen.value, advantage,
+                      advantage + seen.value)
+        return state.replace(env_state=env_state, ref=ref, first=first, carry=carry), seen, batch
+
+    def pick(batch: Batch, rows: Array) -> Batch:
+        """A minibatch. Sequences begin where the rollout does, so their first rows are their environments' numbers."""
+        envs = rows[:num_envs // config.num_minibatches]
+        picked = take_rows(batch._replace(carry=()), rows)
+        return picked._replace(carry=jax.tree.map(lambda x: x[envs], batch.carry))
 
     def learn(state: TrainState, params: PyTree, batch: Batch, key: Array, learning_rate: Array,
               ent_coef: Array) -> tuple[TrainState, dict[str, Array]]:
@@ -168,7 +203,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         def minibatch(carry: tuple[PyTree, PyTree, Array], rows: Array) -> tuple[Any, dict[str, Array]]:
             parameters, opt_state, stopped = carry
             (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
-                parameters, state.normaliser, forward, take_rows(batch, rows), params, hparams, ent_coef,
+                parameters, state.normaliser, forward, pick(batch, rows), params, hparams, ent_coef,
                 config.normalise_advantages)
             grad_norm = optax.tree.norm(grads)
             finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
@@ -183,8 +218,8 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
                 "grad_norm": grad_norm, "finite": finite, "applied": applied}
 
         def epoch(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
-            return jax.lax.scan(minibatch, carry,
-                                minibatch_rows(key, num_steps, num_envs, groups, config.num_minibatches))
+            return jax.lax.scan(minibatch, carry, minibatch_rows(
+                key, num_steps, num_envs, groups, config.num_minibatches, config.sequence))
 
         (parameters, opt_state, _), history = jax.lax.scan(
             epoch, (state.params, state.opt_state, jnp.bool_(False)), jax.random.split(key, config.num_epochs))
@@ -226,4 +261,4 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             raise ValueError(f"summarise returned metrics that PPO reports itself: {sorted(clash)}")
         return new, metrics | extra
 
-    return Algorithm(init=init, update=update, act=act, env=env, config=config)
+    return Algorithm(init=init, update=update, act=act, env=env, config=config, carry=first_carry)

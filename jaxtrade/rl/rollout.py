@@ -11,11 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxtrade.networks.memory import forget
 from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Array, Env, PyTree, Transition
 
-# (ref of one environment, key) -> (action int32[], log_prob float32[], value float32[])
-ActFn = Callable[[PyTree, Array], tuple[Array, Array, Array]]
+# (carry, ref of one environment, key) -> (carry, action int32[], log_prob float32[], value float32[])
+ActFn = Callable[[PyTree, PyTree, Array], tuple[PyTree, Array, Array, Array]]
 
 
 def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
@@ -28,46 +29,48 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int) -> tuple[PyTr
     return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs), params)
 
 
-def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, params: PyTree, key: Array,
-           num_steps: int, version: Array) -> tuple[tuple[PyTree, PyTree, Array], Transition]:
-    """Act and step T times in N environments.
+def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
+           key: Array, num_steps: int, version: Array) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
+    """Act and step T times in N environments; the policy's memory is forgotten where an episode begins.
 
     Args:
-        env_state, ref, first: with leading axis N, as `reset_all` or the last call left them.
+        env_state, ref, first, carry: with leading axis N, as `reset_all` or the last call left them.
         version: int32[], update count of the acting weights.
     Returns:
-        (env_state, ref, first) after the last step, and the transitions, [T, N, ...].
+        (env_state, ref, first, carry) after the last step, and the transitions, [T, N, ...].
     """
     num_envs = first.shape[0]
     keys = env_keys(key, num_envs)
     versions = jnp.full(num_envs, version, jnp.int32)
 
-    def step(carry: tuple[PyTree, PyTree, Array], t: Array) -> tuple[tuple[PyTree, PyTree, Array], Transition]:
-        env_state, ref, first = carry
+    def step(now: tuple[PyTree, PyTree, Array, PyTree], t: Array) -> tuple[Any, Transition]:
+        env_state, ref, first, carry = now
 
-        def one(env_key: Array, env_state: PyTree, ref: PyTree) -> tuple[Any, ...]:
+        def one(env_key: Array, env_state: PyTree, ref: PyTree, carry: PyTree) -> tuple[Any, ...]:
             key_act, key_step = jax.random.split(jax.random.fold_in(env_key, t))
-            action, log_prob, value = act(ref, key_act)
-            return action, log_prob, value, *env.step(key_step, env_state, action, params)
+            carry, action, log_prob, value = act(carry, ref, key_act)
+            return carry, action, log_prob, value, *env.step(key_step, env_state, action, params)
 
-        action, log_prob, value, env_state, next_ref, outcome = jax.vmap(one)(keys, env_state, ref)
+        carry, action, log_prob, value, env_state, next_ref, outcome = jax.vmap(one)(
+            keys, env_state, ref, forget(carry, first))
         transition = Transition(
             ref=ref, final_ref=outcome.final_ref, first=first, action=action, log_prob=log_prob, value=value,
             reward=outcome.reward, terminated=outcome.terminated, truncated=outcome.truncated,
-            behaviour_version=versions, info=outcome.info,
+            behaviour_version=versions, info=outcome.info, carry=carry,
         )
-        return (env_state, next_ref, outcome.terminated | outcome.truncated), transition
+        return (env_state, next_ref, outcome.terminated | outcome.truncated, carry), transition
 
-    return jax.lax.scan(step, (env_state, ref, first), jnp.arange(num_steps))
+    return jax.lax.scan(step, (env_state, ref, first, carry), jnp.arange(num_steps))
 
 
-def final_values(value: Callable[[PyTree], Array], transitions: Transition) -> Array:
+def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transition) -> Array:
     """V(final_ref) of truncated steps, float32[T, N]; 0 elsewhere.
 
-    Evaluated one time step at a time, and only at steps where some environment was truncated.
+    Evaluated one time step at a time, and only at steps where some environment was truncated, with the memory that the
+    episode had come to.
 
     Args:
-        value: ref of one environment -> float32[].
+        value: (carry before it, ref of one environment) -> float32[].
     """
     needed = transitions.truncated & ~transitions.terminated
     steps = needed.any(axis=1)
@@ -77,7 +80,7 @@ def final_values(value: Callable[[PyTree], Array], transitions: Transition) -> A
     # each agent would get its own market.
     def at(i: Array, values: Array) -> Array:
         t = order[i]
-        final = jax.vmap(value)(jax.tree.map(lambda x: x[t], transitions.final_ref))
+        final = jax.vmap(value)(*jax.tree.map(lambda x: x[t], (transitions.carry, transitions.final_ref)))
         return values.at[t].set(jnp.where(needed[t], final, 0.0))
 
     return jax.lax.fori_loop(0, steps.sum(dtype=jnp.int32), at, jnp.zeros(needed.shape))

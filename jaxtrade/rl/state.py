@@ -46,7 +46,8 @@ class EpisodeTotals(struct.PyTreeNode):
 class TrainState(struct.PyTreeNode):
     """A whole PPO run between two updates.
 
-    ref, first: what each environment shows next and whether that starts an episode (bool[N]). key: typed, never
+    ref, first: what each environment shows next and whether that starts an episode (bool[N]). carry: the policy's
+    memory in each before `ref`, float32[N, H], not yet forgotten where `first`; () without one. key: typed, never
     changed; update `u` draws from `fold_in(key, u)`. update, total_updates: int32[]; environment steps are
     `update * num_envs * num_steps`, counted on the host because they overflow int32.
     """
@@ -57,6 +58,7 @@ class TrainState(struct.PyTreeNode):
     env_state: PyTree
     ref: PyTree
     first: Array
+    carry: PyTree
     episodes: EpisodeTotals
     key: Array
     update: Array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -59,15 +58,6 @@ def nq_market() -> Market:
     from jaxtrade.data.market import load_market
 
     return load_market(make_config({"data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": 6}}))
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of shared reference data; tests that need it skip where it is absent."""
-    root = Path(os.environ.get("JAXTRADE_SHARED", Path(__file__).parents[3] / "shared"))
-    if not (root / "data").is_dir():
-        pytest.skip(f"no shared data at {root} (set JAXTRADE_SHARED)")
-    return root
 
 
 def utc(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.market import load_market
+from jaxtrade.data.market import bars_of, build_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
@@ -21,7 +21,7 @@ def real(market: str, contracts: int, overnight: bool = False, **data: str) -> t
         "data": {"market": market, **data}, "session": {"overnight": overnight},
         "account": {"preset": "rules_off_50k"}, "env": {"quantity": contracts, "random_start": False},
         "costs": {"commission": 2.08, "slippage": 0}})
-    bars = load_market(config)
+    bars = build_market(bars_of(config).sides[0], config)  # that engine has one price for buying and selling
     return config, make_params(bars, split_sessions(bars, config.split)["all"], config)
 
 

@@ -19,7 +19,7 @@ from jaxtrade.env.episode import start
 from jaxtrade.env.execution import Bar, Book, empty_event
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, Account, EnvParams, EnvState, Event, ExitReason, Order, Position
 from jaxtrade.env.state import StopKind as Kind
-from jaxtrade.types import IntrabarPath
+from jaxtrade.types import IntrabarPath, Quotes
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, bars_of, i32, make_market, make_params, rules
 
@@ -228,6 +228,11 @@ def path_of(points: list[int], fall: tuple[int, int] = (0, 0), rise: tuple[int, 
     return IntrabarPath(padded, *(jnp.asarray([x], jnp.int16) for x in (*fall, *rise)), jnp.asarray([ambiguous]))
 
 
+def only(path: IntrabarPath) -> IntrabarPath:
+    """A path of one bar without the axis of bars."""
+    return jax.tree.map(lambda leaf: leaf[0], path)
+
+
 def mirrored_path(path: IntrabarPath) -> IntrabarPath:
     return IntrabarPath(-path.points, path.rise, -path.rise_from, path.fall, -path.fall_from, path.ambiguous)
 
@@ -262,11 +267,11 @@ HELD = (0, 0, 0, -C)
 def test_path(prices: tuple, path: IntrabarPath, limits: dict, wanted: tuple, mark: int) -> None:
     """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
     params = params_for(**limits)
-    result = execution.traded_path(book(long_at()), bar(*prices), path, i32(0), True, params)
+    result = execution.traded_path(book(long_at()), bar(*prices), only(path), True, params)
     assert exited(result) == wanted
     assert int(result.account.high_water) == max(0, mark * V - C)
     upside_down = bar(*(200 - prices[i] for i in (0, 2, 1, 3)))
-    short = execution.traded_path(book(short_at()), upside_down, mirrored_path(path), i32(0), True, params)
+    short = execution.traded_path(book(short_at()), upside_down, only(mirrored_path(path)), True, params)
     assert exited(short) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
     assert int(short.account.high_water) == max(0, mark * V - C)
     for mine, theirs in (("favourable", "favourable"), ("adverse", "adverse")):
@@ -277,16 +282,16 @@ def test_a_fall_that_raised_no_mark_is_the_walks_business() -> None:
     """The mark stood at 15 ticks (level 108); 115 is 14 ticks up. A fall from there breaches only by a new low."""
     marked = book(long_at(target=NO_LEVEL), high_water=15 * V - C)  # level 101 + 7 = 108
     path = path_of([-4, 1], fall=(8, 1))
-    result = execution.traded_path(marked, bar(114, 115, 107, 115), path, i32(0), True, params_for(**BREACH))
+    result = execution.traded_path(marked, bar(114, 115, 107, 115), only(path), True, params_for(**BREACH))
     assert exited(result) == HELD, "107 is no point of this path, and 115 - 8 no fall from a raised mark"
     path = path_of([1, -7], fall=(8, 1))
-    result = execution.traded_path(marked, bar(114, 115, 107, 115), path, i32(0), True, params_for(**BREACH))
+    result = execution.traded_path(marked, bar(114, 115, 107, 115), only(path), True, params_for(**BREACH))
     assert exited(result)[1:3] == (107, ExitReason.LIQUIDATION)
 
 
 def test_close_marks_walk_without_floors() -> None:
     path = path_of([-4, 7], fall=(8, 7))
-    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), path, i32(0), False, params_for(**BREACH))
+    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), only(path), False, params_for(**BREACH))
     assert exited(held) == HELD
     assert int(held.account.high_water) == 0
 
@@ -490,3 +495,23 @@ def test_the_flat_bar_leaves_at_its_close_after_its_stop() -> None:
     event = results[-1][1]
     assert (int(event.exit_price), int(event.exit_reason)) == (99, ExitReason.FLAT)
     assert int(results[-1][0].position.quantity) == 0
+
+
+# ---- two sides
+
+
+@pytest.mark.parametrize(("held", "wanted", "price"), [(long_at(), -2, 98), (short_at(), 2, 104)])
+@pytest.mark.parametrize(("fill", "mark"), [("next_open", "extreme"), ("close", "close")])
+def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held: Position, wanted: int, price: int, fill: Any,
+                                                                mark: Any) -> None:
+    """Bid 99, ask 103, a tick of slippage: leaving and entering are the same side of the market."""
+    params = params_for([(99, 99, 99, 99)] * 4)
+    ask = jnp.full(4, 103, jnp.int32)
+    params = params.replace(market=params.market.replace(ask=Quotes(ask, ask, ask, ask)))
+    state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0)).replace(position=held, account=account())
+    order = Order(*map(i32, (wanted, 0, 0, KEEP_STOP, -1)))
+    moved, event = transition(EnvConfig(fill=fill, mark=mark), state, order, params)
+    assert [int(x) for x in (event.order_exit_price, event.entry_price)] == [price, price]
+    assert int(event.entry_quantity) == wanted
+    # the new position is marked on the side it would leave at: four ticks of spread and one of slippage, twice
+    assert int(moved.account.equity - moved.account.balance) == -2 * 5 * V

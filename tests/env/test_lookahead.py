@@ -22,6 +22,7 @@ from jaxtrade.data.bars import Bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.quotes import Side
 from jaxtrade.data.schema import SEED_FEATURES, table_columns
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
@@ -33,6 +34,7 @@ from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normali
 from jaxtrade.types import TickValue
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
+from tests.quotes import random_ask
 
 ALL_FEATURES = (*SEED_FEATURES, "sma_7", "ema_9", "rsi_10", "atr_8")
 KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar itself
@@ -67,9 +69,14 @@ def perturbed(bars: Bars, cut: int, seed: int = 0) -> Bars:
                "high": np.maximum(walk[:-1], walk[1:]) + rng.integers(0, 9, later),
                "low": np.minimum(walk[:-1], walk[1:]) - rng.integers(0, 9, later),
                "volume": rng.integers(0, 9_000, later)}
-    return replace(bars, **{name: np.concatenate([getattr(bars, name)[: cut + 1],
+    made = replace(bars, **{name: np.concatenate([getattr(bars, name)[: cut + 1],
                                                   new.astype(getattr(bars, name).dtype)])
                             for name, new in columns.items()})
+    if bars.ask is None:
+        return made
+    later_ask = [np.append(old[: cut + 1], new[cut + 1:] + 17).astype(old.dtype)
+                 for old, new in zip(bars.ask, (made.open, made.high, made.low, made.close), strict=True)]
+    return replace(made, ask=Side(*later_ask))
 
 
 def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
@@ -153,6 +160,17 @@ class LeakyMaskEnv(TradingEnv):
 
 
 @dataclass(frozen=True)
+class LeakyAskEnv(TradingEnv):
+    """Forbids selling before the ask rises."""
+
+    def mask(self, state: EnvState, params: EnvParams) -> jax.Array:
+        ask = params.market.ask
+        assert ask is not None
+        is_sell = jnp.arange(self.num_actions) == Action.SELL
+        return super().mask(state, params) & ~(is_sell & (ask.close[state.row + 1] > ask.close[state.row]))
+
+
+@dataclass(frozen=True)
 class LeakyWindowEnv(TradingEnv):
     """Shows the window one bar too late."""
 
@@ -192,8 +210,8 @@ SESSIONS = worlds.even_sessions(4, 160)
 HAND_BARS = worlds.random_bars(31, 640)
 
 
-def hand_params(bars: worlds.Bars, converted: bool = False) -> EnvParams:
-    market = worlds.make_market(bars, SESSIONS)
+def hand_params(bars: worlds.Bars, ask: worlds.Bars | None = None, converted: bool = False) -> EnvParams:
+    market = worlds.make_market(bars, SESSIONS) if ask is None else worlds.two_sided_market(bars, ask, SESSIONS)
     if converted:  # at the market's own price, as USDJPY is: later bars have other rates
         times = jnp.full_like(market.open, 250_000_000)
         market = market.replace(tick_value=TickValue(times, market.open))
@@ -201,10 +219,21 @@ def hand_params(bars: worlds.Bars, converted: bool = False) -> EnvParams:
                        account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000))
 
 
-def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, converted: bool = False) -> set[str]:
+def ask_of(bars: worlds.Bars, seed: int) -> worlds.Bars:
+    return worlds.Bars(*random_ask(seed, *bars))
+
+
+def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
+                 converted: bool = False) -> set[str]:
     """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
     other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
-    full, changed = (hand_params(bars, converted) for bars in (HAND_BARS, worlds.replace_after(HAND_BARS, cut, other)))
+    later = worlds.replace_after(HAND_BARS, cut, other)
+    if two_sided:
+        ask = ask_of(HAND_BARS, 1)
+        full = hand_params(HAND_BARS, ask)
+        changed = hand_params(later, worlds.replace_after(ask, cut, ask_of(other, 2)))
+    else:
+        full, changed = (hand_params(bars, converted=converted) for bars in (HAND_BARS, later))
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -246,6 +275,15 @@ def test_a_planted_leak_of_the_rate_is_found() -> None:
     found = [paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, converted=True)
              for seed, cut in enumerate(hand_cuts(25))]
     assert sum("state" in parts for parts in found) >= 3
+
+
+def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
+    env = TradingEnv(EnvConfig())
+    for seed, cut in enumerate(hand_cuts(10)):
+        assert paths_differ(env, cut, seed=seed, two_sided=True) == set(), f"bars after row {cut} changed the past"
+    found = [paths_differ(LeakyAskEnv(EnvConfig()), cut, seed=seed, two_sided=True)
+             for seed, cut in enumerate(hand_cuts(10))]
+    assert sum("mask" in parts for parts in found) >= 3
 
 
 @pytest.mark.parametrize(("leaky", "seen"), [(LeakyMaskEnv, "mask"), (LeakyWindowEnv, "observation"),

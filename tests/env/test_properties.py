@@ -19,6 +19,7 @@ from jaxtrade.env.state import KEEP_STOP, EndReason, EnvParams, EnvState, ExitRe
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, make_params, rules, run_random, walk_market
 from tests.paths import mirrored, random_paths
+from tests.quotes import random_ask
 
 ENVS, STEPS = 48, 400
 STRICT = {"drawdown": 1_000_000, "daily_loss": 700_000, "target": 1_200_000, "floor_cap": 100_000}
@@ -32,6 +33,7 @@ CASES = {
     "nearer_extreme": (EnvConfig(intrabar="nearer_extreme", quantity=2), STRICT),
     "path": (EnvConfig(intrabar="path", quantity=2), STRICT),
     "converted": (EnvConfig(quantity=2), STRICT),
+    "two_sided": (EnvConfig(intrabar="path", quantity=2), STRICT),
 }
 
 
@@ -40,7 +42,7 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
     """A run of random legal actions; leaves as numpy arrays [STEPS, ENVS]."""
     config, limits = CASES[case]
     env = TradingEnv(config)
-    market = walk_market(3, paths=config.intrabar == "path", step=8)
+    market = walk_market(3, paths=config.intrabar == "path", two_sided=case == "two_sided", step=8)
     if case == "converted":
         market = worlds.with_rates(market)
     params = make_params(market, account=rules(**limits), episode_sessions=2)
@@ -101,7 +103,8 @@ def rates_of(params: EnvParams) -> list[Fraction]:
 def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
     """start + profit of fills - commissions == balance, and equity marks the rest at the close, in Python integers."""
     _, params, trace = run
-    close = np.asarray(params.market.close)
+    market = params.market
+    bid, ask = (np.asarray(side.close) for side in (market, market.ask or market))
     info = trace.outcome.info
     rows = trace.state.row + 1
     rates, fills = rates_of(params), 0
@@ -111,6 +114,7 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
             event = {name: int(getattr(info.event, name)[t, e]) for name in vars(info.event)}
             row = int(rows[t, e])
             ledger.book(event, row)
+            close = ask if ledger.quantity < 0 else bid
             assert ledger.equity(int(close[row]), row) == info.equity[t, e]
             assert ledger.sides == info.stats.sides[t, e]
             assert ledger.paid == info.stats.commission[t, e]
@@ -122,6 +126,23 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
             elif t + 1 < STEPS:
                 assert ledger.balance == trace.state.account.balance[t + 1, e]
     assert fills > 1_000
+
+
+def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None:
+    """Two-sided bars: buys at the ask, sells at the bid, a tick of slippage on top, whoever it is that trades."""
+    _, params, trace = sample("two_sided")
+    market, event, rows = params.market, trace.outcome.info.event, trace.state.row + 1
+    prices = {name: (np.asarray(getattr(market, name)), np.asarray(getattr(market.ask, name)))
+              for name in ("open", "close")}
+    flat = np.where(event.exit_reason == ExitReason.FLAT, event.exit_quantity, 0)
+    for field, bought, filled in (("open", event.entry_quantity, event.entry_price),
+                                  ("open", -event.order_exit_quantity, event.order_exit_price),
+                                  ("close", -flat, event.exit_price)):
+        bid, ask = (side[rows] for side in prices[field])
+        assert min((bought > 0).sum(), (bought < 0).sum()) > 5
+        np.testing.assert_array_equal(filled[bought > 0], (ask + 1)[bought > 0])
+        np.testing.assert_array_equal(filled[bought < 0], (bid - 1)[bought < 0])
+        assert ((ask - bid)[bought != 0] > 0).any()
 
 
 def test_no_breach_without_an_end(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
@@ -348,17 +369,30 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 # ---- symmetry
 
 
-@pytest.mark.parametrize(("mark", "intrabar"), [("extreme", "stop_first"), ("close", "stop_first"),
-                                                ("extreme", "nearer_extreme"), ("extreme", "path")])
-def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar) -> None:
-    """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored."""
+@pytest.mark.parametrize(("mark", "intrabar", "two_sided"), [
+    ("extreme", "stop_first", False), ("close", "stop_first", False), ("extreme", "nearer_extreme", False),
+    ("extreme", "path", False), ("extreme", "path", True), ("close", "stop_first", True)])
+def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
+                                          ) -> None:
+    """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored. Of two-sided
+    bars the ask upside down is the bid, and the other way round.
+    """
     env = TradingEnv(EnvConfig(mark=mark, intrabar=intrabar, quantity=2))
     bars = worlds.random_bars(21, 8 * 160, step=8)
     limits = rules(**STRICT)
     inside = random_paths(21, *bars)
-    up, down = (make_params(worlds.make_market(b, worlds.even_sessions(8, 160), paths=p), account=limits,
-                            episode_sessions=2)
-                for b, p in ((bars, inside), (worlds.mirror(bars), mirrored(inside))))
+    ask = worlds.Bars(*random_ask(21, *bars)) if two_sided else bars
+    ask_inside = random_paths(22, *ask) if two_sided else inside
+    sums = worlds.true_range_sums(bars)  # of one side for both: a mid rounds down, its mirror image up
+    sessions = worlds.even_sessions(8, 160)
+
+    def params_of(bid: worlds.Bars, ask: worlds.Bars, paths: tuple, ask_paths: tuple) -> EnvParams:
+        market = (worlds.two_sided_market(bid, ask, sessions, sums, paths, ask_paths) if two_sided
+                  else worlds.make_market(bid, sessions, sums, paths=paths))
+        return make_params(market, account=limits, episode_sessions=2)
+
+    up = params_of(bars, ask, inside, ask_inside)
+    down = params_of(worlds.mirror(ask), worlds.mirror(bars), mirrored(ask_inside), mirrored(inside))
     trace = run_random(env, up, 2, ENVS, STEPS)
     swapped = jnp.asarray([0, 2, 1, 3, 4, 5, 6], jnp.int32)[trace.action]
 

@@ -16,8 +16,9 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionSet, SessionTable, TickValue
+from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.paths import RowPath, random_paths
+from tests.quotes import random_ask
 
 FEATURES = EnvConfig().features
 TICK_MILLS = 12_500  # ES: $12.50 a tick
@@ -146,6 +147,15 @@ def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | in
     )
 
 
+def two_sided_market(bid: Bars, ask: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
+                     paths: Sequence[RowPath] = (), ask_paths: Sequence[RowPath] = ()) -> MarketData:
+    """Market data of bid and ask; ranges and the float table are those of the mid."""
+    mid = Bars(*((b + a) // 2 for b, a in zip(bid, ask, strict=True)))
+    seen = make_market(mid, sessions, tr_sum)
+    return seen.replace(**{name: i32(prices) for name, prices in bid._asdict().items()}, path=path_arrays(paths),
+                        ask=Quotes(*(i32(prices) for prices in ask), path_arrays(ask_paths)))
+
+
 def path_arrays(paths: Sequence[RowPath]) -> IntrabarPath | None:
     """Paths as the environment holds them; None where there are none."""
     if not paths:
@@ -162,9 +172,14 @@ def with_rates(market: MarketData, seed: int = 0) -> MarketData:
     return market.replace(tick_value=TickValue(i32(np.full(count, 100_000_000)), i32(over)))
 
 
-def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, **walk: int) -> MarketData:
-    """A random walk; `paths`: with random orders of prices inside its bars."""
+def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, two_sided: bool = False,
+                **walk: int) -> MarketData:
+    """A random walk; `paths`: with random orders of prices inside its bars; `two_sided`: with a random ask."""
     bars = random_bars(seed, sessions * length, **walk)
+    if two_sided:
+        ask = Bars(*random_ask(seed, *bars))
+        inside = [random_paths(seed + i, *side) if paths else () for i, side in enumerate((bars, ask))]
+        return two_sided_market(bars, ask, even_sessions(sessions, length), paths=inside[0], ask_paths=inside[1])
     return make_market(bars, even_sessions(sessions, length), paths=random_paths(seed, *bars) if paths else ())
 
 

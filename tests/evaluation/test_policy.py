@@ -69,6 +69,9 @@ def test_loaded_policy_acts_as_the_trained_one(trained):
     assert len(set(best)) >= 3
     assert [loaded.act(o, m) for o, m in zip(observations, masks, strict=True)] == best
     assert loaded.act(observations, masks).tolist() == best
+    assert not loaded.has_memory
+    carry, actions = loaded.step(loaded.first_carry(), observations, masks)
+    assert (carry, actions.tolist()) == ((), best)
     for i, ref in enumerate(refs):
         key = jax.random.key(i)
         drawn = loaded.act(observations[i], masks[i], explore=True, key=key)

@@ -83,7 +83,7 @@ def test_json_is_strict_and_carries_provenance(long_result):
 @pytest.mark.parametrize(("env", "kind", "expected"), [
     ({}, "future", ["synthetic"]),
     ({"mark": "close", "fill": "close"}, "future", ["synthetic", "optimistic"]),
-    ({}, "fx", ["synthetic", "one-sided (bid) bars: the spread is charged as slippage", "no overnight swap"]),
+    ({}, "fx", ["synthetic", "one-sided bars: the spread is charged as slippage", "no overnight swap"]),
 ])
 def test_labels(env, kind, expected):
     market = hand_market(1)

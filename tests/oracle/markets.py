@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, SessionSet, SessionTable, TickValue
+from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.oracle.features import Features
-from tests.oracle.model import Bars, Settings
+from tests.oracle.model import Ask, Bars, Settings
 from tests.oracle.seed_indicators import LEVELS
 from tests.paths import RowPath
 
@@ -31,7 +31,9 @@ def pad_bars(bars: Bars, count: int) -> Bars:
     names = ("open", "high", "low", "close", "volume", "window_open", "flat_time", "trade_date")
     stamps = [*bars.stamps, *[bars.stamps[-1] + bars.bar_seconds * (i + 1) for i in range(extra)]]
     paths, rates = (longer(values) if values else () for values in (bars.paths, bars.rates))
-    return dataclasses.replace(bars, stamps=stamps, paths=paths, rates=rates,
+    ask = None if bars.ask is None else Ask(*(longer(getattr(bars.ask, field.name)) if getattr(bars.ask, field.name)
+                                              else () for field in dataclasses.fields(Ask)))
+    return dataclasses.replace(bars, stamps=stamps, paths=paths, rates=rates, ask=ask,
                                **{name: longer(getattr(bars, name)) for name in names})
 
 
@@ -49,6 +51,13 @@ def tick_value(bars: Bars, settings: Settings) -> TickValue | None:
     return TickValue(*(ints(column) for column in zip(*bars.rates, strict=True))) if settings.converted else None
 
 
+def ask_arrays(ask: Ask | None) -> Quotes | None:
+    """The other side as the environment holds it; None where there is none."""
+    if ask is None:
+        return None
+    return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close), path_arrays(ask.paths))
+
+
 def ints(values: object) -> jnp.ndarray:
     return jnp.asarray(values, jnp.int32)
 
@@ -62,7 +71,7 @@ def session_table(bars: Bars) -> SessionTable:
 
 def market_data(bars: Bars, settings: Settings) -> MarketData:
     """MarketData with the table columns in the package's order: base columns, then one per feature (gaps to close)."""
-    features = Features(bars, settings)
+    features = Features(bars.mid, settings)
     atr = np.array([features.atr_at(row) for row in range(len(bars.close))])
     columns = [features.close, atr, features.volume_mean, features.hour,
                *features.clock["seed"], *features.clock["relative"]]
@@ -75,7 +84,7 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
                       tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
                       view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32),
-                      path=path_arrays(bars.paths), tick_value=tick_value(bars, settings))
+                      path=path_arrays(bars.paths), ask=ask_arrays(bars.ask), tick_value=tick_value(bars, settings))
 
 
 def session_set(bars: Bars, settings: Settings) -> SessionSet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
 from tests.paths import RowPath
@@ -20,6 +20,17 @@ class Session:
     first: int
     last: int
     complete: bool = True
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The ask side of two-sided bars, in ticks; the bars' own prices are then the bid."""
+
+    open: Sequence[int]
+    high: Sequence[int]
+    low: Sequence[int]
+    close: Sequence[int]
+    paths: Sequence[RowPath] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,17 @@ class Bars:
     has_volume: bool = True
     paths: Sequence[RowPath] = ()  # the order of prices inside each bar, where it is known
     rates: Sequence[tuple[int, int]] = ()  # per bar: mills of a tick as numerator and denominator
+    ask: Ask | None = None
+
+    @property
+    def mid(self) -> Bars:
+        """What features and observations see: the middle of bid and ask, rounded down."""
+        ask = self.ask
+        if ask is None:
+            return self
+        prices = {name: [(a + b) // 2 for a, b in zip(getattr(self, name), getattr(ask, name), strict=True)]
+                  for name in ("open", "high", "low", "close")}
+        return replace(self, ask=None, **prices)
 
 
 @dataclass(frozen=True)

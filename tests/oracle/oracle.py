@@ -28,6 +28,7 @@ from tests.oracle.model import (
     MOVE_STOP_TO_BREAKEVEN,
     SELL,
     Account,
+    Ask,
     Bars,
     Event,
     Order,
@@ -53,7 +54,8 @@ class OracleEnv:
     def __init__(self, bars: Bars, settings: Settings) -> None:
         self.bars, self.settings = bars, settings
         self.slots = list(settings.session_slots) or list(range(len(bars.sessions)))
-        self.features = Features(bars, settings)
+        self.mid = bars.mid
+        self.features = Features(self.mid, settings)
         self.tr_sum = self.features.tr_sum
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.row = self.slot = self.time = self.sessions_left = self.bar = 0
@@ -70,6 +72,10 @@ class OracleEnv:
         self.sessions_left = self.settings.episode_sessions - 1
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.done = False
+
+    def leaving(self, side: int) -> Ask | Bars:
+        """The prices at which a position of `side` leaves and is marked: a short buys back at the ask."""
+        return self.bars.ask if side < 0 and self.bars.ask is not None else self.bars
 
     def bars_to_flat(self, row: int) -> int:
         closes = self.bars.stamps[row] + self.bars.bar_seconds
@@ -100,7 +106,8 @@ class OracleEnv:
 
     def mask(self) -> list[bool]:
         """Legal actions at the close of the present bar."""
-        position, side, close = self.position, self.position.side, self.bars.close[self.row]
+        position, side = self.position, self.position.side
+        close = self.leaving(side).close[self.row]
         legal = [False] * 7
         legal[HOLD] = True
         if side == 0:
@@ -207,25 +214,27 @@ class OracleEnv:
     def step_order(self, order: Order) -> Result:
         """One bar under `order`, then session jump or end."""
         assert not self.done, "reset first"
-        bars, settings, account = self.bars, self.settings, self.account
+        settings, account = self.settings, self.account
         before, decided, bar = account.equity, self.row, self.row + 1
         self.bar = bar
         slip, size_before = settings.slippage, self.position.quantity
-        open_, close = bars.open[bar], bars.close[bar]
-        event = Event(favourable=open_, adverse=open_)
+        carried = self.leaving(self.position.side)
+        event = Event()
         extreme = settings.mark == "extreme"
         enter_allowed = self.may_enter()
 
         if extreme and size_before:  # 5a
-            self._raise_high_water(self._marked(open_))
-        base = open_ if settings.fill == "next_open" else bars.close[decided]
+            self._raise_high_water(self._marked(carried.open[bar]))
         wanted = (order.quantity > 0) - (order.quantity < 0)
         if size_before and wanted != self.position.side:  # 5b
+            base = carried.open[bar] if settings.fill == "next_open" else carried.close[decided]
             fill = base - self.position.side * slip
             event.order_exit_quantity, event.order_exit_price = self._leave(fill, event), fill
             event.kinds.add("order")
         if not self.position.quantity:  # 5c
             if wanted and enter_allowed:
+                entered = self.leaving(-wanted)  # a buyer pays what a short would pay to leave
+                base = entered.open[bar] if settings.fill == "next_open" else entered.close[decided]
                 self.position = Position(
                     quantity=order.quantity, entry=base + wanted * slip, opened=bar, trailing=order.trail is True,
                     stop=base - wanted * order.stop_ticks if order.stop_ticks else None,
@@ -238,10 +247,13 @@ class OracleEnv:
             if order.trail is not None:
                 self.position.trailing = order.trail
 
+        held = self.leaving(self.position.side)
+        open_, close = held.open[bar], held.close[bar]
+        event.favourable = event.adverse = open_
         if self.position.quantity:
             self._opening_print(open_, event)
         if self.position.quantity:
-            self._intrabar(bar, event)
+            self._intrabar(bar, held, event)
 
         at_flat_bar = bar == self.session.last + 1
         data_end = at_flat_bar and not self.session.complete
@@ -287,15 +299,15 @@ class OracleEnv:
         side, target = self.position.side, self.position.target
         level, reason = self._nearest_stop()
         if level is not None and side * (open_ - level) <= 0:
-            event.kinds.add("gap_through")
+            event.kinds.add("spread_stop" if event.entry_quantity else "gap_through")  # a spread wider than the stop
             self._exit(open_ - side * self.settings.slippage, reason, event)
         elif target is not None and side * (open_ - target) >= 0:
             event.kinds.add("gap_target")
             self._exit(open_, ExitReason.TARGET, event)
 
-    def _intrabar(self, row: int, event: Event) -> None:
+    def _intrabar(self, row: int, bars: Ask | Bars, event: Event) -> None:
         """5f, by the order of prices that is assumed or known."""
-        bars, mode = self.bars, self.settings.intrabar
+        mode = self.settings.intrabar
         open_, high, low, close = bars.open[row], bars.high[row], bars.low[row], bars.close[row]
         if mode == "stop_first":
             self._stop_first(open_, high, low, event)
@@ -432,7 +444,7 @@ class OracleEnv:
     def observation(self, scaling: str) -> np.ndarray:
         """float64[D] at the close of the present bar: window, position, and for `manage` three flags."""
         position, row, side = self.position, self.row, self.position.side
-        close, atr = self.bars.close[row], self.features.atr_at(row)
+        close, atr = self.mid.close[row], self.features.atr_at(row)
         held = side != 0
         if scaling == "seed":
             entry = position.entry / close if held else 1.0

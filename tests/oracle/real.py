@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from jaxtrade.data.market import Market
 from tests.oracle.events import NEW_YORK, eastern
-from tests.oracle.model import Bars, Session
+from tests.oracle.model import Ask, Bars, Session
 
 EPOCH = dt.date(1970, 1, 1)
 
@@ -46,7 +46,8 @@ def oracle_bars(market: Market, warm_up: int, *, fx: bool = False, overnight: bo
         if decide and in_time and decide[0] < in_time[-1]:
             sessions.append(Session(start, rows[-1] + 1, decide[0], in_time[-1] - 1))
     has_volume = bool(source.volume.any())
+    ask = None if source.ask is None else Ask(*(prices.tolist() for prices in source.ask))
     return Bars(source.open.tolist(), source.high.tolist(), source.low.tolist(), source.close.tolist(),
                 source.volume.tolist(), stamps, source.bar_seconds, [opens[d] for d in days],
                 [flats[d] for d in days], length, [(d - EPOCH).days for d in days], tuple(sessions),
-                tuple(window_starts), has_volume)
+                tuple(window_starts), has_volume, ask=ask)

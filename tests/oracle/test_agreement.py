@@ -22,8 +22,9 @@ from jaxtrade.env.state import OFF as OFF_LIMIT
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
 from tests.oracle.events import habits_of, random_market
 from tests.oracle.markets import pad_bars
-from tests.oracle.model import Bars, Settings
+from tests.oracle.model import Ask, Bars, Settings
 from tests.paths import random_paths
+from tests.quotes import random_ask
 
 LANES, STEPS = 16, 320  # 5,120 steps a cell
 DRAWDOWN = 901_000  # mills: 72 ticks of one contract and a bit
@@ -76,27 +77,34 @@ UNITS = {
     "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
     "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
+    "two_sided/full/stop_first": {},
+    "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
+    "two_sided/full/path": {"intrabar": "path", "quantity": 2},
+    "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
 }
 SLOW_TO_COMPILE = ("full/path/converted",)  # each fill and mark divides
 # Profits in another currency change money alone: the presets in which money decides.
 CONVERTED = ("rules_off_two_sessions", "drawdown_frozen_at_start_plus_100", "daily_loss_locks", "target_terminates")
+TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
 
 SHIPPED = "full/open/extreme"  # the unit that plays the shipped presets too
 
 
-def lanes_of(settings: Settings) -> list[Lane]:
+def lanes_of(settings: Settings, two_sided: bool = False) -> list[Lane]:
     return [Lane(bars, dataclasses.replace(settings, session_slots=split_of(index)), habit)
-            for index, (bars, habit) in enumerate(zip(markets(), habits_of(LANES), strict=True))]
+            for index, (bars, habit) in enumerate(zip(markets(two_sided=two_sided), habits_of(LANES), strict=True))]
 
 
 def names_of(unit: str) -> tuple[str, ...]:
+    if unit.startswith("two_sided"):
+        return TWO_SIDED
     return CONVERTED if UNITS[unit].get("converted") else tuple(PRESETS)
 
 
 def presets_of(unit: str) -> list[Settings]:
-    """Hand-made presets; in one unit the shipped ones too."""
+    """Hand-made presets (of two-sided bars and of converted money a few); in one unit the shipped ones too."""
     made = [scaled(PRESETS[name], **UNITS[unit]) for name in names_of(unit)]
     # Their limits are far for one contract: a tick of $125 reaches them in these short sessions.
     return made + [dataclasses.replace(shipped(name), **UNITS[unit], tick_mills=125_000)
@@ -111,12 +119,14 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 
 
 @functools.cache
-def markets(count: int = LANES) -> tuple[Bars, ...]:
+def markets(count: int = LANES, two_sided: bool = False) -> tuple[Bars, ...]:
     bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3])
             for seed in range(count)]
     bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close),
                                 rates=random_rates(seed, len(b.close)))
             for seed, b in enumerate(bars)]
+    if two_sided:
+        bars = [dataclasses.replace(b, ask=ask_of(seed, b)) for seed, b in enumerate(bars)]
     length = max(len(b.close) for b in bars)
     return tuple(pad_bars(b, length) for b in bars)
 
@@ -128,6 +138,12 @@ def random_rates(seed: int, count: int) -> list[tuple[int, int]]:
     return [(100_000_000, x) if seed % 2 else (25 * x, 16) for x in rate]
 
 
+def ask_of(seed: int, bars: Bars) -> Ask:
+    """A random ask side with its own order of prices."""
+    prices = [side.tolist() for side in random_ask(seed, bars.open, bars.high, bars.low, bars.close)]
+    return Ask(*prices, paths=random_paths(seed + 1_000, *prices))
+
+
 def split_of(index: int) -> tuple[int, ...]:
     """Every third lane plays a split with holes."""
     return (0, 1, 3, 4, 7) if index % 3 == 2 else ()
@@ -136,9 +152,10 @@ def split_of(index: int) -> tuple[int, ...]:
 @functools.cache
 def played(unit: str) -> Comparison:
     """All presets of one static configuration in one compiled program."""
-    lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings)]
-    return compare(lanes, STEPS, sum(map(ord, unit)), make_rollout(lanes[0].settings, TradingEnv,
-                                                                               optimise=unit not in SLOW_TO_COMPILE))
+    two_sided = unit.startswith("two_sided")
+    lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, two_sided)]
+    rollout = make_rollout(lanes[0].settings, TradingEnv, optimise=not two_sided and unit not in SLOW_TO_COMPILE)
+    return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
 @pytest.mark.parametrize("unit", list(UNITS))
@@ -159,7 +176,7 @@ def test_shipped_presets_are_played():
 
 KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "trail", "liquidation", "daily_lock",
          "end_daily_loss", "target_reached", "end_target", "end_bust", "order", "flat", "half_day", "end_session_end",
-         "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace")
+         "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace", "spread_stop")
 
 
 def test_every_kind_of_event_happened_often(capsys):

@@ -18,11 +18,13 @@ from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
+from jaxtrade.types import IntrabarPath
 from tests.oracle.agreement import Lane, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, session_set
 from tests.oracle.model import Bars, Settings
 from tests.oracle.real import oracle_bars
+from tests.paths import RowPath
 
 DEFAULT = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
 OTHERS = ("close", "vwap", "ema_9", "rsi_7", "atr_5", "sma_50", "volume", "momentum")
@@ -49,11 +51,11 @@ class Case:
 CASES = {
     "ES": Case({"market": "ES"}, ES, 5),
     "ES-overnight": Case({"market": "ES"}, ES, 5, {"overnight": True}),
-    # A tick of 0.00001 is one dollar a lot, 3.00 a side, 0.6 pips of slippage, stops of at least 5 pips. No bars on
+    # A tick of 0.00001 is one dollar a lot, 3.00 a side, bid and ask, stops of at least 5 pips. No bars on
     # 12-15 December 2016; Friday the 30th ended at 14:00.
     "EURUSD": Case(
         {"market": "EURUSD", "start": "2016-11-01", "end": "2017-01-31"},
-        dataclasses.replace(ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=6, min_stop=50), 50,
+        dataclasses.replace(ES, tick_size=0.00001, tick_mills=1_000, commission=3_000, slippage=0, min_stop=50), 50,
         {"fx": True, "restarts": (dt.date(2016, 12, 16),), "flat_times": {dt.date(2016, 12, 30): (13, 59)}}),
     # Thanksgiving ends at 13:00, the Friday after at 13:15.
     "NQ-synthetic": Case(
@@ -107,3 +109,34 @@ def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     comparison = compare(lanes, 500, 2, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 8_000)
     assert {kind for kind in ("liquidation", "stop", "flat", "breakeven") if comparison.kinds[kind] == 0} == set()
+
+
+@pytest.mark.parametrize("intrabar", ["stop_first", pytest.param("path", marks=pytest.mark.slow)])
+def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
+    """Six days of EURUSD bid and ask minutes, with seconds of both sides where their order counts."""
+    folder = shared / "data" / "lean_fx_oanda"
+    files = {"file": str(folder / "eurusd_minute_bidask.csv.gz")}
+    if intrabar == "path":
+        files["seconds"] = str(folder / "eurusd_second_bidask.csv.gz")
+    config = make_config({"data": {"market": "EURUSD", "source": "file", "stamp": "open", "end": "2014-05-08", **files},
+                          "env": {"features": DEFAULT, "window": 7, "intrabar": intrabar}})
+    market = load_market(config)
+    ask = market.data.ask
+    assert ask is not None
+    bars = oracle_bars(market, 110, fx=True)
+    bars = dataclasses.replace(bars, paths=row_paths(market.data.path))
+    bars = dataclasses.replace(bars, ask=dataclasses.replace(bars.ask, paths=row_paths(ask.path)))
+    settings = dataclasses.replace(CASES["EURUSD"].settings, **TIGHT, features=DEFAULT, window=7, intrabar=intrabar)
+    lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
+    params = stack([env_params(bars, settings, market.data)] * len(lanes))
+    comparison = compare(lanes, 500, 3, make_rollout(settings, TradingEnv, optimise=False), params)
+    assert (comparison.fault, comparison.steps) == (None, 4_000)
+    assert {kind for kind in ("stop", "breakeven", "order") if comparison.kinds[kind] == 0} == set()
+
+
+def row_paths(path: IntrabarPath | None) -> tuple[RowPath, ...]:
+    """The environment's paths as the oracle holds them."""
+    if path is None:
+        return ()
+    columns = [np.asarray(getattr(path, name)).tolist() for name in RowPath._fields]
+    return tuple(RowPath(tuple(points), *rest) for points, *rest in zip(*columns, strict=True))

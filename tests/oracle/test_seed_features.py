@@ -49,7 +49,7 @@ def market_of(name: str) -> Market:
 def oracle_of(name: str) -> Features:
     _, tick, calendar = CASES[name]
     settings = Settings(tick_size=tick, features=SEED_FEATURES)
-    return Features(oracle_bars(market_of(name), WARM_UP, **calendar), settings)
+    return Features(oracle_bars(market_of(name), WARM_UP, **calendar).mid, settings)
 
 
 def test_the_oracle_has_its_own_list_of_the_42() -> None:

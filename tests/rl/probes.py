@@ -76,3 +76,15 @@ class Probe:
         if self.masked:
             legal = legal.at[0].set(ref.cue <= 0).at[-1].set(False)
         return legal
+
+
+class Recall(Probe):
+    """The cue is seen at the first step alone. Masks change from step to step and tell nothing of it."""
+
+    def observe(self, ref: ProbeRef, params: ProbeParams) -> Array:
+        del params
+        return jnp.stack([jnp.where(ref.time == 0, ref.cue, 0.0), ref.shown * ref.time / 10])
+
+    def action_mask(self, ref: ProbeRef) -> Array:
+        """Action 0 is illegal at even times, action 3 always."""
+        return jnp.ones(self.num_actions, bool).at[0].set(ref.time % 2 == 1).at[-1].set(False)

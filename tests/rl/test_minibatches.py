@@ -31,6 +31,21 @@ def test_a_groups_permutation_does_not_depend_on_the_other_groups():
     np.testing.assert_array_equal(as_pairs(small, 8), as_pairs(large, 16)[:, :, :16])
 
 
+@pytest.mark.parametrize(("num_steps", "num_envs", "groups", "count", "length"), [
+    (6, 16, 4, 4, 6), (6, 16, 4, 2, 3), (4, 6, 1, 3, 4)])
+def test_sequences_stay_together(num_steps, num_envs, groups, count, length):
+    rows = np.asarray(minibatch_rows(jax.random.key(1), num_steps, num_envs, groups, count, length))
+    np.testing.assert_array_equal(np.sort(rows.ravel()), np.arange(num_steps * num_envs))
+    step, env = np.divmod(rows.reshape(count, length, -1), num_envs)
+    np.testing.assert_array_equal(env, np.broadcast_to(env[:, :1], env.shape))
+    np.testing.assert_array_equal(step, step[:, :1] + np.arange(length)[:, None])
+    assert np.all(step[:, 0] % length == 0)
+    owner = env[:, 0] // (num_envs // groups)
+    np.testing.assert_array_equal(owner, np.tile(np.repeat(np.arange(groups), owner.shape[1] // groups), (count, 1)))
+    others = np.asarray(minibatch_rows(jax.random.key(2), num_steps, num_envs, groups, count, length))
+    assert not np.array_equal(rows, others)
+
+
 def test_take_rows():
     x = jnp.arange(24).reshape(3, 4, 2)
     np.testing.assert_array_equal(take_rows({"x": x}, jnp.array([5, 0]))["x"], [[10, 11], [0, 1]])

@@ -32,9 +32,9 @@ PARAMS = probe_params(length=5)  # rollouts of 12 steps: resets fall inside them
 class Learner:
     """An algorithm, jitted, that counts its traces."""
 
-    def __init__(self, env=ENV, **keywords):
+    def __init__(self, env=ENV, config=CONFIG, **keywords):
         self.traces = {"init": 0, "update": 0}
-        self.algorithm = make_ppo(CONFIG, env, UPDATES, precision="highest", **keywords)
+        self.algorithm = make_ppo(config, env, UPDATES, precision="highest", **keywords)
         self.init = self._counted("init", self.algorithm.init)
         self.update = self._counted("update", self.algorithm.update)
 
@@ -57,9 +57,12 @@ class Learner:
         return state, history
 
 
-@pytest.fixture(scope="module")
-def learner():
-    return Learner()
+NETWORKS = {"mlp": CONFIG, "gru": CONFIG.model_copy(update={"network": "gru", "rnn_width": 8, "num_shards": 4})}
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def learner(request):
+    return Learner(config=NETWORKS[request.param])
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +93,8 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
             observations = jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS)
             return real(parameters, merge(normaliser, observations), forward, batch, *rest)
 
-        def unmasked(policy, ref, params):
-            logits, value, mask = forward(policy, ref, params)
+        def unmasked(*arguments):
+            logits, value, mask = forward(*arguments)
             return logits, value, jnp.ones_like(mask)
 
         return real(parameters, normaliser, unmasked, batch, *rest)
@@ -121,9 +124,9 @@ def test_metrics_are_measured(trained):
 
 
 def test_an_illegal_action_is_counted():
-    _, seen = unroll(ENV, lambda ref, key: (jnp.int32(3), jnp.float32(0), jnp.float32(0)),
-                     *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), PARAMS, jax.random.key(1), 5,
-                     jnp.int32(0))
+    _, seen = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), jnp.float32(0), jnp.float32(0)),
+                     *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), (), PARAMS, jax.random.key(1),
+                     5, jnp.int32(0))
     assert count_illegal(ENV, seen) == 4 * 5
 
 
@@ -151,12 +154,13 @@ def test_same_key_same_bits_and_another_key_others(learner, trained):
 
 def loss_of(advantage, normalise_advantages):
     """`ppo_loss` of a policy that is [0.25, 0.75] everywhere and values everything at 2."""
-    def forward(policy, ref, params):
-        return jnp.log(jnp.array([0.25, 0.75])), jnp.float32(2.0), jnp.ones(2, bool)
+    def forward(policy, carry, refs, first, params):
+        return jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool)
 
     ones = jnp.ones(4)
-    batch = ppo_module.Batch(ref=ones, action=jnp.array([0, 1, 1, 0]), log_prob=jnp.log(0.5 * ones), value=ones,
-                             advantage=jnp.asarray(advantage), target=5 * ones)
+    batch = ppo_module.Batch(carry=(), ref=ones, first=ones > 1, action=jnp.array([0, 1, 1, 0]),
+                             log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage),
+                             target=5 * ones)
     hparams = ppo_module.make_hparams(CONFIG).replace(vf_coef=jnp.float32(0.5))
     return ppo_module.ppo_loss({}, None, forward, batch, (), hparams, jnp.float32(0.1), normalise_advantages)
 
@@ -236,11 +240,12 @@ def test_a_number_that_is_not_finite_is_flagged_and_not_learnt_from(learner):
 def test_act_masked_mode_and_sample(learner, trained):
     act, policy = learner.algorithm.act, policy_of(trained[0])
     ref = jax.tree.map(lambda x: x[0], trained[0].ref)
-    carry, action, extras = act(policy, (), ref, PARAMS, None, False)
-    assert carry == ()
+    carry, action, extras = act(policy, learner.algorithm.carry, ref, PARAMS, None, False)
+    assert jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, learner.algorithm.carry)
     assert action == np.where(extras.mask, extras.logits, -np.inf).argmax()
     keys = jax.random.split(jax.random.key(1), 2000)
-    _, actions, extras = jax.vmap(act, (None, None, None, None, 0, None))(policy, (), ref, PARAMS, keys, True)
+    _, actions, extras = jax.vmap(act, (None, None, None, None, 0, None))(policy, learner.algorithm.carry, ref, PARAMS,
+                                                                          keys, True)
     share = np.bincount(actions, minlength=4) / 2000
     expected = np.exp(np.where(extras.mask[0], extras.logits[0], -np.inf))
     np.testing.assert_allclose(share, expected / expected.sum(), atol=0.06)

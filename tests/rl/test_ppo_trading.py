@@ -82,8 +82,8 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
         if fault == "normaliser":
             normaliser = merge(normaliser, jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS))
 
-        def wrong(policy, ref, params):
-            logits, value, mask = forward(policy, ref, params)
+        def wrong(*arguments):
+            logits, value, mask = forward(*arguments)
             return logits, value, jnp.ones_like(mask) if fault == "mask" else mask
 
         return real(parameters, normaliser, wrong, batch, *rest)

@@ -15,18 +15,19 @@ ENV = Probe((lambda ref, action: 1.0 + ref.time,))
 PARAMS = probe_params(length=3, truncates=True)
 
 
-def random_act(ref, key):
-    return jax.random.randint(key, (), 0, 2), jnp.float32(0.0), ref.cue
+def random_act(carry, ref, key):
+    """Remembers how many observations it has seen."""
+    return carry + 1, jax.random.randint(key, (), 0, 2), jnp.float32(0.0), ref.cue
 
 
 def roll(num_envs, num_steps=7):
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
-    return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), PARAMS, jax.random.key(1), num_steps,
-                  jnp.int32(4))
+    return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), jnp.full((num_envs, 1), 7.0), PARAMS,
+                  jax.random.key(1), num_steps, jnp.int32(4))
 
 
 def test_episodes_follow_each_other():
-    (_, ref, first), seen = roll(5)
+    (_, ref, first, carry), seen = roll(5)
     np.testing.assert_array_equal(seen.ref.time[:, 0], [0, 1, 2, 0, 1, 2, 0])
     np.testing.assert_array_equal(seen.first[:, 0], [True, False, False, True, False, False, True])
     np.testing.assert_array_equal(seen.truncated[:, 0], [False, False, True, False, False, True, False])
@@ -34,6 +35,9 @@ def test_episodes_follow_each_other():
     np.testing.assert_array_equal(ref.time, np.ones(5))
     assert not first.any()
     np.testing.assert_array_equal(seen.behaviour_version, np.full((7, 5), 4))
+    # forgotten where an episode begins, the 7 of before the rollout too; handed on with the last observation taken in
+    np.testing.assert_array_equal(seen.carry[:, 0, 0], [1, 2, 3, 1, 2, 3, 1])
+    np.testing.assert_array_equal(carry, np.ones((5, 1)))
 
 
 def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
@@ -65,7 +69,9 @@ def make_transitions(terminated, truncated, reward, final_ref=None):
 def test_final_values_only_where_truncated():
     seen = make_transitions([[0, 1], [0, 0], [1, 0]], [[1, 1], [0, 0], [0, 1]], np.zeros((3, 2)),
                             final_ref=jnp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
-    np.testing.assert_array_equal(final_values(lambda ref: 10 * ref, seen), [[10, 0], [0, 0], [0, 60]])
+    np.testing.assert_array_equal(final_values(lambda carry, ref: 10 * ref, seen), [[10, 0], [0, 0], [0, 60]])
+    seen = seen._replace(carry=jnp.array([[0.1, 0.2], [0.3, 0.4], [0.5, 0.6]]))
+    np.testing.assert_allclose(final_values(lambda carry, ref: ref + carry, seen), [[1.1, 0], [0, 0], [0, 6.6]])
 
 
 def test_episode_counts_span_rollouts():

@@ -14,7 +14,8 @@ ES_EXPIRY, ES_START, ES_END = "201312", "2013-10-07", "2013-10-11"  # the one fu
 
 def bundled(contract: Contract, *, expiry: str | None = None, start: str | None = None,
             end: str | None = None) -> Bars:
-    """The bundled bars of ES (1 minute; by default expiry 201312, trade dates 2013-10-07..11) or EURUSD (1 hour, bid).
+    """The bundled bars of ES (1 minute; by default expiry 201312, trade dates 2013-10-07..11) or EURUSD (1 hour,
+    bid and ask).
 
     Raises ConfigError for a market without bundled data, DataError where the selection is empty.
     """
@@ -26,9 +27,8 @@ def bundled(contract: Contract, *, expiry: str | None = None, start: str | None 
             bars = load_bars(path, contract, stamp="open", expiry=expiry or ES_EXPIRY)
         return replace(bars, source="bundled ES bars (es_1m_trade.csv.gz)").between(start, end)
     if contract.symbol == "EURUSD":
-        columns = {name: f"bid_{name}" for name in ("open", "high", "low", "close")}
         with resources.as_file(files / "eurusd_hour_bidask.csv.gz") as path:
-            bars = load_bars(path, contract, columns=columns, stamp="open", expiry=expiry)
-        return replace(bars, source="bundled EURUSD bid bars (eurusd_hour_bidask.csv.gz)").between(start, end)
+            bars = load_bars(path, contract, stamp="open", expiry=expiry)
+        return replace(bars, source="bundled EURUSD bid and ask bars (eurusd_hour_bidask.csv.gz)").between(start, end)
     raise ConfigError(f"data.market = {contract.symbol}: no bundled bars (bundled: ES, EURUSD); set "
                       "data.source=synthetic, or data.source=file and data.file")

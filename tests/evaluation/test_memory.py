@@ -1,0 +1,126 @@
+"""A policy that remembers, in the evaluator and out of its bundle: it forgets where training episodes begin."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import PPOConfig
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.agents import compiled_together, greedy
+from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.figures import coverage
+from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
+from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.state import policy_of
+from tests.evaluation.tiny import setup, tiny_market, walk
+
+MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
+PPO = PPOConfig(network="gru", rnn_width=8, num_envs=2, num_steps=4, num_minibatches=1, num_shards=1, hidden=(16,))
+KEY = jax.random.key(0)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An untrained network with lively outputs and a normaliser that is not the identity, saved as a run would."""
+    env, params, config = setup(MARKET, MARKET.sessions(0, 1), account={"drawdown": 400.0})
+    algorithm = make_ppo(PPO, env, 1)
+    policy = policy_of(algorithm.init(jax.random.key(1), params))
+    rng = np.random.default_rng(0)
+    size = env.observation_size
+    stats = RunningStats(jnp.full((1, size), 9.0), jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
+                         jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32))
+    torso = policy.parameters["policy_torso"]["Dense_0"]
+    heavier = torso["kernel"].at[size:].multiply(20)  # what the policy makes of its memory
+    head = policy.parameters["policy_head"]
+    parameters = policy.parameters | {"policy_torso": {"Dense_0": torso | {"kernel": heavier}},
+                                      "policy_head": head | {"kernel": 100 * head["kernel"]}}
+    policy = policy.replace(normaliser=stats, parameters=parameters)
+    run = tmp_path_factory.mktemp("run")
+    save_policy_bundle(run / "policy", policy, env, algorithm, MARKET, config)  # type: ignore[arg-type]
+    return algorithm, policy, env, params, load_policy(run)
+
+
+def evaluated(made, which, sessions, episode_sessions):
+    algorithm, policy, env, params, _ = made
+    params = params.replace(sessions=MARKET.sessions(*sessions), episode_sessions=jnp.int32(episode_sessions))
+    decisions = decision_bars(MARKET.data, params.sessions)
+    record = backtest(env, greedy(algorithm, policy, env), params, decisions, which, KEY)
+    assert coverage(record, decisions) == 1.0
+    assert record.legal.all()
+    return record
+
+
+def stepped(made, record, begins):
+    """Actions of the loaded bundle, bar by bar, its memory begun anew where bool[L] `begins`."""
+    _, _, env, params, loaded = made
+    observations = np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(record.ref, params))
+    carry, actions = loaded.first_carry(), []
+    for observation, mask, first in zip(observations, record.mask, begins, strict=True):
+        carry, action = loaded.step(loaded.first_carry() if first else carry, observation, mask)
+        actions.append(action)
+    return actions
+
+
+FIRST = np.arange(118) == 0
+SECOND = np.arange(118) == 59  # the second session's first decision bar
+
+
+@pytest.mark.parametrize(("which", "episode_sessions", "accounts", "begins", "otherwise"), [
+    ("strategy", 1, 1, FIRST | SECOND, FIRST),
+    ("strategy", 2, 1, FIRST, FIRST | SECOND),
+    ("account", 2, 2, FIRST | SECOND, FIRST),  # a bust in the first session: the second has a new account
+])
+def test_the_bundle_acts_as_the_evaluator_did(made, which, episode_sessions, accounts, begins, otherwise):
+    record = evaluated(made, which, (0, 1), episode_sessions)
+    assert record.account.max() + 1 == accounts
+    assert len(set(record.action.tolist())) >= 3
+    assert stepped(made, record, begins) == record.action.tolist()
+    assert stepped(made, record, otherwise) != record.action.tolist()
+
+
+def test_sessions_apart_or_together(made):
+    together = evaluated(made, "strategy", (0, 1), 1).action
+    apart = [evaluated(made, "strategy", (session,), 1).action for session in (0, 1)]
+    np.testing.assert_array_equal(np.concatenate(apart), together)
+    carried_over = evaluated(made, "strategy", (0, 1), 2).action
+    np.testing.assert_array_equal(carried_over[:59], together[:59])
+    assert not np.array_equal(carried_over, together)
+
+
+def test_a_batch_of_memories(made):
+    *_, loaded = made
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(3, 5, len(loaded.observation_names))).astype(np.float32)
+    masks = rng.random((3, 5, 7)) < 0.5
+    masks[..., 0] = True
+    carry, singles = loaded.first_carry(5), [loaded.first_carry()] * 5
+    assert carry.shape == (5, 8)
+    for observation, mask in zip(observations, masks, strict=True):
+        carry, actions = loaded.step(carry, observation, mask)
+        singles, alone = zip(*map(loaded.step, singles, observation, mask), strict=True)
+        assert actions.tolist() == list(alone)
+        np.testing.assert_allclose(carry, singles, rtol=1e-5, atol=1e-6)
+    key = jax.random.key(3)
+    drawn = [loaded.step(singles[0], observations[0, 0], masks[0, 0], explore=True, key=key)[1] for _ in range(2)]
+    assert drawn[0] == drawn[1]
+
+
+def test_a_memory_cannot_be_left_out(made):
+    *_, loaded = made
+    observation, mask = np.zeros(len(loaded.observation_names)), np.ones(7, bool)
+    assert loaded.has_memory
+    with pytest.raises(ValueError, match="remembers its episode"):
+        loaded.act(observation, mask)
+    for wrong in ((), np.zeros(7), loaded.first_carry(1)):
+        with pytest.raises(ValueError, match=r"carry has shape .* expected \(8,\)"):
+            loaded.step(wrong, observation, mask)
+
+
+def test_an_agent_that_forgets_is_compiled_alone(made):
+    algorithm, policy, env, *_ = made
+    with pytest.raises(ValueError, match="greedy"):
+        compiled_together([greedy(algorithm, policy, env), baselines.flat()])

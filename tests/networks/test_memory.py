@@ -1,0 +1,137 @@
+"""The GRU against its equations in NumPy and flax's cell; memory over a sequence against one step after the other."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.networks.heads import ActorCritic
+from jaxtrade.networks.memory import GRU, forget, recall
+
+WIDTH, SIZE = 3, 5
+STEPS, SEQUENCES = 7, 4
+
+
+@pytest.fixture(scope="module")
+def network():
+    """A small recurrent network with lively weights, biases too."""
+    network = ActorCritic(4, (6,), precision="highest", memory=WIDTH)
+    variables = network.init(jax.random.key(0), network.first_carry(), jnp.zeros(SIZE))
+    rng = np.random.default_rng(0)
+    lively = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), variables["params"])
+    return network, lively
+
+
+@pytest.fixture(scope="module")
+def sequences():
+    """Observations [T, S, D], first [T, S] with episodes beginning inside, and the carries of before."""
+    rng = np.random.default_rng(1)
+    first = np.zeros((STEPS, SEQUENCES), bool)
+    first[0, :2], first[3, 0], first[6, 3] = True, True, True
+    return (rng.normal(size=(STEPS, SEQUENCES, SIZE)).astype(np.float32), first,
+            rng.normal(size=(SEQUENCES, WIDTH)).astype(np.float32))
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def by_hand(parameters, carry, x):
+    """One step of the equations in the docstring, in NumPy float64."""
+    w, b = np.asarray(parameters["input"]["kernel"], np.float64), np.asarray(parameters["input"]["bias"])
+    u, c = np.asarray(parameters["recurrent"]["kernel"], np.float64), np.asarray(parameters["recurrent"]["bias"])
+    gate = [slice(k * WIDTH, (k + 1) * WIDTH) for k in range(3)]
+    r = sigmoid(x @ w[:, gate[0]] + b[gate[0]] + carry @ u[:, gate[0]] + c[gate[0]])
+    z = sigmoid(x @ w[:, gate[1]] + b[gate[1]] + carry @ u[:, gate[1]] + c[gate[1]])
+    n = np.tanh(x @ w[:, gate[2]] + b[gate[2]] + r * (carry @ u[:, gate[2]] + c[gate[2]]))
+    return (1 - z) * n + z * carry
+
+
+def test_a_step_by_the_equations(network, sequences):
+    net, parameters = network
+    observations, _, carry = sequences
+    made = net.apply({"params": parameters}, carry, observations[0], method="remember")
+    np.testing.assert_allclose(made, by_hand(parameters["gru"], carry, observations[0]), rtol=1e-5, atol=1e-6)
+    # worked in the head: no weights, only biases; carry 0.5. r = 1/2, z = 1/2, n = tanh(0 + 1/2 * ln 3)
+    bias = jnp.array([0.0, 0.0, np.log(3.0)])
+    parameters = {"input": {"kernel": jnp.zeros((1, 3)), "bias": jnp.zeros(3)},
+                  "recurrent": {"kernel": jnp.zeros((1, 3)), "bias": bias}}
+    made = GRU(1).apply({"params": parameters}, jnp.array([0.5]), jnp.array([9.0]))
+    np.testing.assert_allclose(made, [0.5 * 0.5 + 0.5 * 0.5], rtol=1e-6)  # tanh(ln sqrt 3) = (3 - 1) / (3 + 1)
+
+
+def test_the_same_as_flax(network, sequences):
+    """flax has no bias in the recurrent share of r and z: there the two biases add up."""
+    net, parameters = network
+    observations, _, carry = sequences
+    gru = parameters["gru"]
+    theirs = {}
+    for k, name in enumerate("rzn"):
+        columns = slice(k * WIDTH, (k + 1) * WIDTH)
+        inner, own = ({part: leaf[..., columns] for part, leaf in gru[which].items()}
+                      for which in ("input", "recurrent"))
+        if name != "n":
+            inner, own = inner | {"bias": inner["bias"] + own["bias"]}, {"kernel": own["kernel"]}
+        theirs |= {f"i{name}": inner, f"h{name}": own}
+    expected, _ = nn.GRUCell(WIDTH).apply({"params": theirs}, carry, observations[0])  # type: ignore[misc]
+    made = net.apply({"params": parameters}, carry, observations[0], method="remember")
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_every_gate_begins_orthogonal():
+    made = GRU(WIDTH).init(jax.random.key(0), jnp.zeros(WIDTH), jnp.zeros(SIZE))["params"]["recurrent"]["kernel"]
+    gates = np.split(np.asarray(made), 3, axis=1)
+    for gate in gates:
+        np.testing.assert_allclose(gate.T @ gate, np.eye(WIDTH), atol=1e-6)
+    assert not np.allclose(gates[0], gates[1])
+
+
+def test_forget_where_an_episode_begins():
+    carry = {"a": jnp.ones((2, 3, 4))}
+    first = jnp.array([[True, False, False], [False, False, True]])
+    np.testing.assert_array_equal(forget(carry, first)["a"][..., 0], [[0, 1, 1], [1, 1, 0]])
+    assert forget((), first) == ()
+
+
+def test_recall_is_one_step_after_the_other(network, sequences):
+    net, parameters = network
+    observations, first, carry = sequences
+    rows = recall(net, parameters, carry, observations.reshape(-1, SIZE), first.reshape(-1))
+    expected = []
+    for t in range(STEPS):
+        carry = by_hand(parameters["gru"], np.where(first[t][:, None], 0, carry), observations[t])
+        expected.append(carry)
+    np.testing.assert_allclose(np.reshape(rows, (STEPS, SEQUENCES, WIDTH)), expected, rtol=1e-4, atol=1e-5)
+    assert recall(net, parameters, (), observations.reshape(-1, SIZE), first.reshape(-1)) == ()
+
+
+def test_gradients_reach_back_to_the_episodes_first_observation_and_no_further(network, sequences):
+    net, parameters = network
+    observations, first, carry = sequences
+
+    def last(observations, carry):
+        return recall(net, parameters, carry, observations, first.reshape(-1))[-SEQUENCES:].sum()
+
+    by_row, by_carry = jax.grad(last, (0, 1))(observations.reshape(-1, SIZE), carry)
+    reached = (np.abs(by_row).reshape(STEPS, SEQUENCES, SIZE) > 0).all(axis=2)
+    begun = np.array([3, 0, 0, 6])  # of each sequence's last episode
+    np.testing.assert_array_equal(reached, np.arange(STEPS)[:, None] >= begun)
+    np.testing.assert_array_equal((np.abs(by_carry) > 0).all(axis=1), [False, False, True, False])
+    assert not np.abs(by_carry)[[0, 1, 3]].any()
+
+
+def test_torsos_read_observation_and_memory(network, sequences):
+    net, parameters = network
+    x = jnp.asarray(sequences[0][0, 0])
+    carry, logits, value = net.apply({"params": parameters}, net.first_carry(), x)
+    again = net.apply({"params": parameters}, carry, x, method="judge")
+    np.testing.assert_array_equal(logits, again[0])
+    np.testing.assert_array_equal(value, again[1])
+    for torso in ("policy_torso", "value_torso"):
+        assert parameters[torso]["Dense_0"]["kernel"].shape == (SIZE + WIDTH, 6)
+    other = net.apply({"params": parameters}, carry + 1, x, method="judge")
+    assert not np.allclose(logits, other[0])
+    assert not np.allclose(value, other[1])

@@ -1,0 +1,189 @@
+"""PPO with a memory: it learns what cannot be learnt without, and every way to lose the memory is noticed."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import PPOConfig
+from jaxtrade.rl import ppo as ppo_module
+from jaxtrade.rl.ppo import make_network, make_ppo
+from jaxtrade.rl.state import policy_of
+from tests.networks.test_memory import sigmoid
+from tests.rl.probes import ProbeRef, Recall, probe_params
+
+UPDATES = 80
+LENGTH = 5
+RECALL, CUE = range(2)
+ENV = Recall((
+    lambda ref, action: jnp.where(ref.time == LENGTH - 1, jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0), 0.0),
+    lambda ref, action: ref.cue,
+))
+SEEDS = jax.random.split(jax.random.key(0), 3)
+
+
+def config(network: str, **keywords) -> PPOConfig:
+    return PPOConfig(**{"network": network, "rnn_width": 8, "num_envs": 32, "num_steps": 16, "num_minibatches": 4,
+                        "num_epochs": 4, "hidden": (16,), "learning_rate": 1e-2, "learning_rate_end": 1e-3,
+                        "ent_coef": 0.0} | keywords)
+
+
+@functools.cache
+def learner(network: str):
+    """(algorithm, train): three seeds at once, -> (states, metrics [3, UPDATES])."""
+    algorithm = make_ppo(config(network), ENV, UPDATES)
+
+    @jax.jit
+    def train(params, gamma):
+        def one(key):
+            state = algorithm.init(key, params)
+            state = state.replace(hparams=state.hparams.replace(gamma=gamma))
+            return jax.lax.scan(lambda s, _: algorithm.update(s, params, ()), state, None, length=UPDATES)
+
+        return jax.vmap(one)(SEEDS)
+
+    return algorithm, train
+
+
+@pytest.mark.parametrize(("network", "low", "high"), [("mlp", -0.15, 0.15), ("gru", 0.9, 1.0)])
+def test_a_cue_seen_four_steps_ago(network, low, high):
+    """Reward 1 or -1 for the last action alone: without a memory no policy does better than 0 on average."""
+    _, train = learner(network)
+    _, metrics = train(probe_params(RECALL, length=LENGTH), jnp.float32(0.99))
+    late = np.asarray(metrics["episode_reward"])[:, -10:].mean(axis=1)  # about a thousand episodes of each seed
+    assert np.all((late >= low) & (late <= high)), late
+    assert not metrics["illegal"].any()
+    assert np.all(metrics["param_delta"] > 0)
+    # action 0 is legal at odd times alone, action 3 never
+    assert not np.asarray(metrics["action_share"])[..., -1].any()
+
+
+def test_the_value_behind_a_truncation_is_that_of_the_memory():
+    """Reward: the cue, for ever, in episodes that a limit not observed cuts after 5 steps; gamma 0.5, so the value is
+    2 cues at every step. All observations but the first are blank: if the bootstrap had forgotten the cue, the value
+    at the last step would be 1 cue.
+    """
+    algorithm, train = learner("gru")
+    params = probe_params(CUE, length=LENGTH, truncates=True, shows_time=False)
+    states, _ = train(params, jnp.float32(0.5))
+
+    def last_value(state, cue):
+        carry = algorithm.carry
+        for time in range(LENGTH):
+            ref = ProbeRef(cue, jnp.int32(time), jnp.float32(0))
+            carry, _, extras = algorithm.act(policy_of(state), carry, ref, params, None, False)
+        return extras.value
+
+    for cue in (-1.0, 1.0):
+        np.testing.assert_allclose(jax.vmap(last_value, (0, None))(states, jnp.float32(cue)), 2.0 * cue, atol=0.2)
+
+
+FAULTS = {
+    "an episode's end is overlooked": lambda batch: batch._replace(first=jnp.zeros_like(batch.first)),
+    "the rollout is thought to begin with an empty memory":
+        lambda batch: batch._replace(carry=jnp.zeros_like(batch.carry)),
+    "steps come in another order": lambda batch: jax.tree.map(
+        lambda x: jnp.roll(x, len(batch.carry), axis=0), batch._replace(carry=()))._replace(carry=batch.carry),
+}
+
+
+def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
+    """One gradient step an update, so that every figure is of before it; the second rollout begins inside episodes."""
+    real = ppo_module.ppo_loss
+
+    def with_faults(parameters, normaliser, forward, batch, *rest):
+        loss, terms = real(parameters, normaliser, forward, batch, *rest)
+        errors = {name: real(parameters, normaliser, forward, fault(batch), *rest)[1]["ratio_error"]
+                  for name, fault in FAULTS.items()}
+        return loss, terms | errors
+
+    monkeypatch.setattr(ppo_module, "ppo_loss", with_faults)
+    algorithm = make_ppo(config("gru", num_minibatches=1, num_epochs=1), ENV, 3, precision="highest")
+    params = probe_params(RECALL, length=LENGTH)
+    state = algorithm.init(jax.random.key(0), params)
+    lively = jax.tree.map(lambda x: 4 * x, state.params)
+    update = jax.jit(algorithm.update)
+    state, _ = update(state.replace(params=lively), params, ())
+    assert not state.first.all()
+    _, metrics = update(state, params, ())
+    assert metrics["ratio_error"] <= 1e-5
+    for name in FAULTS:
+        assert metrics[name] > 1e-3, name
+
+
+def slow_values(parameters, normaliser, seen, start):
+    """V(final_ref) of truncated steps, one environment and one step after the other, in NumPy."""
+    p = jax.tree.map(lambda x: np.asarray(x, np.float64), parameters)
+    mean, deviation = np.asarray(normaliser.mean[0]), np.sqrt(np.asarray(normaliser.variance[0], np.float64))
+
+    def see(ref):
+        raw = np.array([ref.cue if ref.time == 0 else 0.0, ref.shown * ref.time / 10], np.float64)
+        return np.clip((raw - mean) / deviation, -10, 10)
+
+    def remember(h, x):
+        inner = x @ p["gru"]["input"]["kernel"] + p["gru"]["input"]["bias"]
+        own = h @ p["gru"]["recurrent"]["kernel"] + p["gru"]["recurrent"]["bias"]
+        (ri, zi, ni), (ro, zo, no) = np.split(inner, 3), np.split(own, 3)
+        z, n = sigmoid(zi + zo), np.tanh(ni + sigmoid(ri + ro) * no)
+        return (1 - z) * n + z * h
+
+    def value(h, x):
+        torso = p["value_torso"]["Dense_0"]
+        hidden = np.tanh(np.concatenate([x, h]) @ torso["kernel"] + torso["bias"])
+        return (hidden @ p["value_head"]["kernel"] + p["value_head"]["bias"])[0]
+
+    steps, envs = seen.truncated.shape
+    made = np.zeros((steps, envs))
+    for n in range(envs):
+        h = np.asarray(start[n], np.float64)
+        for t in range(steps):
+            ref, final = (jax.tree.map(lambda x: x[t, n], tree) for tree in (seen.ref, seen.final_ref))  # noqa: B023
+            h = remember(np.zeros_like(h) if seen.first[t, n] else h, see(ref))
+            if seen.truncated[t, n]:
+                x = see(final)
+                made[t, n] = value(remember(h, x), x)
+    return made
+
+
+def test_final_values_by_a_slow_loop(monkeypatch):
+    """The second rollout: it begins inside episodes, and ends inside others."""
+    small = config("gru", num_envs=3, num_steps=7, num_minibatches=1, num_epochs=1, num_shards=1)
+    algorithm = make_ppo(small, ENV, 3, precision="highest")
+    params = probe_params(CUE, length=LENGTH, truncates=True)
+    state, _ = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0), params), params, ())
+    real, caught = ppo_module.final_values, []
+
+    def catching(value, seen):
+        caught.append((real(value, seen), seen))
+        return caught[0][0]
+
+    monkeypatch.setattr(ppo_module, "final_values", catching)
+    algorithm.update(state, params, ())  # not jitted: what is caught are numbers
+    ours, seen = jax.device_get(caught[0])
+    assert state.carry.any(axis=1).all()
+    assert seen.truncated.sum() == 3
+    assert not seen.first[0].any()
+    np.testing.assert_allclose(ours, slow_values(state.params, state.normaliser, seen, state.carry), atol=1e-5)
+
+
+def test_a_minibatch_must_hold_whole_rollouts():
+    with pytest.raises(ValueError, match=r"network=gru: num_envs/num_shards \(4\) must be a multiple .*\(8\)"):
+        config("gru", num_minibatches=8)
+    assert config("mlp", num_minibatches=8).sequence == 1
+    assert config("gru").sequence == 16
+
+
+def test_seeds_side_by_side_equal_each_alone():
+    algorithm = make_ppo(config("gru"), ENV, 2, precision="highest")
+    params, update = probe_params(RECALL, length=LENGTH), algorithm.update
+    states = jax.jit(jax.vmap(algorithm.init, (0, None)))(SEEDS, params)
+    stacked, _ = jax.jit(jax.vmap(update, (0, None, None)))(states, params, ())
+    alone, _ = jax.jit(update)(jax.tree.map(lambda x: x[1], states), params, ())
+    for x, y in zip(jax.tree.leaves((alone.params, alone.carry)), jax.tree.leaves((stacked.params, stacked.carry)),
+                    strict=True):
+        np.testing.assert_allclose(x, y[1], atol=1e-6)
+    assert make_network(config("gru"), 4).first_carry().shape == (8,)
