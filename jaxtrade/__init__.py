@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from jaxtrade.evaluation.evaluate import evaluate, standard_agents
     from jaxtrade.evaluation.policy import load_policy
     from jaxtrade.experiment import make_env, run
+    from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
     from jaxtrade.interop.gymnax_adapter import from_gymnax
+    from jaxtrade.interop.gymnax_env import to_gymnax
+    from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.rl.ppo import make_ppo
     from jaxtrade.rl.state import policy_of
     from jaxtrade.rl.train import plan_run, train
@@ -54,10 +57,15 @@ _HOME = {
     "make_ppo": "rl.ppo",
     "plan_run": "rl.train",
     "policy_of": "rl.state",
+    "register_envs": "interop.registration",
     "run": "experiment",
     "split_sessions": "data.splits",
     "standard_agents": "evaluation.evaluate",
     "synthetic_bars": "data.synthetic",
+    "to_gymnasium": "interop.gymnasium_env",
+    "to_gymnasium_vec": "interop.gymnasium_env",
+    "to_gymnax": "interop.gymnax_env",
+    "to_sb3": "interop.registration",
     "train": "rl.train",
 }
 
@@ -86,10 +94,15 @@ __all__ = [
     "make_ppo",
     "plan_run",
     "policy_of",
+    "register_envs",
     "run",
     "split_sessions",
     "standard_agents",
     "synthetic_bars",
+    "to_gymnasium",
+    "to_gymnasium_vec",
+    "to_gymnax",
+    "to_sb3",
     "train",
 ]
 

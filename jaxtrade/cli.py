@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--cost-grid", action="store_true",
                           help="net profit over commission and slippage and the spread, instead of the table")
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    evaluate.add_argument("--seed", type=int, help="one policy of a run with several (default: all; grids need one)")
 
     data = commands.add_parser("data", help="check or describe market data")
     actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -83,6 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
     replay.add_argument("run", metavar="RUN")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
+    replay.add_argument("--seed", type=int, help="which policy, of a run with several")
 
     doctor = commands.add_parser("doctor", help="examine this machine; every finding has its fix")
     doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
@@ -170,9 +172,10 @@ def _evaluate(args: argparse.Namespace) -> int:
     from jaxtrade.experiment import evaluate_run, grid_run
 
     if args.intrabar_grid or args.cost_grid:
-        print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json))
+        print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
+                       args.seed))
         return 0
-    print(evaluate_run(Path(args.run), args.split, as_json=args.json))
+    print(evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed))
     return 0
 
 
@@ -201,7 +204,7 @@ def _replay(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
     from jaxtrade.experiment import replay_run
 
-    for line in replay_run(Path(args.run), args.session):
+    for line in replay_run(Path(args.run), args.session, args.seed):
         print(line)
     return 0
 

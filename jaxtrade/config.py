@@ -12,10 +12,12 @@ import json
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
+from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.yaml12 import dump_yaml, parse_yaml
@@ -26,7 +28,37 @@ _SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make en
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 2
 
+
+
+def _roll(value: object) -> str | dict[str, str]:
+    """`off`, `volume`, or expiry -> first trade date, the first of them `start`."""
+    if value in ("off", "volume"):
+        return str(value)
+    shape = "expected off, volume, or {201312: start, 201403: 2013-12-18} (expiry: first trade date)"
+    if not isinstance(value, Mapping) or not all(type(x) in (str, int) for x in (*value, *value.values())):
+        raise ValueError(shape)
+    firsts = {str(code): str(first) for code, first in value.items()}
+    if len(firsts) < 2:
+        raise ValueError("one contract is no roll: name at least two, or use data.expiry")
+    opening, *dates = firsts.values()
+    if opening != "start":
+        raise ValueError(f"the first contract ({next(iter(firsts))}) must have 'start', found '{opening}' "
+                         "(cut the data with data.start)")
+    for text in dates:
+        try:
+            fits = date.fromisoformat(text).isoformat() == text
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
+    for before, after in pairwise(dates):
+        if after <= before:
+            raise ValueError(f"first trade dates must increase: {after} follows {before}")
+    return firsts
+
+
 Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]  # YAML: 201312
+Roll = Literal["off", "volume"] | dict[str, str]
 Names = Annotated[tuple[str, ...], Field(strict=False)]
 Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)]
 
@@ -56,13 +88,32 @@ class DataConfig(_Model, frozen=True):
     stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
     price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
     expiry: Code | None = Field(default=None, description="the one contract to use of a file with expiries")
+    roll: Annotated[Roll, PlainValidator(_roll)] = Field(
+        default="off", description="splice the expiries of a file: off, volume (the one that traded more on the trade "
+        "date before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)")
+    splice: Literal["restart", "back_adjust"] = Field(default="restart", description="what feature windows do at a "
+                                                      "splice; back_adjust is refused: it is not built")
     start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
     end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
     window_reset: Literal["hole", "session"] = Field(default="hole", description="feature windows restart after a hole "
                                                      "longer than one session, or with every trade date")
-    synthetic_sessions: int = Field(default=40, ge=2, le=5000)
+    synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(
+        default="nq_like", description="the kind of synthetic market (source: synthetic)")
+    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="phase_randomised: at most as many")
     synthetic_seed: int = Field(default=0, ge=0)
+    synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
+    synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
+
+    @model_validator(mode="after")
+    def _one_series(self) -> DataConfig:
+        if self.roll != "off" and self.expiry is not None:
+            raise ValueError(f"data.expiry = {self.expiry} reads one contract and data.roll splices several; "
+                             "give one of the two")
+        if self.splice == "back_adjust":
+            raise ValueError("data.splice=back_adjust is not built: feature windows restart at a splice "
+                             "(data.splice=restart); prices are never adjusted")
+        return self
 
 
 class SessionConfig(_Model, frozen=True):
@@ -208,6 +259,8 @@ class TrainConfig(_Model, frozen=True):
     """How long to train, in environment steps over all envs, and what to write on the way."""
 
     total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
+    num_seeds: int = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
+                           "seed, seed+1, ...; each for total_timesteps")
     chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
     keep_checkpoints: int = Field(default=3, ge=1)

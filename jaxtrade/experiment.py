@@ -20,11 +20,12 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, PreemptedError
-from jaxtrade.evaluation import grids, report
+from jaxtrade.evaluation import grids, report, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
-from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
+from jaxtrade.evaluation.policy import FOLDER, load_policy, save_policy_bundle
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink, read_rows
+from jaxtrade.rl.population import agent, population, seed_keys
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import Plan, TrainResult, plan_run, train
@@ -58,16 +59,22 @@ class Setup:
 
 @dataclass(frozen=True)
 class RunResult:
-    """exit_code: 0, or 1 where the run finished but a learning-health check failed. table: the evaluation as text."""
+    """exit_code: 0, or 1 where the run finished but a learning-health check failed. evaluations: by seed. table: the
+    evaluation as text, of several seeds their spread."""
 
     path: Path
     training: TrainResult
-    evaluation: EvaluationResult
+    evaluations: dict[int, EvaluationResult]
     exit_code: int
 
     @property
+    def evaluation(self) -> EvaluationResult:
+        """Of the first seed, which most runs have alone."""
+        return next(iter(self.evaluations.values()))
+
+    @property
     def table(self) -> str:
-        return report.table(self.evaluation)
+        return _table(self.evaluations)
 
 
 def prepare(config: RunConfig) -> Setup:
@@ -111,7 +118,9 @@ def resume(path: Path) -> RunResult:
     with rundir.locked(path):
         restored = None
         if checkpoint.list_checkpoints(path / "checkpoints"):
-            like = jax.eval_shape(setup.algorithm.init, jax.random.key(setup.config.seed), setup.params)
+            agents = setup.config.train.num_seeds
+            like = jax.eval_shape(population(setup.algorithm, agents).init, seed_keys(setup.config.seed, agents),
+                                  setup.params)
             restored = checkpoint.restore_latest(path / "checkpoints", like)
         return _train_and_evaluate(setup, path, restored)
 
@@ -151,6 +160,10 @@ def _opening_lines(
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     if setup.plan.message:
         yield setup.plan.message
+    if setup.config.train.num_seeds > 1:
+        chosen = seeds_of(setup.config)
+        yield (f"{len(chosen)} agents as one program, seeds {chosen[0]} .. {chosen[-1]}, each for "
+               f"{setup.plan.total_steps:,} steps; figures are means over them")
     if restored is not None:
         yield from (f"passed over: {problem}" for problem in restored.problems)
         yield f"resumed after update {restored.step}"
@@ -179,21 +192,25 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
         for line in _opening_lines(setup, path, restored, resuming):
             for sink in sinks:
                 sink.message(line)
-        start: dict[str, PyTree] = ({"state": restored.state} if restored else {"key": jax.random.key(config.seed)})
+        start: dict[str, PyTree] = (
+            {"state": restored.state} if restored else {"key": seed_keys(config.seed, config.train.num_seeds)})
         metadata = {"config_sha256": config.digest(), "data_sha256": setup.market.fingerprint}
         try:
             trained = train(setup.algorithm, setup.params, config=config.train, sinks=sinks,
                             checkpoint_dir=path / "checkpoints", metadata=metadata, **start)
         except (InterruptedRunError, PreemptedError) as stop:
             raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {path}") from None
-        policy = policy_of(trained.state)
-        save_policy_bundle(path / "policy", policy, setup.env, setup.algorithm, setup.market, config)
-        result = _evaluate(setup, policy, setup.evaluation_split(), path)
+        policies = {seed: agent(policy_of(trained.state), i, config.train.num_seeds)
+                    for i, seed in enumerate(seeds_of(config))}
+        for seed, policy in policies.items():
+            save_policy_bundle(_policy_path(path, config, seed), policy, setup.env, setup.algorithm, setup.market,
+                               config)
+        results = _evaluate(setup, policies, setup.evaluation_split(), path)
         for line in _closing_lines(trained):
             for sink in sinks:
                 sink.message(line)
         for sink in sinks[1:]:  # the console shows progress on standard error; the table is the command's output
-            sink.message(report.table(result))
+            sink.message(_table(results))
     finally:
         for sink in sinks:
             sink.close()
@@ -202,7 +219,7 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
                "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
                "steps_per_second": trained.steps_per_second}
     (path / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    return RunResult(path, trained, result, 1 if failed else 0)
+    return RunResult(path, trained, results, 1 if failed else 0)
 
 
 def _closing_lines(trained: TrainResult) -> Iterator[str]:
@@ -216,34 +233,83 @@ def _closing_lines(trained: TrainResult) -> Iterator[str]:
     yield f"learning health over the run: {checks}"
 
 
-def _evaluate(setup: Setup, policy: PyTree, split: str, path: Path) -> EvaluationResult:
-    """Evaluate on a split against the baselines and write the files under `evaluation/<split>`."""
-    sessions = _held_out(setup, split)
+def seeds_of(config: RunConfig) -> range:
+    """The seeds that a run trains."""
+    return range(config.seed, config.seed + config.train.num_seeds)
+
+
+def _policy_path(path: Path, config: RunConfig, seed: int) -> Path:
+    """`policy`, or `policy/seed_<n>` where a run has several."""
+    return path / FOLDER if config.train.num_seeds == 1 else path / FOLDER / f"seed_{seed}"
+
+
+def _chosen_seed(config: RunConfig, seed: int | None) -> int:
+    """The seed asked for; raises ConfigError where it is none of the run's, or none is named of several."""
+    known = seeds_of(config)
+    if seed is None and len(known) == 1:
+        return known[0]
+    if seed is None or seed not in known:
+        asked = "this run has several policies" if seed is None else f"--seed {seed}: this run has no such seed"
+        raise ConfigError(f"{asked}; give --seed {known[0]}" + (f" .. {known[-1]}" if len(known) > 1 else ""))
+    return seed
+
+
+def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
+    return load_policy(_policy_path(path, config, seed)).policy
+
+
+def _table(results: dict[int, EvaluationResult]) -> str:
+    return seeds.table(results) if len(results) > 1 else report.table(next(iter(results.values())))
+
+
+def _evaluate(setup: Setup, policies: dict[int, PyTree], split: str, path: Path) -> dict[int, EvaluationResult]:
+    """Evaluate policies by seed on a split against the baselines and write the files under `evaluation/<split>`, of a
+    run with several seeds under `evaluation/<split>/seed_<n>`. The draws of sampled agents are the same for all seeds.
+    """
+    sessions, config = _held_out(setup, split), setup.config
     _, manifest = rundir.read_run(path)
-    result = evaluate(setup.env, setup.params, setup.market, sessions, setup.config,
-                      algorithm=setup.algorithm, policy=policy,
-                      provenance=manifest | {"split": split}, trained_on=setup.splits["train"])
-    write(result, path / "evaluation" / split)
-    return result
+    folder, results = path / "evaluation" / split, {}
+    for seed, policy in policies.items():
+        provenance = manifest | {"split": split}
+        own = folder
+        if config.train.num_seeds > 1:
+            provenance["trained_seed"], own = seed, folder / f"seed_{seed}"
+        results[seed] = evaluate(setup.env, setup.params, setup.market, sessions, config, algorithm=setup.algorithm,
+                                 policy=policy, provenance=provenance, trained_on=setup.splits["train"])
+        write(results[seed], own)
+    if len(results) > 1:
+        (folder / "seeds.json").write_text(json.dumps(seeds.to_json(results), indent=2, allow_nan=False) + "\n",
+                                           encoding="utf-8")
+        (folder / "seeds.txt").write_text(seeds.table(results) + "\n", encoding="utf-8")
+    return results
 
 
-def evaluate_run(path: Path, split: str = "test", as_json: bool = False) -> str:
-    """Evaluate a finished run again; the table, or JSON. Raises ConfigError, DataError, CheckpointError."""
+def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None) -> str:
+    """Evaluate a finished run again, all its seeds or one; the table, or JSON.
+
+    Raises ConfigError, DataError, CheckpointError.
+    """
     setup, _ = _open(path)
-    policy = load_policy(path).policy
+    chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
+    policies = {each: _load(path, setup.config, each) for each in chosen}
     with rundir.locked(path):
-        result = _evaluate(setup, policy, split, path)
-    return json.dumps(report.to_json(result), indent=2, allow_nan=False) if as_json else report.table(result)
+        results = _evaluate(setup, policies, split, path)
+    if not as_json:
+        return _table(results)
+    document = seeds.to_json(results) if len(results) > 1 else report.to_json(next(iter(results.values())))
+    return json.dumps(document, indent=2, allow_nan=False)
 
 
-def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False) -> str:
+def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
+             seed: int | None = None) -> str:
     """Grids of a finished run: net profit of its policy and the baselines by intrabar order, and by costs.
 
-    Writes nothing. Raises ConfigError, DataError, CheckpointError.
+    Writes nothing. `seed`: which policy, of a run with several. Raises ConfigError, DataError, CheckpointError.
     """
     setup, _ = _open(path)
     config, sessions = setup.config, _held_out(setup, split)
-    agents = standard_agents(setup.env, setup.market, config, setup.algorithm, load_policy(path).policy)
+    policy = _load(path, config, _chosen_seed(config, seed))
+    agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
     made = [make(setup.env, setup.params, agents, setup.market, sessions, config)
             for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
     if as_json:
@@ -258,10 +324,12 @@ def _held_out(setup: Setup, split: str) -> SessionSet:
     return sessions
 
 
-def replay_run(path: Path, session: str) -> Iterator[str]:
-    """Lines of one session under the run's greedy policy. Raises ConfigError where the date is no session."""
+def replay_run(path: Path, session: str, seed: int | None = None) -> Iterator[str]:
+    """Lines of one session under the run's greedy policy (`seed`: which, of several). Raises ConfigError where the
+    date is no session."""
     setup, _ = _open(path)
-    return replay_lines(setup.env, setup.params, setup.market, setup.algorithm, load_policy(path).policy, session)
+    policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
+    return replay_lines(setup.env, setup.params, setup.market, setup.algorithm, policy, session)
 
 
 def history(path: Path) -> list[dict[str, Any]]:

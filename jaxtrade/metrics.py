@@ -1,6 +1,7 @@
 """Where the figures of a run go: console, JSON lines, TensorBoard, log file.
 
-A row is the metrics of one update: name -> float, or list of floats. It holds `update` (updates done), `steps`
+A row is the metrics of one update: name -> float, or list of floats. Of several agents trained side by side it is the
+mean, and `name/each` the list by agent. It holds `update` (updates done), `steps`
 (environment steps done), `total_updates`, `seconds` and `steps_per_second` (compilation apart) and `eta_seconds`.
 Undefined figures are NaN in a row, `null` in JSON, `n/a` on the console.
 """
@@ -167,7 +168,8 @@ def _line(row: Row) -> str:
 
 
 class TensorBoardSink:
-    """TensorBoard event files; the horizontal axis is environment steps. Lists become `name/0`, `name/1`, ..."""
+    """TensorBoard event files; the horizontal axis is environment steps. Lists become `name/0`, `name/1`, ..., lists
+    of lists `name/0/0`, ..."""
 
     def __init__(self, directory: Path | str, resume_steps: int | None = None) -> None:
         """`resume_steps`: TensorBoard hides what an earlier process wrote beyond this step."""
@@ -178,12 +180,15 @@ class TensorBoardSink:
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
             for name, value in row.items():
-                if isinstance(value, list):
-                    for index, item in enumerate(value):
-                        self._writer.add_scalar(f"{name}/{index}", item, row["steps"])
-                elif math.isfinite(value):
-                    self._writer.add_scalar(name, value, row["steps"])
+                self._write(name, value, row["steps"])
         self._writer.flush()
+
+    def _write(self, name: str, value: Any, steps: int) -> None:
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                self._write(f"{name}/{index}", item, steps)
+        elif math.isfinite(value):
+            self._writer.add_scalar(name, value, steps)
 
     def message(self, text: str) -> None:
         del text

@@ -34,21 +34,16 @@ class SessionTable(struct.PyTreeNode):
 
 
 class IntrabarPath(struct.PyTreeNode):
-    """What second bars say about the order of prices inside each bar, in ticks from the bar's open.
+    """What second bars say about the order of prices inside each bar.
 
-    points: int16[T, K] alternating new running highs and lows in the order they were made, padded by repeating the
-        last; the first passage of any level is at the first point at or beyond it.
-    fall, fall_from: int16[T] largest fall from a running high, and that high. rise, rise_from: mirrored. Retraces that
-        make no new extreme show only here.
-    ambiguous: bool[T] more than K points, or a second that made both a new high and a new low: such a bar is resolved
-        adversely (`stop_first`).
+    falls: int16[T, 2, 3, K] for a long [:, 0], and of the bar upside down for a short [:, 1], every fall from the
+        running high that is deeper than all before it, in time order: the running high before the second of its low
+        and with it, and that low; in ticks from the bar's open, padded by zeros.
+    ambiguous: bool[T, 2] no seconds, seconds that do not rebuild the bar, more than K falls, or offsets past int16:
+        `stop_first` resolves such a bar.
     """
 
-    points: Array
-    fall: Array
-    fall_from: Array
-    rise: Array
-    rise_from: Array
+    falls: Array
     ambiguous: Array
 
 

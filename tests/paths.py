@@ -1,4 +1,4 @@
-"""Random price sequences inside given bars, and their first-passage paths in plain Python.
+"""Random second bars inside given bars, and the falls that they hold, in plain Python.
 
 Shared by the tests of the environment and of the oracle; shares no code with `jaxtrade.data.intrabar`.
 """
@@ -8,61 +8,85 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
-POINTS = 8
+from jaxtrade.types import IntrabarPath
+
+FALLS = 8
+Fall = tuple[int, int, int]  # running high before the second of its low, and with it, and that low
 
 
-class RowPath(NamedTuple):
-    """What is known of one bar, in offsets from its open: see `jaxtrade.types.IntrabarPath`."""
+class Inside(NamedTuple):
+    """What was traded inside one bar: (high, low) of each second in ticks; told: whether anybody knows."""
 
-    points: tuple[int, ...]
-    fall: int
-    fall_from: int
-    rise: int
-    rise_from: int
-    ambiguous: bool
+    seconds: tuple[tuple[int, int], ...]
+    told: bool = True
 
 
-def reduce_prices(prices: Sequence[int]) -> RowPath:
-    """Turning points and largest retraces of prices traded one after the other, the first of them the open."""
-    opened = prices[0]
-    top = bottom = 0
-    turns: list[tuple[str, int]] = []
-    fall = rise = (0, 0)
-    for price in prices[1:]:
-        offset = price - opened
-        if offset > top or offset < bottom:
-            side = "high" if offset > top else "low"
-            if turns and turns[-1][0] == side:
-                turns.pop()
-            turns.append((side, offset))
-            top, bottom = max(top, offset), min(bottom, offset)
-        if top - offset > fall[0]:
-            fall = (top - offset, top)
-        if offset - bottom > rise[0]:
-            rise = (offset - bottom, bottom)
-    points = [offset for _, offset in turns] or [0]
-    padded = (points + points[-1:] * POINTS)[:POINTS]
-    return RowPath(tuple(padded), *fall, *rise, len(points) > POINTS)
+def falls(open_: int, inside: Inside, side: int) -> list[Fall]:
+    """The falls from the running high, each deeper than all before it, in ticks from the open; of the bar upside down
+    for side -1. Of falls from one high that stood before, only the deepest."""
+    found: list[Fall] = []
+    top = 0
+    for high, low in inside.seconds:
+        best, worst = (high - open_, low - open_) if side > 0 else (open_ - low, open_ - high)
+        before, top = top, max(top, best)
+        if top - worst > max((turn - end for _, turn, end in found), default=0):
+            if found and found[-1][:2] == (before, top):
+                found.pop()
+            found.append((before, top, worst))
+    return found
 
 
-def random_path(rng: np.random.Generator, open_: int, high: int, low: int, close: int) -> RowPath:
-    """A path that touches high and low somewhere on the way and ends at the close; one in ten is ambiguous."""
-    inner = rng.integers(low, high + 1, int(rng.integers(0, 12))).tolist()
-    for extreme in (high, low):
-        inner.insert(int(rng.integers(0, len(inner) + 1)), extreme)
-    path = reduce_prices([open_, *inner, close])
-    return path._replace(ambiguous=path.ambiguous or bool(rng.random() < 0.1))
+def path_arrays(opens: Sequence[int], paths: Sequence[Inside]) -> IntrabarPath | None:
+    """Paths as the environment holds them; None where there are none."""
+    if not paths:
+        return None
+    out = np.zeros((len(paths), 2, 3, FALLS), np.int16)
+    for row, (open_, inside) in enumerate(zip(opens, paths, strict=True)):
+        for i, side in enumerate((1, -1)):
+            for k, fall in enumerate(falls(int(open_), inside, side)):
+                out[row, i, :, k] = fall
+    untold = np.array([[not inside.told] * 2 for inside in paths])
+    return IntrabarPath(jnp.asarray(out), jnp.asarray(untold))
 
 
-def random_paths(seed: int, *prices: Sequence[int]) -> tuple[RowPath, ...]:
+def random_inside(rng: np.random.Generator, open_: int, high: int, low: int, close: int) -> Inside:
+    """Prices that touch high and low somewhere on the way and end at the close, one to three a second; one bar in ten
+    is not told. Most bars climb (or sink) with deep retraces that make no new extreme."""
+    while True:
+        inner = rng.integers(low, high + 1, int(rng.integers(0, 12))).tolist()
+        for extreme in (high, low):
+            inner.insert(int(rng.integers(0, len(inner) + 1)), extreme)
+        if rng.random() < 0.7:
+            inner = _ladder(rng, open_, high, low)
+        prices = [open_, *inner, close]
+        cuts = np.flatnonzero(rng.random(len(prices) - 1) < rng.choice([0.4, 1.0])) + 1
+        seconds = tuple((int(part.max()), int(part.min())) for part in np.split(np.array(prices), cuts))
+        inside = Inside(seconds, bool(rng.random() >= 0.1))
+        if all(len(falls(open_, inside, side)) <= FALLS for side in (1, -1)):
+            return inside
+
+
+def _ladder(rng: np.random.Generator, open_: int, high: int, low: int) -> list[int]:
+    """New highs, each followed by a fall that stays above the open, then the low; or that upside down."""
+    up = rng.random() < 0.5
+    far, near = (high, low) if up else (low, high)
+    steps = np.sort(rng.random(int(rng.integers(1, 5))))
+    out: list[int] = []
+    for share in [*steps.tolist(), 1.0]:
+        turn = open_ + round(share * (far - open_))
+        out += [turn, turn + round(rng.beta(5, 1) * (open_ - turn))]
+    return [*out, near]
+
+
+def random_paths(seed: int, *prices: Sequence[int]) -> tuple[Inside, ...]:
     """One path per bar of open, high, low and close columns."""
     rng = np.random.default_rng(seed)
-    return tuple(random_path(rng, *(int(x) for x in row)) for row in zip(*prices, strict=True))
+    return tuple(random_inside(rng, *(int(x) for x in row)) for row in zip(*prices, strict=True))
 
 
-def mirrored(paths: Sequence[RowPath]) -> tuple[RowPath, ...]:
+def mirrored(paths: Sequence[Inside], around: int = 20_000) -> tuple[Inside, ...]:
     """The same paths upside down."""
-    return tuple(RowPath(tuple(-x for x in p.points), p.rise, -p.rise_from, p.fall, -p.fall_from, p.ambiguous)
-                 for p in paths)
+    return tuple(Inside(tuple((2 * around - low, 2 * around - high) for high, low in p.seconds), p.told) for p in paths)

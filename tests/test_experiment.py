@@ -14,7 +14,8 @@ import pytest
 
 from jaxtrade import checkpoint, rundir
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.errors import ConfigError, DataError, RunLockedError
+from jaxtrade.errors import CheckpointError, ConfigError, DataError, RunLockedError
+from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.experiment import evaluate_run, history, prepare, replay_run, resume, run
 
 OVERRIDES = ("ppo.num_envs=8", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.hidden=[8]",
@@ -142,3 +143,54 @@ def test_manifest_carries_provenance(finished: Path, config: RunConfig) -> None:
     assert {"jax", "numpy", "python", "jaxtrade"} <= manifest["versions"].keys()
     assert manifest["nproc"]
     assert len(manifest["data_sha256"]) == 64
+
+
+@pytest.fixture(scope="module")
+def seeds_run(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three seeds as one program."""
+    train = config.train.model_copy(update={"num_seeds": 3})
+    result = run(config.model_copy(update={"seed": 4, "train": train}), tmp_path_factory.mktemp("runs") / "seeds")
+    assert result.exit_code == 0
+    assert list(result.evaluations) == [4, 5, 6]
+    assert result.evaluation is result.evaluations[4]
+    assert "greedy policies of 3 seeds (4 .. 6)" in result.table
+    return result.path
+
+
+@pytest.mark.slow
+def test_several_seeds_leave_a_policy_and_an_evaluation_each(seeds_run: Path) -> None:
+    assert sorted(path.name for path in (seeds_run / "policy").iterdir()) == ["seed_4", "seed_5", "seed_6"]
+    folder = seeds_run / "evaluation/test"
+    together = json.loads((folder / "seeds.json").read_text())
+    own = [json.loads((folder / f"seed_{seed}/evaluation.json").read_text()) for seed in (4, 5, 6)]
+    nets = [document["agents"]["greedy"]["strategy"]["net_profit"] for document in own]
+    figure = together["spread"]["strategy"]["net_profit"]
+    assert figure["each"] == nets
+    assert (figure["min"], figure["median"], figure["max"]) == tuple(sorted(nets))
+    assert [document["provenance"]["trained_seed"] for document in own] == [4, 5, 6]
+    assert len(history(seeds_run)[-1]["param_delta/each"]) == 3
+    with pytest.raises(CheckpointError, match=r"holds 3 policies; name one, e.g. .*seed_4"):
+        load_policy(seeds_run)
+    assert load_policy(seeds_run / "policy/seed_5").schema["actions"]["names"][0] == "HOLD"
+
+
+@pytest.mark.slow
+def test_several_seeds_resume_to_the_same_bits(seeds_run: Path, tmp_path: Path) -> None:
+    copied = copy_until(seeds_run, tmp_path / "cut", 4)
+    assert resume(copied).exit_code == 0
+    assert measured(copied) == measured(seeds_run)
+    files = ("policy/seed_6/policy.npz", "evaluation/test/seeds.txt")
+    for name in files:
+        assert (copied / name).read_bytes() == (seeds_run / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_one_of_several_seeds_is_named(seeds_run: Path) -> None:
+    assert "greedy policies of 3 seeds" in evaluate_run(seeds_run)
+    one = evaluate_run(seeds_run, seed=5)
+    assert one + "\n" == (seeds_run / "evaluation/test/seed_5/evaluation.txt").read_text()
+    with pytest.raises(ConfigError, match=r"--seed 7: this run has no such seed; give --seed 4 \.\. 6"):
+        evaluate_run(seeds_run, seed=7)
+    with pytest.raises(ConfigError, match=r"several policies; give --seed 4 \.\. 6"):
+        next(replay_run(seeds_run, "2013-10-11"))
+    assert next(replay_run(seeds_run, "2013-10-11", seed=6))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from jaxtrade.config import Roll
 from jaxtrade.data.calendar import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.faults import Faults
@@ -23,6 +24,7 @@ from jaxtrade.data.quotes import (
     side_columns,
     widen,
 )
+from jaxtrade.data.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.stamps import parse_stamps
 from jaxtrade.data.tabular import Table, read_table, table_of_frame
 from jaxtrade.data.validate import check_instruments, check_prices, check_steps, map_columns
@@ -41,7 +43,7 @@ class Bars:
     time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks, of two-sided bars the bid.
     volume: float64[T], zeros where the source has none. ask: the other side of two-sided bars, nowhere below the bid.
     contract: its slippage is 0 for two-sided bars, whose fills pay the spread. source names the file; notes says what
-    was assumed while reading.
+    was assumed while reading. legs: the contracts of a spliced series in time order, empty for one contract.
     """
 
     time: np.ndarray
@@ -56,6 +58,7 @@ class Bars:
     notes: tuple[str, ...] = ()
     synthetic: bool = False
     ask: Side | None = None
+    legs: tuple[Leg, ...] = ()
 
     def __len__(self) -> int:
         return len(self.time)
@@ -105,7 +108,7 @@ def _date(text: str, key: str) -> np.datetime64:
 
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-              expiry: str | None = None, start: str | None = None, end: str | None = None,
+              expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
               missing: float = MISSING_LIMIT) -> Bars:
     """Read and validate bars from CSV, CSV.gz or Parquet. No price is ever repaired.
 
@@ -118,25 +121,26 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
             a stamp names the bar's open or its close.
         price_scale: points per unit of the file's prices.
         expiry: the one contract to read, where an expiry or symbol column holds several.
+        roll: how to splice several: 'volume', or expiry -> first trade date ('start' for the first).
         start, end: first and last trade date (ISO).
         missing: largest share of two-sided rows that may lack a whole side; such rows are left out and counted.
     Raises:
         DataError: every fault with file, line, column, value and fix.
     """
-    bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, missing)
+    bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, roll, missing)
     return bars.between(start, end)
 
 
 def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
                time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-               expiry: str | None = None, source: str = "frame") -> Bars:
+               expiry: str | None = None, roll: Roll = "off", source: str = "frame") -> Bars:
     """Bars from a pandas frame; the same checks and errors as `load_bars`, rows counted from 0."""
-    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry,
+    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry, roll,
                  MISSING_LIMIT)
 
 
 def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, time_zone: str | None,
-          stamp: Stamp | None, price_scale: float, expiry: str | None, missing: float) -> Bars:
+          stamp: Stamp | None, price_scale: float, expiry: str | None, roll: Roll, missing: float) -> Bars:
     faults = Faults(table.source, table.first_line)
     if stamp not in ("open", "close"):
         faults.add("it is not stated whether stamps name a bar's open or its close",
@@ -144,13 +148,19 @@ def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, t
     two_sided = is_two_sided(table, columns or {}, faults)
     names, notes = map_columns(table, columns or {}, two_sided, faults)
     faults.stop()
-    rows = check_instruments(table, names, contract, expiry, faults)
+    rows = check_instruments(table, names, contract, expiry, roll, faults)
     faults.stop()
+    prices = side_columns(names, "bid") if two_sided else names
+    legs: tuple[Leg, ...] = ()
+    if roll != "off":
+        inside = parse_stamps(table, names["time"], rows, time_zone, faults, []) - (stamp == "close")
+        faults.stop()
+        places, legs = roll_rows(table, prices, contract, rows, inside, roll, price_scale, faults)
+        rows = rows[places]
     if two_sided:
         rows = leave_out(table, rows, quoted(table, names, rows), names["time"], missing, faults, notes)
         faults.stop()
     seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes)
-    prices = side_columns(names, "bid") if two_sided else names
     ticks, volume = check_prices(table, prices, rows, seconds, contract, price_scale, faults, notes)
     ask = None
     if two_sided:
@@ -165,4 +175,5 @@ def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, t
         contract = replace(contract, slippage_ticks=0)
         notes.append(TWO_SIDED)
     return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
-                bar_seconds=bar_seconds, contract=contract, source=table.source, notes=(*table.notes, *notes), ask=ask)
+                bar_seconds=bar_seconds, contract=contract, source=table.source,
+                notes=(*table.notes, *notes, *roll_notes(legs, contract)), ask=ask, legs=legs)

@@ -17,7 +17,6 @@ from jaxtrade.data import calendar_tables as tables
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 
-FLAT_TIME = time(16, 59)
 DAY = 86_400
 SHIFTED_DATES = 3  # fewer trade dates with bars in a closure are findings, not a shift
 
@@ -27,7 +26,8 @@ class Schedule:
     """Sessions of consecutive trade dates, closed dates left out.
 
     dates: datetime64[D][N], increasing. open, close, flat: int64[N] UTC seconds. halts: int64[N, 2] UTC seconds
-    [start, end), equal where there is none. name says where the hours come from; notes what was inferred.
+    [start, end), equal where there is none. extended: seconds before the open and after the close in which bars may
+    stand. name says where the hours come from; notes what was inferred.
     """
 
     dates: np.ndarray
@@ -36,6 +36,7 @@ class Schedule:
     flat: np.ndarray
     halts: np.ndarray
     name: str
+    extended: tuple[int, int] = (0, 0)
     notes: tuple[str, ...] = ()
 
     def find(self, dates: np.ndarray) -> np.ndarray:
@@ -57,7 +58,7 @@ def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
 
 def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
     """Trade date of each bar's open stamp, datetime64[D][T]: the date turns at the contract's `turn_hour`."""
-    local = local_seconds(utc, contract.zone) + (24 - contract.turn_hour) * 3600
+    local = local_seconds(utc, contract.zone) + (24 - contract.turn_hour) % 24 * 3600
     return (local // DAY).astype("datetime64[D]")
 
 
@@ -71,36 +72,38 @@ def _clock(text: str) -> time:
 
 
 def _opening(day: date, clock: time, contract: Contract) -> int:
-    """UTC seconds of a session's open: an evening hour belongs to the day before the trade date."""
-    evening = clock.hour >= contract.turn_hour
-    return wall_to_utc(day - timedelta(days=1) if evening else day, clock, contract.zone)
+    """UTC seconds of a session's open: an hour of the evening belongs to the day before the trade date."""
+    return wall_to_utc(day - timedelta(days=1) if of_evening(clock, contract) else day, clock, contract.zone)
+
+
+def of_evening(clock: time, contract: Contract) -> bool:
+    """Whether that hour of a trade date lies on the date before."""
+    return 0 < contract.turn_hour <= clock.hour
+
+
+def hours_of(contract: Contract) -> tables.Hours:
+    """The calendar that the contract keeps."""
+    return tables.CALENDARS[contract.calendar]
 
 
 def flat_time(day: date, close: int, contract: Contract) -> int:
-    """min(16:59 exchange time, scheduled close - 1 minute), UTC seconds."""
-    return min(wall_to_utc(day, FLAT_TIME, contract.zone), close - 60)
-
-
-def _eras(contract: Contract) -> tuple[tables.Era, ...]:
-    return tables.CME_EQUITY_ERAS if contract.kind == "future" else tables.FX_ERAS
+    """min(the calendar's flat time, scheduled close - 1 minute), UTC seconds."""
+    return min(wall_to_utc(day, _clock(hours_of(contract).flat), contract.zone), close - 60)
 
 
 def table_range(contract: Contract) -> tuple[str, str]:
     """First and last trade date (ISO) that the table has been verified for."""
-    eras = _eras(contract)
+    eras = hours_of(contract).eras
     return eras[0].valid_from, eras[-1].valid_to
 
 
 def _exceptions(contract: Contract) -> tuple[dict[str, time], dict[str, time], set[str]]:
     """(early closes, late opens, closed dates) by ISO date."""
-    future = contract.kind == "future"
-    early = tables.CME_EQUITY_EARLY if future else tables.FX_EARLY
-    late = () if future else tables.FX_LATE
-    closed = tables.CME_EQUITY_CLOSED if future else tables.FX_CLOSED
+    hours = hours_of(contract)
     return (
-        {day: _clock(at) for at, _, days in early for day in days.split()},
-        {day: _clock(at) for at, _, days in late for day in days.split()},
-        {day for _, days in closed for day in days.split()},
+        {day: _clock(at) for at, _, days in hours.early for day in days.split()},
+        {day: _clock(at) for at, _, days in hours.late for day in days.split()},
+        {day for _, days in hours.closed for day in days.split()},
     )
 
 
@@ -110,7 +113,8 @@ def _schedule(rows: list[tuple[date, int, int, int, int]], contract: Contract, n
     table = np.array([row[1:] for row in rows], np.int64).reshape(-1, 4)
     flat = np.array([flat_time(row[0], row[2], contract) for row in rows], np.int64)
     days = np.array([row[0] for row in rows], "datetime64[D]")
-    return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, notes)
+    before, after = hours_of(contract).extended
+    return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, (60 * before, 60 * after), notes)
 
 
 def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64,
@@ -127,7 +131,7 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
             "(columns date,open,close,halt_start,halt_end), or data.calendar=infer to read the hours off the bars")
     early, late, closed = _exceptions(contract)
     rows = []
-    for era in _eras(contract):
+    for era in hours_of(contract).eras:
         day = max(first, np.datetime64(era.valid_from)).astype(object)
         end = min(last, np.datetime64(era.valid_to)).astype(object)
         while day <= end:
@@ -149,7 +153,12 @@ def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -
 
     A date whose last bar closes more than half an hour before the usual close, and is not the last date of the data,
     gets its own close: such a half day is then known from the morning on, as it would be from a calendar.
+
+    Raises ConfigError for a market with extended hours: its bars do not show where the session ends.
     """
+    if any(hours_of(contract).extended):
+        raise ConfigError(f"data.calendar=infer: {contract.symbol} has bars before its open and after its close, which "
+                          "do not show its session; set data.calendar=table, or give a calendar file")
     days = trade_dates(time_, contract)
     dates, first, count = np.unique(days, return_index=True, return_counts=True)
     weekday = (dates.astype(np.int64) + 3) % 7 < 5
@@ -237,7 +246,8 @@ def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_secon
 def _in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Index of each bar's session (-1: none) and whether the schedule has the market open at its open stamp."""
     at = schedule.find(days)
-    inside = (at >= 0) & (time_ >= schedule.open[at]) & (time_ < schedule.close[at])
+    before, after = schedule.extended
+    inside = (at >= 0) & (time_ >= schedule.open[at] - before) & (time_ < schedule.close[at] + after)
     halted = (time_ >= schedule.halts[at, 0]) & (time_ < schedule.halts[at, 1])
     return at, inside & ~halted
 
@@ -275,7 +285,8 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
                            f"time (calendar: {schedule.name})"))
     halt = schedule.halts[:, 1] - schedule.halts[:, 0]
     expected = np.maximum((schedule.close - schedule.open - halt) // bar_seconds, 1)
-    found = np.bincount(at[open_], minlength=len(schedule.dates))
+    regular = open_ & (time_ >= schedule.open[at]) & (time_ < schedule.close[at])
+    found = np.bincount(at[regular], minlength=len(schedule.dates))
     covered = (schedule.dates >= days[0]) & (schedule.dates <= days[-1])
     for i in np.flatnonzero(covered & (found > 0) & (found < 0.95 * expected)):
         day, missing = schedule.dates[i], expected[i] - found[i]

@@ -1,8 +1,10 @@
-"""First-passage paths: what finer bars ("second bars") say about the order of prices inside each bar.
+"""Intrabar paths: what finer bars ("second bars") say about the order of prices inside each bar.
 
-A running high and a running low start at the bar's open. Every time one of them is passed a turning point is noted;
-new extremes of the same side in a row are one point, the last of them. For any two levels on either side of the open,
-the first of the alternating points at or beyond one of them tells which was touched first.
+A long meets a level that only rises with the running high, and never faster: a stop, a floor that trails the
+high-water mark. Whether and where it meets one first is told by the falls from the running high that are deeper than
+all before them, whatever the level: a shallower fall that met it would have come after a deeper one that did. A short
+reads the same of the bar upside down. Inside one second the order is not known: the high counts before the low (for a
+short the low before the high) and the target last, as `stop_first` has it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from jaxtrade.data.bars import Bars
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 
-POINTS = 8  # K: enough for every minute of a week of SPY and of two weeks of EURUSD
+FALLS = 8  # K: enough for every minute of a week of SPY and of two weeks of EURUSD
 INT16 = np.iinfo(np.int16)
 MISMATCH_LIMIT = 0.001  # of the bars that have seconds
 SHOWN = 3
@@ -81,10 +83,11 @@ def first_passages(bars: Bars, seconds: Bars) -> Passages:
     share = mismatched.sum() / covered.sum()
     if share > MISMATCH_LIMIT:
         raise DataError(_not_rebuilt(bars, fine, starts, covered, mismatched))
-    path = _reduce(bars, fine, starts, counts)
-    path = path.replace(ambiguous=path.ambiguous | mismatched | ~covered)
+    path = deepening_falls(bars.open, fine.high, fine.low, counts)
+    path = path.replace(ambiguous=path.ambiguous | (mismatched | ~covered)[:, None])
+    ambiguous = np.asarray(path.ambiguous)
     return Passages(path, covered, mismatched, _notes(bars, seconds, covered, mismatched,
-                                                     np.asarray(path.ambiguous), inside))
+                                                     ambiguous[:, 0] | ambiguous[:, 1], inside))
 
 
 def _rebuilt(fine: Bars, starts: np.ndarray, covered: np.ndarray) -> dict[str, np.ndarray]:
@@ -102,41 +105,37 @@ def _mismatched(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray)
     return wrong
 
 
-def _reduce(bars: Bars, fine: Bars, starts: np.ndarray, counts: np.ndarray) -> IntrabarPath:
-    """Paths of all bars at once: round j takes the j-th second of every bar that has one."""
-    total = len(bars)
-    opened = bars.open.astype(np.int64)
-    top, bottom = opened.copy(), opened.copy()
-    points = np.zeros((total, POINTS), np.int64)
-    used, side = np.zeros(total, np.int64), np.zeros(total, np.int64)
-    fall, rise = np.zeros(total, np.int64), np.zeros(total, np.int64)
-    fall_from, rise_from = np.zeros(total, np.int64), np.zeros(total, np.int64)
-    ambiguous = np.zeros(total, bool)
+def deepening_falls(opened: np.ndarray, high: np.ndarray, low: np.ndarray, counts: np.ndarray) -> IntrabarPath:
+    """Paths in NumPy leaves. opened: int[T] ticks; high, low: int[S] of all seconds in time order, the first
+    `counts[0]` of them in bar 0, the next `counts[1]` in bar 1; counts: int[T]."""
+    starts = np.cumsum(counts) - counts
+    base = np.repeat(opened.astype(np.int64), counts)
+    sides = [_falls(up, down, starts, counts) for up, down in ((high - base, low - base), (base - low, base - high))]
+    falls, ambiguous = (np.stack(leaves, axis=1) for leaves in zip(*sides, strict=True))
+    ambiguous |= (np.abs(falls) > INT16.max).any(axis=(2, 3))
+    narrow: Any = np.clip(falls, INT16.min, INT16.max).astype(np.int16)
+    return IntrabarPath(narrow, ambiguous)  # type: ignore[arg-type]  # host leaves
+
+
+def _falls(high: np.ndarray, low: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """-> (int64[T, 3, K], bool[T] more than K) of one side; round j takes the j-th second of every bar that has one."""
+    total = len(counts)
+    top, deepest, used = (np.zeros(total, np.int64) for _ in range(3))
+    falls = np.zeros((total, 3, FALLS), np.int64)
     for j in range(int(counts.max(initial=0))):
         at = np.flatnonzero(counts > j)
-        high = fine.high[starts[at] + j].astype(np.int64)
-        low = fine.low[starts[at] + j].astype(np.int64)
-        up, down = high > top[at], low < bottom[at]
-        ambiguous[at] |= up & down
-        top[at], bottom[at] = np.maximum(top[at], high), np.minimum(bottom[at], low)
-        for moved, to, sign in ((up, top, 1), (down, bottom, -1)):
-            rows = at[moved]
-            used[rows] += side[rows] != sign
-            side[rows] = sign
-            points[rows, np.clip(used[rows], 1, POINTS) - 1] = to[rows] - opened[rows]
-        # Inside one second the order of high and low is not known: a fall from its own new high counts as possible.
-        for depth, size, origin, turn in ((top[at] - low, fall, fall_from, top), (high - bottom[at], rise, rise_from,
-                                                                                 bottom)):
-            rows = at[depth > size[at]]
-            size[rows] = depth[depth > size[at]]
-            origin[rows] = turn[rows] - opened[rows]
-    ambiguous |= used > POINTS
-    last = np.take_along_axis(points, np.clip(used, 1, POINTS)[:, None] - 1, axis=1)
-    points = np.where(np.arange(POINTS) < np.maximum(used, 1)[:, None], points, last)
-    offsets = (points, fall[:, None], fall_from[:, None], rise[:, None], rise_from[:, None])
-    ambiguous |= np.any([(np.abs(x) > INT16.max).any(axis=1) for x in offsets], axis=0)
-    narrow: list[Any] = [np.clip(x, INT16.min, INT16.max).astype(np.int16) for x in offsets]
-    return IntrabarPath(narrow[0], *(x[:, 0] for x in narrow[1:]), ambiguous=ambiguous)  # type: ignore[arg-type]  # host leaves
+        ends, before = low[starts[at] + j], top[at]
+        top[at] = np.maximum(before, high[starts[at] + j])
+        deeper = top[at] - ends > deepest[at]
+        rows, before, ends = at[deeper], before[deeper], ends[deeper]
+        deepest[rows] = top[rows] - ends
+        # A deeper fall from a high of an earlier second takes the place of the shallower one from it.
+        place = np.clip(used[rows], 1, FALLS) - 1
+        again = (falls[rows, 0, place] == before) & (falls[rows, 1, place] == before) & (top[rows] == before)
+        used[rows] += ~again | (used[rows] == 0)
+        place = np.clip(used[rows], 1, FALLS) - 1
+        falls[rows, :, place] = np.stack([before, top[rows], ends], axis=1)
+    return falls, used > FALLS
 
 
 def _notes(bars: Bars, seconds: Bars, covered: np.ndarray, mismatched: np.ndarray, ambiguous: np.ndarray,

@@ -20,6 +20,7 @@ from jaxtrade.data.conversion import describe_conversion, load_rates, tick_value
 from jaxtrade.data.intrabar import side_passages
 from jaxtrade.data.pairing import attach
 from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
+from jaxtrade.data.roll import explicit, splice_dates
 from jaxtrade.data.schema import (
     NO_VOLUME,
     TRUE_RANGES,
@@ -35,7 +36,7 @@ from jaxtrade.data.sessions import (
     window_ages,
     window_ids,
 )
-from jaxtrade.data.synthetic import synthetic_bars
+from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.data.table import float_table
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
@@ -68,8 +69,9 @@ class Market:
         return len(self.trade_dates)
 
 
-def read_keys(config: RunConfig, quotes: bool) -> dict[str, Any]:
-    """How `load_bars` reads a file of this configuration. quotes: the file holds, or goes with, `data.quotes`.
+def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
+    """How `load_bars` reads a file of this configuration. quotes: the file holds, or goes with, `data.quotes`. like:
+    bars whose splices it follows.
 
     Beside a quotes file the trade bars' price and volume columns are not the quotes', nor the other way round.
     """
@@ -77,9 +79,10 @@ def read_keys(config: RunConfig, quotes: bool) -> dict[str, Any]:
     others: tuple[str, ...] = ()
     if data.quotes is not None:
         others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
+    roll = data.roll if like is None else explicit(like.legs, trade_dates(like.time, like.contract))
     return {"columns": {field: name for field, name in data.columns.items() if field not in others},
             "time_zone": data.time_zone, "stamp": data.stamp, "price_scale": data.price_scale, "expiry": data.expiry,
-            "start": data.start, "end": data.end}
+            "roll": roll, "start": data.start, "end": data.end}
 
 
 def bars_of(config: RunConfig) -> Bars:
@@ -94,7 +97,8 @@ def bars_of(config: RunConfig) -> Bars:
         raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
                           "bars: give them with --data FILE, or drop --quotes")
     # Rows without a side matter only where there is a trade bar: `attach` counts those.
-    return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0, **read_keys(config, True)))
+    return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0,
+                                **read_keys(config, True, bars)))
 
 
 def _bars_alone(config: RunConfig) -> Bars:
@@ -102,18 +106,23 @@ def _bars_alone(config: RunConfig) -> Bars:
     contract = contract_of(data)
     if data.source != "file" and data.file is not None:
         raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
-    if data.source == "bundled":
-        return bundled(contract, expiry=data.expiry, start=data.start, end=data.end)
     if data.source == "synthetic":
-        return synthetic_bars(contract, data.synthetic_sessions, data.synthetic_seed).between(data.start, data.end)
+        if data.roll != "off":
+            raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")
+        return bars_of_kind(contract, data)
+    if data.synthetic != "nq_like":
+        raise ConfigError(f"data.synthetic = {data.synthetic} is given but data.source = {data.source}; set "
+                          "data.source=synthetic")
+    if data.source == "bundled":
+        return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
     if data.file is None:
         raise ConfigError("data.source = file needs data.file (or --data FILE)")
     return load_bars(data.file, contract, **read_keys(config, False))
 
 
-def seconds_of(config: RunConfig) -> Bars | None:
+def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
     """The second bars that `data.seconds` names, read with the same keys as `data.file` (as `data.quotes` where
-    that is given); None where it names none.
+    that is given) and spliced where `bars` are; None where it names none.
 
     Raises ConfigError (seconds beside synthetic bars) or DataError (the file).
     """
@@ -124,14 +133,14 @@ def seconds_of(config: RunConfig) -> Bars | None:
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
                           "the bars: give them with --data FILE, or drop --seconds")
     # A second that lacks a side is no second: what that spoils shows as a bar that is not rebuilt.
-    return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True))
+    return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True, bars))
 
 
 def load_market(config: RunConfig) -> Market:
     """The market of a run, on device. Raises ConfigError or DataError."""
     require_seconds(config, config.data.seconds is not None)
     bars = bars_of(config)
-    return build_market(bars, config, seconds_of(config), load_rates(config.data, bars.contract))
+    return build_market(bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract))
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
@@ -160,7 +169,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
-    ids = window_ids(dates, schedule, config.data.window_reset)
+    ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
                              for r in features.window_slices(ids)])
@@ -187,7 +196,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     digest = fingerprint(arrays, contract)
     notes = (*bars.notes, *([] if rule is None else [rule]), *(note for found in passages for note in found.notes),
              *schedule.notes,
-             *findings(schedule, bars.time, bars.bar_seconds, contract), *_session_notes(rows, ids, dates, config))
+             *findings(schedule, bars.time, bars.bar_seconds, contract),
+             *_session_notes(rows, ids, dates, bars, config))
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
@@ -252,6 +262,11 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
                           f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")
 
 
+def feature_windows(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> np.ndarray:
+    """Feature window of each row, int32[T]; see `window_ids`."""
+    return window_ids(dates, schedule, config.data.window_reset, splice_dates(bars.legs))
+
+
 def history_needed(config: RunConfig) -> int:
     """Bars of one feature window up to and with the first that may be decided on."""
     return max(config.env.window + longest_warm_up(config.env.features), TRUE_RANGES + 1, VOLUME_BARS)
@@ -259,7 +274,7 @@ def history_needed(config: RunConfig) -> int:
 
 def decision_sessions(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> SessionRows:
     """The sessions that can be decided in, none where the bars are too few; dates: trade date of each row."""
-    ages = window_ages(window_ids(dates, schedule, config.data.window_reset))
+    ages = window_ages(feature_windows(bars, schedule, dates, config))
     return session_rows(bars, schedule, dates, ages + 1 >= history_needed(config), config.session.overnight)
 
 
@@ -273,12 +288,15 @@ def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfi
             "env.features")
 
 
-def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray, config: RunConfig) -> tuple[str, ...]:
+def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray, bars: Bars,
+                   config: RunConfig) -> tuple[str, ...]:
     notes = [f"{rows.date[i]}: the data end before the flat bar; the session is cut short"
              for i in np.flatnonzero(~rows.complete)]
     if config.data.window_reset == "session":
         return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
     starts = np.flatnonzero(np.diff(ids)) + 1
+    spliced = np.diff(np.searchsorted(splice_dates(bars.legs), dates, side="right")) > 0  # the roll has its own notes
+    starts = starts[~spliced[starts - 1]]
     if len(starts):
         notes.append(f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"
                      f"{' ...' if len(starts) > 10 else ''} (more than one session missing before)")

@@ -9,10 +9,11 @@ from typing import Literal
 import numpy as np
 
 from jaxtrade.data.bars import Bars
-from jaxtrade.data.calendar import FLAT_TIME, Schedule, wall_to_utc
+from jaxtrade.data.calendar import Schedule, hours_of, of_evening, wall_to_utc
 from jaxtrade.data.contracts import Contract
+from jaxtrade.errors import ConfigError
 
-DAY_OPEN = time(9, 30)
+NO_SPLICES = np.array([], "datetime64[D]")
 
 
 @dataclass(frozen=True)
@@ -32,37 +33,46 @@ class SessionRows:
 
 
 def window_clock(contract: Contract, overnight: bool) -> time:
-    """Exchange time at which decisions may start: the evening before for FX and `overnight`."""
-    if contract.kind == "fx" or overnight:
+    """Exchange time at which decisions may start: where the trade date turns for FX and `overnight`.
+
+    Raises ConfigError for `overnight` in a market without nights.
+    """
+    hours = hours_of(contract)
+    if overnight and not hours.overnight:
+        raise ConfigError(f"session.overnight = true: {contract.symbol} is decided on in regular hours only "
+                          f"({hours.decide_from}-{hours.flat}); drop session.overnight")
+    if overnight or hours.decide_from is None:
         return time(contract.turn_hour)
-    return DAY_OPEN
+    return time.fromisoformat(hours.decide_from)
 
 
 def window_minutes(contract: Contract, overnight: bool) -> int:
-    """Minutes from the window's opening to 16:59 on an ordinary day: 449, overnight 1379, FX 1439."""
-    opening = window_clock(contract, overnight)
-    minutes = (FLAT_TIME.hour - opening.hour) * 60 + FLAT_TIME.minute - opening.minute
+    """Minutes from the opening to the flat time of an ordinary day: 449, overnight 1379, FX 1439, shares 389."""
+    opening, flat = window_clock(contract, overnight), time.fromisoformat(hours_of(contract).flat)
+    minutes = (flat.hour - opening.hour) * 60 + flat.minute - opening.minute
     return minutes if minutes > 0 else minutes + 24 * 60
 
 
 def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> np.ndarray:
     """UTC seconds of each trade date's window opening, int64[N]."""
     clock = window_clock(contract, overnight)
-    evening = timedelta(days=1 if clock.hour >= contract.turn_hour else 0)
+    evening = timedelta(days=1 if of_evening(clock, contract) else 0)
     return np.array([wall_to_utc(day - evening, clock, contract.zone) for day in dates.astype(object)], np.int64)
 
 
-def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole") -> np.ndarray:
+def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole",
+               splices: np.ndarray = NO_SPLICES) -> np.ndarray:
     """Feature window of each row, int32[T], counted from 0.
 
-    A new one starts where more than one scheduled session lies wholly inside the hole before the row (`hole`), or
-    with every trade date (`session`).
+    A new one starts where more than one scheduled session lies wholly inside the hole before the row (`hole`) and on
+    the trade dates `splices`, at which another contract begins; or with every trade date (`session`).
     """
     if reset == "session":
         return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
     before = np.searchsorted(schedule.dates, dates[:-1], side="right")
     after = np.searchsorted(schedule.dates, dates[1:], side="left")
-    return np.concatenate([[0], np.cumsum(after - before > 1)]).astype(np.int32)
+    contract = np.searchsorted(splices, dates, side="right")
+    return np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(np.int32)
 
 
 def window_ages(ids: np.ndarray) -> np.ndarray:

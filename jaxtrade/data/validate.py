@@ -8,9 +8,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from jaxtrade.config import Roll
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.faults import Faults
 from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
+from jaxtrade.data.roll import MONTHS
 from jaxtrade.data.tabular import Table, as_numbers
 
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
@@ -21,7 +23,6 @@ ALIASES = {
     **{field: (field,) for field in QUOTE_FIELDS},
 }
 NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
-MONTHS = "FGHJKMNQUVXZ"
 SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
 NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
                 "traded here, because features divide by prices: give another expiry or a file without those days")
@@ -102,13 +103,19 @@ def product_of(symbol: str, own: str = "") -> str | None:
     return None
 
 
-def check_instruments(table: Table, names: Mapping[str, str], contract: Contract, expiry: str | None,
+def check_instruments(table: Table, names: Mapping[str, str], contract: Contract, expiry: str | None, roll: Roll,
                       faults: Faults) -> np.ndarray:
-    """Rows of the one contract to read, int64[n]. Records spreads, other products and several contracts."""
+    """Rows of the one contract to read, or of all that `roll` splices, int64[n].
+
+    Records spreads, other products, unknown contracts, and several where no roll is asked for.
+    """
     rows = np.arange(len(table))
     keys = [names[field] for field in ("expiry", "symbol") if field in names]
     if expiry is not None:
         rows = _choose(table, keys, expiry, rows, faults)
+        faults.stop()
+    elif roll != "off":
+        rows = _rolled(table, keys, roll, rows, faults)
         faults.stop()
     for key in keys:
         values = table.columns[key].iloc[rows].astype(str)
@@ -126,11 +133,28 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
                     row = int(rows[np.flatnonzero((values == value).to_numpy())[0]])
                     faults.add(f"these are {product} bars but data.market is {contract.symbol}",
                                f"set data.market={product}, or give the {contract.symbol} file", row, key, value)
-        if len(counts) > 1 and expiry is None:
+        if len(counts) > 1 and expiry is None and roll == "off":
             listed = ", ".join(f"{v} ({n} rows)" for v, n in counts.head(6).items())
             faults.add(f"column '{key}' holds {len(counts)} contracts: {listed}",
-                       f"choose one with data.expiry={counts.index[0]}")
+                       f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
+                       "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}")
     return rows
+
+
+def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults) -> np.ndarray:
+    """Rows of the contracts that an explicit roll names, all rows for 'volume'."""
+    if not keys:
+        faults.add("data.roll splices several contracts, but the file has no expiry or symbol column",
+                   "drop data.roll, or map the column with data.columns={expiry: NAME}")
+        return rows
+    if not isinstance(roll, dict):
+        return rows
+    cells = table.columns[keys[0]].astype(str)
+    for code in roll:
+        if not (cells == code).any():
+            faults.add(f"data.roll: no row of contract '{code}' in column '{keys[0]}'",
+                       f"name contracts of the file: {', '.join(map(str, cells.value_counts().index[:8]))}")
+    return rows[cells.isin(list(roll)).to_numpy(bool)]
 
 
 def _siblings(a: str, b: str) -> bool:

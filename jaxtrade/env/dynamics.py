@@ -155,14 +155,10 @@ class TradingEnv:
         """bool[A], the mask of the observation that the action is chosen on."""
         return ref.mask
 
-    def step(
-        self, key: Array, state: EnvState, action: Array, params: EnvParams
-    ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
-        """Decode, advance one bar, and start the next session or episode where this one ended.
-
-        `key` is not used (episode starts follow from the state); it is there for the Env protocol.
-        """
-        del key
+    def advance(
+        self, state: EnvState, action: Array, params: EnvParams
+    ) -> tuple[EnvState, Outcome[ObservationRef]]:
+        """Decode and advance one bar, into the next session where this one ended; an ended episode is left as it is."""
         legal = self.mask(state, params)[action]
         order = self.decode(jnp.where(legal, action, 0), state, params)
         moved, event = self.transition(state, order, params)
@@ -173,14 +169,28 @@ class TradingEnv:
         done = end != EndReason.NONE
         session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
         going_on = select(session_over & ~done, next_session(moved, params), moved)
-        fresh = start_drawn(params, state.seed, state.episode + 1, self.config.random_start)
         truncated = is_truncation(end)
-        outcome = Outcome(
+        return going_on, Outcome(
             final_ref=self.ref(going_on, params),
             reward=jnp.sum(terms),
             terminated=done & ~truncated,
             truncated=truncated,
             info=StepInfo(event, moved.stats, moved.account.equity, end, terms, ~legal),
         )
-        state = select(done, fresh, going_on)
+
+    def next_episode(self, state: EnvState, params: EnvParams) -> EnvState:
+        """The start of the episode after that of `state`, wherever that is."""
+        return start_drawn(params, state.seed, state.episode + 1, self.config.random_start)
+
+    def step(
+        self, key: Array, state: EnvState, action: Array, params: EnvParams
+    ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
+        """`advance`, and start the next episode where this one ended.
+
+        `key` is not used (episode starts follow from the state); it is there for the Env protocol.
+        """
+        del key
+        going_on, outcome = self.advance(state, action, params)
+        done = outcome.info.end != EndReason.NONE
+        state = select(done, self.next_episode(state, params), going_on)
         return state, self.ref(state, params), outcome

@@ -218,90 +218,71 @@ def stop_first(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Boo
     return _exit(book, hit, position.target, jnp.int32(ExitReason.TARGET), params)
 
 
-def _favourable(position: Position, prices: Array) -> Array:
-    """int32[P] best price up to and with each of `prices`, capped at the target."""
-    side = jnp.sign(position.quantity)
-    best = side * jax.lax.cummax(side * prices)
-    return side * jnp.minimum(side * best, side * position.target)
+def walk(book: Book, bar: Bar, falls: Array, whole: Array, liquidates: bool, params: EnvParams) -> Book:
+    """Intrabar order by falls, in the order they were traded.
 
-
-def walk(book: Book, bar: Bar, points: Array, liquidates: bool, params: EnvParams) -> Book:
-    """Intrabar order by turning points: prices in the order they were traded, the close after them.
-
-    points: int32[P] ticks, the open not among them. At each point the stop (or liquidation level) is tested with the
-    high-water mark of the points before it; favourable points raise the mark, capped at the target, and hit it. Only
-    prices before the exit count. Branch-free: the first point that triggers anything decides.
+    falls: int32[3, K] running high before, running high with, and end of each, in ticks from the open towards the
+    position's side. A fall raises the high-water mark to its running high, capped at the target, and then meets the
+    stop or the liquidation level of that mark, unless the target was reached before it. The first to do so decides:
+    as running highs only rise, the one with the lowest. No later price counts.
+    whole: bool[] the bar is told as one fall; a level that its high has raised above the open fills at the open.
     """
     position, account = book.position, book.account
-    side, size = jnp.sign(position.quantity), jnp.abs(position.quantity)
-    held = position.quantity != 0
-    prices = jnp.append(points, bar.close)
-    best = _favourable(position, jnp.append(bar.open, prices))[1:]
-    stopped = side * (prices - position.stop) <= 0
+    side, held = jnp.sign(position.quantity), position.quantity != 0
+    target, stop = side * (position.target - bar.open), side * (position.stop - bar.open)
+    best = jnp.where(side > 0, bar.high - bar.open, bar.open - bar.low)
+    before, turn, end = falls
+    turn = jnp.minimum(turn, target)
+    live = before < target
+    meets = end <= stop
     if liquidates:
-        equity = account.balance + rules.unrealised(position, best, params.contract)
-        marks = jnp.maximum(account.high_water, equity)
-        floors = rules.highest_floor(account.replace(high_water=marks), params.account)
-        net = account.balance + rules.unrealised(position, prices, params.contract) - size * params.contract.commission
-        stopped |= net <= floors
-    hit = side * (prices - position.target) >= 0
-    ends = stopped | hit
-    first = jnp.where(ends.any(), jnp.argmax(ends), len(prices) - 1)
-    before = jnp.where(first > 0, prices[first - 1], bar.open)
+        meets |= _breaches(position, account, bar.open + side * turn, bar.open + side * end, params)
+    ends = live & meets
+    stopped = held & jnp.any(ends)
+    reached = bar.open + side * jnp.min(jnp.where(ends, turn, jnp.minimum(best, target)))
+    worst = bar.open + side * jnp.min(jnp.where(live, end, 0))
     if liquidates:
-        book = book._replace(account=account.replace(high_water=jnp.where(held, marks[first], account.high_water)))
+        book = book._replace(account=rules.raise_high_water(position, account, reached, params))
     level, reason = _nearest_stop(book, liquidates, params)
-    trigger = side * jnp.minimum(side * before, side * level)
-    out = held & stopped[first]
-    seen = jnp.arange(len(prices)) <= first
-    worst = side * jnp.min(jnp.where(seen, side * prices, side * bar.open))
-    worst = side * jnp.minimum(side * worst, side * bar.open)
+    trigger = jnp.where(whole, side * jnp.minimum(side * bar.open, side * level), level)
     event = book.event.replace(
-        favourable=jnp.where(held, best[first], book.event.favourable),
-        adverse=jnp.where(held, jnp.where(out, trigger, worst), book.event.adverse),
+        favourable=jnp.where(held, reached, book.event.favourable),
+        adverse=jnp.where(held, jnp.where(stopped, trigger, worst), book.event.adverse),
     )
-    book = _exit(book._replace(event=event), out, trigger - side * params.contract.slippage, reason, params)
-    return _exit(book, hit[first], position.target, jnp.int32(ExitReason.TARGET), params)
+    fill = jnp.where(stopped, trigger - side * params.contract.slippage, position.target)
+    reason = jnp.where(stopped, reason, jnp.int32(ExitReason.TARGET))
+    return _exit(book._replace(event=event), stopped | (best >= target), fill, reason, params)
+
+
+def _breaches(position: Position, account: Account, high: Array, low: Array, params: EnvParams) -> Array:
+    """bool[K]: once marked at `high`, equity net of exit commission is at or below a floor at `low`. int32[K] ticks."""
+    marked = rules.raise_high_water(position, account, high, params)
+    floor = rules.highest_floor(marked, params.account)
+    exit_cost = jnp.abs(position.quantity) * params.contract.commission
+    net = account.balance + rules.unrealised(position, low, params.contract) - exit_cost
+    return (floor != rules.NO_FLOOR) & (net <= floor)
 
 
 def nearer_extreme(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Book:
-    """Intrabar order `nearer_extreme`: the extreme nearer the open came first; at a tie the adverse one."""
+    """Intrabar order `nearer_extreme`: the extreme nearer the open came first, at a tie the adverse one; then the
+    other, then the close."""
+    side = jnp.sign(book.position.quantity)
     up, down = bar.high - bar.open, bar.open - bar.low
-    long = book.position.quantity > 0
-    high_first = (up < down) | ((up == down) & ~long)
-    points = jnp.where(high_first, jnp.stack([bar.high, bar.low]), jnp.stack([bar.low, bar.high]))
-    return walk(book, bar, points, liquidates, params)
+    best, worst = jnp.where(side > 0, up, down), -jnp.where(side > 0, down, up)
+    highs = jnp.stack([jnp.where(best < -worst, best, 0), best])
+    falls = jnp.stack([highs, highs, jnp.stack([worst, side * (bar.close - bar.open)])])
+    return walk(book, bar, falls, jnp.bool_(False), liquidates, params)
 
 
 def traded_path(book: Book, bar: Bar, path: IntrabarPath, liquidates: bool, params: EnvParams) -> Book:
-    """Intrabar order `path`: the first-passage path of second bars inside this bar (leaves without T).
-
-    A retrace that breaches a floor raised within this bar makes no new extreme; it is found by the bar's largest fall
-    (for a long) and fills at its own level. Ambiguous bars are resolved by `stop_first`.
-    """
-    walked = walk(book, bar, bar.open + path.points.astype(jnp.int32), liquidates, params)
-    if liquidates:
-        walked = _retrace(book, walked, bar, path, params)
-    return select(path.ambiguous, stop_first(book, bar, liquidates, params), walked)
-
-
-def _retrace(book: Book, walked: Book, bar: Bar, path: IntrabarPath, params: EnvParams) -> Book:
-    """`walked`, or the liquidation on a fall from a high of this bar that raised the high-water mark."""
-    position, account = book.position, book.account
-    side = jnp.sign(position.quantity)
-    long = side > 0
-    turn = bar.open + jnp.where(long, path.fall_from, path.rise_from).astype(jnp.int32)
-    depth = jnp.where(long, path.fall, path.rise).astype(jnp.int32)
-    marked = rules.raise_high_water(position, account, turn, params)
-    raised = (position.quantity != 0) & (marked.high_water > account.high_water)
-    reached = side * (position.target - turn) > 0  # a target at or before the turn ended it earlier
-    candidate = book._replace(account=marked)
-    level, reason = _nearest_stop(candidate, True, params)
-    out = raised & reached & (reason == ExitReason.LIQUIDATION) & (side * (turn - side * depth - level) <= 0)
-    stood = (walked.position.quantity != 0) | (walked.event.exit_reason == ExitReason.TARGET)
-    event = candidate.event.replace(favourable=turn, adverse=level)
-    fallen = _exit(candidate._replace(event=event), out, level - side * params.contract.slippage, reason, params)
-    return select(out & stood, fallen, walked)
+    """Intrabar order `path`: what second bars tell of this bar (leaves of `path` without T), `stop_first` where they
+    do not: the bar as one fall from its favourable to its adverse extreme."""
+    short = (book.position.quantity < 0).astype(jnp.int32)
+    up, down = bar.high - bar.open, bar.open - bar.low
+    one = jnp.stack([jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down)])
+    ambiguous = path.ambiguous[short]
+    falls = jnp.where(ambiguous, one[:, None], path.falls[short].astype(jnp.int32))
+    return walk(book, bar, falls, ambiguous, liquidates, params)
 
 
 def resolve(book: Book, bar: Bar, row: Array, mode: str, liquidates: bool, params: EnvParams) -> Book:

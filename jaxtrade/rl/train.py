@@ -21,6 +21,7 @@ from jaxtrade import checkpoint
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
 from jaxtrade.metrics import MetricSink
+from jaxtrade.rl.population import EACH, agent_rows, mean_and_each, population
 from jaxtrade.types import Algorithm, Array, PyTree
 
 
@@ -52,7 +53,8 @@ class Plan(NamedTuple):
 class TrainResult(NamedTuple):
     """What a run left: final state, one row per update of this process, and figures about the run itself.
 
-    health: check -> (passed, value), see `learning_health`. stopped: a hook ended the run early.
+    health: check -> (passed, value), see `learning_health`. stopped: a hook ended the run early. With several agents
+    `state` is stacked, `steps` are those of each agent and `steps_per_second` those of all together.
     """
 
     state: PyTree
@@ -96,6 +98,16 @@ def learning_health(history: Sequence[Row], recompiles: int) -> dict[str, tuple[
         "illegal": (illegal == 0, illegal),
         "recompiles": (recompiles == 0, recompiles),
     }
+
+
+def population_health(history: Sequence[Row], recompiles: int, num_seeds: int) -> dict[str, tuple[bool, float]]:
+    """`learning_health` of every agent: passed where all have, with the worst value among them."""
+    if num_seeds == 1:
+        return learning_health(history, recompiles)
+    agents = [learning_health(agent_rows(history, i), recompiles) for i in range(num_seeds)]
+    worst = {"illegal": max, "recompiles": max}
+    return {name: (all(health[name][0] for health in agents),
+                   worst.get(name, min)(health[name][1] for health in agents)) for name in agents[0]}
 
 
 class _Compilations:
@@ -180,13 +192,20 @@ def set_hparams(state: PyTree, overrides: Mapping[str, float]) -> PyTree:
     return state.replace(hparams=state.hparams.replace(**changed)) if changed else state
 
 
-def _rows(metrics: dict[str, np.ndarray], first_update: int, total_updates: int, steps_per_update: int) -> list[Row]:
-    """Metrics stacked over a chunk -> one row per update, of Python numbers and lists."""
+def _rows(metrics: dict[str, np.ndarray], first_update: int, total_updates: int, steps_per_update: int,
+          num_seeds: int) -> list[Row]:
+    """Metrics stacked over a chunk -> one row per update, of Python numbers and lists; see `mean_and_each`."""
+
+    def plain(values: dict[str, np.ndarray]) -> dict[str, Any]:
+        if num_seeds > 1:
+            return mean_and_each(values)
+        return {name: value.tolist() for name, value in values.items()}
+
     count = len(next(iter(metrics.values())))
     return [
         {"update": first_update + i + 1, "total_updates": total_updates,
          "steps": (first_update + i + 1) * steps_per_update,
-         **{name: values[i].tolist() for name, values in metrics.items()}}
+         **plain({name: values[i] for name, values in metrics.items()})}
         for i in range(count)
     ]
 
@@ -196,20 +215,27 @@ def _check_finite(rows: Sequence[Row], directory: Path | None) -> None:
         if not row["finite"]:
             saved = checkpoint.list_checkpoints(directory) if directory else []
             kept = f"; the last checkpoint is {saved[-1][1]}" if saved else ""
+            each = row.get("finite" + EACH)
+            whose = f" of agent {each.index(False)}" if each else ""
             raise DivergedError(
-                f"update {row['update']}: a loss or gradient is not finite, at learning rate "
+                f"update {row['update']}: a loss or gradient{whose} is not finite, at learning rate "
                 f"{row['learning_rate']:.3g}{kept}; lower ppo.learning_rate or ppo.max_grad_norm, or check the scale "
                 "of the reward")
 
 
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
           state: PyTree | None = None, sinks: Sequence[MetricSink] = (), checkpoint_dir: Path | str | None = None,
-          metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = ()) -> TrainResult:
+          metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
+          num_seeds: int | None = None) -> TrainResult:
     """Train until `state.total_updates`, the length that the algorithm was made for (see `plan_run`).
 
     Args:
         params: what the environment is told; traced, never copied into the program.
         key: starts a new run. state: continues one. Exactly one of them; the caller's `state` stays valid.
+        num_seeds: agents trained side by side as one program, over the same `params` (default: `config.num_seeds`).
+            With more than one, `key` is one key per agent (`population.seed_keys`), or one key from which agent i gets
+            `fold_in(key, i)`; every array of the state has a leading axis of agents, checkpoints and the state that
+            hooks see too; rows hold the mean over agents by name and a list by agent as "name/each".
         sinks: each receives the rows of every chunk.
         checkpoint_dir: whole-state checkpoints, every `config.checkpoint_every` chunks and at the end.
         metadata: JSON values that go into each checkpoint.
@@ -218,14 +244,20 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         DivergedError: a loss or gradient is not finite; that state is not saved.
         PreemptedError, InterruptedRunError: SIGTERM, SIGINT; saved at the chunk border (main thread only).
         StorageError: a checkpoint could not be written.
-        ConfigError: the run's length is not a whole number of chunks, or a hook names an unknown float.
+        ConfigError: the run's length is not a whole number of chunks, a hook names an unknown float, or `state` or
+            `key` is of another number of agents.
     """
     if (key is None) == (state is None):
         raise ValueError("train needs either key (a new run) or state (to continue one)")
-    given: PyTree = jax.jit(algorithm.init)(key, params) if state is None else state
+    agents = config.num_seeds if num_seeds is None else num_seeds
+    algorithm = population(algorithm, agents)
+    given: PyTree = jax.jit(algorithm.init)(_agent_keys(key, agents), params) if state is None else state
+    if given.update.shape != _leading(agents):
+        raise ConfigError(f"train.num_seeds={agents}: the given state is of {given.update.size} agent(s); keep the "
+                          "value that the run was started with")
     # A chunk takes its input over: the caller keeps his arrays, and no two leaves may share one.
     current: PyTree = jax.tree.map(jnp.copy, given)
-    update, total = int(current.update), int(current.total_updates)
+    update, total = (int(np.reshape(count, -1)[0]) for count in (current.update, current.total_updates))
     steps_per_update = algorithm.config.num_envs * algorithm.config.num_steps
     if (total - update) % config.chunk_updates:
         raise ConfigError(f"train.chunk_updates={config.chunk_updates}: the {total - update} updates left are not a "
@@ -245,12 +277,12 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             start = time.perf_counter()
             current, metrics = chunk(current, params)
             seconds += time.perf_counter() - start
-            rows = _rows(metrics, update, total, steps_per_update)
+            rows = _rows(metrics, update, total, steps_per_update, agents)
             update += config.chunk_updates
-            speed = (update - first_update) * steps_per_update / seconds
+            speed = (update - first_update) * steps_per_update * agents / seconds
             for row in rows:
                 row |= {"seconds": seconds, "steps_per_second": speed,
-                        "eta_seconds": (total - update) * steps_per_update / speed}
+                        "eta_seconds": (total - update) * steps_per_update * agents / speed}
             history += rows
             run.write(rows)
             _check_finite(rows, directory)
@@ -264,9 +296,23 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             if signals.received is not None and update < total:
                 run.interrupted(signals.received, update)
     steps = update * steps_per_update
-    speed = (update - first_update) * steps_per_update / seconds if seconds else float("nan")
-    health = learning_health(history, chunk.recompiles) if history else {}
+    speed = (update - first_update) * steps_per_update * agents / seconds if seconds else float("nan")
+    health = population_health(history, chunk.recompiles, agents) if history else {}
     return TrainResult(current, history, health, update, steps, compile_seconds, speed, stopped)
+
+
+def _leading(agents: int) -> tuple[int, ...]:
+    return () if agents == 1 else (agents,)
+
+
+def _agent_keys(key: Array | None, agents: int) -> Array:
+    """One key per agent. Raises ConfigError where `key` holds another number of them."""
+    assert key is not None
+    if agents > 1 and key.shape == ():
+        return jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(agents))
+    if key.shape != _leading(agents):
+        raise ConfigError(f"train.num_seeds={agents}: got {key.size} keys; give one, or one per agent")
+    return key
 
 
 class _Run(NamedTuple):

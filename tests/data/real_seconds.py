@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from jaxtrade.data.bars import Bars, from_frame, load_bars
@@ -32,15 +31,3 @@ def eurusd(shared: Path) -> tuple[Bars, Bars]:
     minutes, seconds = (load_bars(folder / f"eurusd_{name}_bidask.csv.gz", get_contract("EURUSD"), columns=BID,
                                   stamp="open") for name in ("minute", "second"))
     return minutes.rows(minutes.time <= seconds.time[-1]), seconds
-
-
-def first_touch(high: np.ndarray, low: np.ndarray, above: int, below: int) -> str:
-    """Brute force over one bar's seconds: 'above', 'below', 'both' in one second, or 'none'."""
-    for most, least in zip(high.tolist(), low.tolist(), strict=True):
-        if most >= above and least <= below:
-            return "both"
-        if most >= above:
-            return "above"
-        if least <= below:
-            return "below"
-    return "none"

@@ -1,11 +1,14 @@
 """The calendar: eras, half days, daylight saving on both sides of the Atlantic, and what the real bars say."""
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
@@ -17,16 +20,19 @@ from jaxtrade.data.calendar import (
     findings,
     inferred_schedule,
     schedule_for,
-    table_range,
     table_schedule,
     trade_dates,
 )
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.calendar_tables import CALENDARS
+from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.market import build_market
 from jaxtrade.errors import ConfigError, DataError
 
 ES, FX = get_contract("ES"), get_contract("EURUSD")
+OIL, EURO = replace(ES, calendar="cme_metal_energy"), replace(ES, calendar="cme_fx")
+SHARE = Contract("GOOG", "equity", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 0, "us_equity", ())
+SHARE_KEYS = {"columns": {"time": "ts_et"}, "time_zone": "America/New_York", "stamp": "open", "price_scale": 1e-4}
 NEW_YORK = ZoneInfo("America/New_York")
 
 
@@ -67,6 +73,17 @@ SESSIONS = [
     ("FX Monday", FX, "2014-05-05", ("05-04 17:00", "05-05 17:00", "05-05 16:59", None)),
     ("FX Christmas Eve", FX, "2014-12-24", ("12-23 17:00", "12-24 14:00", "12-24 13:59", None)),
     ("FX Christmas", FX, "2014-12-25", None),
+    ("shares", SHARE, "2015-12-23", ("12-23 09:30", "12-23 16:00", "12-23 15:59", None)),
+    ("shares, half day", SHARE, "2015-12-24", ("12-24 09:30", "12-24 13:00", "12-24 12:59", None)),
+    ("shares, a day of mourning", SHARE, "2025-01-09", None),
+    ("crude oil in 2013", OIL, "2013-10-08", ("10-07 18:00", "10-08 17:15", "10-08 16:59", None)),
+    ("crude oil since September 2015", OIL, "2015-09-21", ("09-20 18:00", "09-21 17:00", "09-21 16:59", None)),
+    ("crude oil on a holiday until 2021", OIL, "2020-01-20", ("01-19 18:00", "01-20 13:00", "01-20 12:59", None)),
+    ("and since", OIL, "2022-01-17", ("01-16 18:00", "01-17 14:30", "01-17 14:29", None)),
+    ("crude oil, Good Friday with payrolls", OIL, "2023-04-07", None),
+    ("euro futures on it", EURO, "2023-04-07", ("04-06 18:00", "04-07 11:15", "04-07 11:14", None)),
+    ("euro futures on a holiday until 2021", EURO, "2020-01-20", ("01-19 18:00", "01-20 13:00", "01-20 12:59", None)),
+    ("and since", EURO, "2022-01-17", ("01-16 18:00", "01-17 17:00", "01-17 16:59", None)),
     ("FX late open", FX, "2013-01-02", ("01-02 00:00", "01-02 17:00", "01-02 16:59", None)),
 ]
 
@@ -111,33 +128,77 @@ def test_dates_outside_the_table_name_the_way_out(first, last):
         table_schedule(ES, np.datetime64(first), np.datetime64(last))
 
 
-def test_no_date_is_listed_twice_or_on_a_weekend():
-    from jaxtrade.data import calendar_tables as t
+@pytest.mark.parametrize("name", list(CALENDARS))
+def test_no_date_is_listed_twice_or_on_a_weekend(name):
+    hours = CALENDARS[name]
+    days = [day for row in (*hours.early, *hours.late, *hours.closed) for day in row[-1].split()]
+    assert len(days) == len(set(days))
+    assert all(np.is_busday(np.array(days, "datetime64[D]")))
+    assert all(hours.eras[0].valid_from <= day <= hours.eras[-1].valid_to for day in days if day < "2026-12-24")
+    for before, after in pairwise(hours.eras):
+        assert np.datetime64(before.valid_to) + 1 == np.datetime64(after.valid_from)
 
-    for rows in ((*t.CME_EQUITY_EARLY, *t.CME_EQUITY_CLOSED), (*t.FX_EARLY, *t.FX_LATE, *t.FX_CLOSED)):
-        days = [day for row in rows for day in row[-1].split()]
-        assert len(days) == len(set(days))
-        assert all(np.is_busday(np.array(days, "datetime64[D]")))
-    for eras in (t.CME_EQUITY_ERAS, t.FX_ERAS):
-        for before, after in pairwise(eras):
-            assert np.datetime64(before.valid_to) + 1 == np.datetime64(after.valid_from)
+
+# --- against the table of LEAN ----------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Lean:
+    """An entry of LEAN's table beside one of our calendars, and the differences that we know of.
+
+    early_ours, closed_ours: dates in ours alone. regular: times at which LEAN's "early" closes are ordinary ones.
+    """
+
+    calendar: str
+    entry: str
+    regular: tuple[str, ...] = ()
+    early_ours: str = ""
+    closed_ours: str | None = ""
 
 
-def test_early_closes_are_those_of_the_lean_table(shared):
-    import json
+CME_ONLY = "2012-10-29 2012-10-30 2018-12-05 2023-07-03 2024-07-03 2024-11-29 2025-01-09"
+LEAN = {
+    # LEAN lists one closure only, Christmas 2026; its Good Fridays, Christmases and New Years are open days.
+    **{f"Future-{symbol}": Lean("cme_equity", f"Future-{symbol}", ("17:00",), CME_ONLY, None)
+       for symbol in ("cme-ES", "cme-NQ", "cme-RTY", "cbot-YM", "cme-MES", "cme-MNQ", "cme-M2K", "cbot-MYM")},
+    "Equity-usa": Lean("us_equity", "Equity-usa-[*]"),
+    # Early closes of Christmas Eve until 2015 and every closure in closed_ours are in OANDA's own bars of 2007-2018
+    # (from 2019: OANDA opens at 17:00 on the evening of the holiday, which is the next trade date).
+    "Forex-oanda": Lean(
+        "fx", "Forex-oanda-[*]", ("17:00",),
+        "2007-12-25 2008-12-25 2009-12-25 2012-12-24 2013-12-24 2014-12-24 2015-12-24 2019-12-24 2020-12-24 2021-12-24",
+        "2013-12-25 2014-01-01 2014-12-25 2015-01-01 2016-12-26 2017-01-02 2017-12-25 2018-01-01 2018-12-25 2018-12-26 "
+        "2019-01-01 2019-12-25 2020-01-01 2023-12-25 2024-01-01 2024-12-25 2025-01-01 2025-12-25 2026-01-01"),
+}
 
-    from jaxtrade.data import calendar_tables as t
 
-    hours = json.loads((shared / "data/lean_calendar/market_hours_extract.json").read_text())
-    hours = hours.get("entries", hours)["Future-cme-ES"]
-    lean = {datetime.strptime(day, "%m/%d/%Y").strftime("%Y-%m-%d"): at[:5] for day, at in hours["earlyCloses"].items()}
-    ours = {day: at for at, _, days in t.CME_EQUITY_EARLY for day in days.split()}
-    low, high = table_range(ES)
-    regular = {day for day, at in lean.items() if at == "17:00"}
-    assert {d: a for d, a in lean.items() if low <= d <= high and d not in regular} == {
-        d: a for d, a in ours.items() if d in lean}
-    assert set(ours) - set(lean) == {"2023-07-03", "2024-07-03", "2024-11-29", "2012-10-29", "2012-10-30",
-                                     "2018-12-05", "2025-01-09"}
+@pytest.fixture(scope="module")
+def lean(shared):
+    table = json.loads((shared / "data/lean_calendar/market_hours_extract.json").read_text())
+    return table.get("entries", table)
+
+
+@pytest.mark.parametrize("case", list(LEAN))
+def test_half_days_and_closures_are_those_of_lean(lean, case):
+    known = LEAN[case]
+    hours, entry = CALENDARS[known.calendar], lean[known.entry]
+    low, high = hours.eras[0].valid_from, hours.eras[-1].valid_to
+
+    def inside(text):
+        day = datetime.strptime(text, "%m/%d/%Y")
+        return low <= f"{day:%Y-%m-%d}" <= high and day.weekday() < 5
+
+    def iso(text):
+        return f"{datetime.strptime(text, '%m/%d/%Y'):%Y-%m-%d}"
+
+    theirs = {iso(day): at[:5] for day, at in entry["earlyCloses"].items() if inside(day)}
+    ours = {day: at for at, _, days in hours.early for day in days.split()}
+    assert {day: at for day, at in theirs.items() if at not in known.regular} == {
+        day: at for day, at in ours.items() if day not in known.early_ours.split()}
+    closed = {day for _, days in hours.closed for day in days.split()}
+    holidays = {iso(day) for day in entry["holidays"] if inside(day)}
+    assert holidays <= closed
+    if known.closed_ours is not None:
+        assert closed - holidays == set(known.closed_ours.split())
 
 
 def test_the_real_es_week_agrees_with_the_table(es_bars):
@@ -247,6 +308,168 @@ def test_real_fx_minutes_open_on_sunday(shared):
     assert datetime.fromtimestamp(int(bars.time[0]), NEW_YORK).strftime("%a %H") == "Sun 17"
     found = findings(schedule_for("table", FX, bars.time, 60), bars.time, 60, FX)
     assert found == ("2014-05-05: 78 of 1440 scheduled bars missing (5 %)",)  # quiet minutes, no bar in a closure
+
+
+# --- half days and halts of the real bars -----------------------------------------------------------------------------
+
+def clock(seconds):
+    return datetime.fromtimestamp(int(seconds), NEW_YORK).strftime("%H:%M")
+
+
+@pytest.mark.parametrize(("expiry", "dates"), [("201312", 12), ("201403", 2), ("202003", 1)])
+def test_every_halt_and_close_of_the_real_es_days(expiry, dates):
+    """On each date whose bars reach the halt: the last bar before it is 16:14, the first after it 16:30, and the last
+    of the date is the minute before the close. Thin contracts may miss a minute of them, and never stand inside."""
+    bars = bundled(ES, expiry=expiry, start="2013-10-07", end="2020-01-06")
+    schedule = schedule_for("table", ES, bars.time, 60)
+    days, exact = trade_dates(bars.time, ES), 0
+    for day in np.unique(days):
+        time_, i = bars.time[days == day], int(schedule.find(np.array([day]))[0])
+        halt, close = schedule.halts[i], int(schedule.close[i])
+        assert clock(close) == ("17:15" if str(day) < "2015-09-21" else "17:00")
+        assert not ((time_ >= halt[0]) & (time_ < halt[1])).any()
+        assert time_[-1] < close
+        if time_[-1] < halt[1]:
+            continue
+        before, after = time_[time_ < halt[0]][-1], time_[time_ >= halt[1]][0]
+        exact += (clock(before), clock(after), int(time_[-1])) == ("16:14", "16:30", close - 60)
+    assert exact == dates
+
+
+def test_the_real_december_contract_expires_in_the_morning():
+    bars = bundled(ES, expiry="201312", start="2013-12-20", end="2013-12-20")
+    assert clock(bars.time[-1]) == "09:29"  # last trading 09:30 New York on the third Friday
+
+
+# One bar alone, hours after the close or before the open: strays of the source, reported as findings.
+FX_STRAYS = {"2009-12-25": "06:00", "2008-01-01": "04:00"}
+
+
+def test_every_fx_holiday_of_the_real_eurusd_hours():
+    bars = bundled(FX)
+    days = trade_dates(bars.time, FX).astype(str)
+    hours, checked = CALENDARS["fx"], 0
+    for rows, last in ((hours.early, True), (hours.late, False)):
+        for at, _, dates in rows:
+            for day in dates.split():
+                time_ = bars.time[days == day]
+                if len(time_):
+                    checked += 1
+                    found = clock(time_[-1] + 3600) if last else clock(time_[0])
+                    assert found == FX_STRAYS.get(day, at), day
+    assert checked == 20
+    closed = [day for _, dates in hours.closed for day in dates.split() if "2007-01-02" <= day <= "2018-12-31"]
+    assert len(closed) == 15
+    assert not np.isin(closed, days).any()
+
+
+BROKER = {  # dates of a broker's feed that differ from the table (OANDA's before 2019), and why
+    "2012-12-26": "opens 01:00", "2013-01-01": "opens 16:00", "2013-01-02": "opens 17:00", "2013-12-24": "12:00",
+    "2013-12-26": "opens 01:00", "2013-12-31": "12:00", "2014-01-01": "opens 16:00", "2014-12-26": "opens 02:00",
+    "2015-01-02": "opens 02:00", "2015-12-24": "12:00", "2016-12-26": "open", "2016-12-30": "17:00",
+    "2017-01-02": "open", "2017-12-26": "opens 23:00", "2018-01-02": "opens 17:00", "2018-12-24": "14:00",
+    "2018-12-26": "open", "2018-12-27": "opens 17:00",
+}
+BROKER_ONLY = {  # of one pair: the first date, holes, strays; GBPUSD closed at 15:00 on 2019-12-24
+    "GBPUSD": {"2012-11-16", "2014-05-01", "2018-03-17", "2019-12-24"}, "USDJPY": {"2012-11-16"},
+    "USDCHF": {"2012-11-15", "2012-12-31", "2015-01-15", "2015-01-16"},
+}
+
+
+@pytest.mark.parametrize("symbol", list(BROKER_ONLY))
+def test_real_broker_hours_agree_but_for_known_holidays(shared, symbol):
+    """Hourly bars of 2012-2022 in the server's time (Athens): half days from 2019 on are those of the table."""
+    frame = pd.read_csv(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz")
+    local = pd.to_datetime(frame.iloc[:, 0]).dt.tz_localize("Europe/Athens")
+    time_ = local.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("datetime64[s]").astype(np.int64)
+    schedule = schedule_for("table", FX, time_, 3600)
+    check_stamps(schedule, time_, FX)
+    found = {line[:10] for line in findings(schedule, time_, 3600, FX)}
+    assert found - set(BROKER) == BROKER_ONLY[symbol]
+    days = trade_dates(time_, FX).astype(str)
+    for day in ("2020-12-24", "2021-12-24"):
+        assert clock(time_[days == day][-1] + 3600) == "14:00"
+    for day in ("2019-01-02", "2019-12-26", "2020-01-02"):
+        assert clock(time_[days == day][0]) == "23:00"
+
+
+# --- shares -----------------------------------------------------------------------------------------------------------
+
+def share_bars(shared, name, **keys):
+    path = shared / f"data/lean_us_equity/{name}_minute_trade_x10000.csv.gz"
+    contract = replace(SHARE, symbol=name.upper(), tick_size=Decimal("0.0001"))  # SPY of 2023 has prints off the cent
+    return load_bars(path, contract, **SHARE_KEYS | keys)
+
+
+SHARE_DAYS = {  # trade dates of the files
+    "goog": ("2015-12-23", "2015-12-24", "2015-12-28"), "aapl": ("2014-06-05", "2014-06-06", "2014-06-09"),
+    "spy": ("2013-10-04", "2013-10-07", "2013-10-08", "2013-10-09", "2013-10-10", "2013-10-11",
+            "2023-08-03"),
+}
+
+
+@pytest.mark.parametrize("name", list(SHARE_DAYS))
+def test_real_shares_trade_when_the_table_says(shared, name):
+    bars = share_bars(shared, name)
+    days = trade_dates(bars.time, bars.contract)
+    assert tuple(np.unique(days).astype(str)) == SHARE_DAYS[name]
+    schedule = schedule_for("table", bars.contract, bars.time, 60)
+    check_stamps(schedule, bars.time, bars.contract)
+    found = findings(schedule, bars.time, 60, bars.contract)
+    assert [line for line in found if "closure" in line] == []
+    for i in schedule.find(np.unique(days)):
+        regular = bars.time[(bars.time >= schedule.open[i]) & (bars.time < schedule.close[i])]
+        assert clock(regular[0]) == "09:30"
+        assert regular[-1] + 60 == schedule.close[i]
+
+
+def test_the_real_half_day_of_goog(shared):
+    """13:00 on 2015-12-24: the crowd goes home, and the flat bar closes at 12:59."""
+    bars = share_bars(shared, "goog")
+    config = make_config({"env": {"features": ["close", "volume", "sma_5", "atr"]}})
+    market = build_market(bars, config)
+    sessions = market.data.sessions
+    assert market.trade_dates.astype(str).tolist() == list(SHARE_DAYS["goog"])
+    last, first = (bars.time[np.asarray(getattr(sessions, name))] for name in ("last", "first"))
+    assert [clock(x) for x in last] == ["15:57", "12:57", "15:57"]
+    assert [clock(x) for x in first][1:] == ["09:30", "09:30"]
+    flat_rows = np.asarray(sessions.last) + 1
+    assert [clock(bars.time[row] + 60) for row in flat_rows] == ["15:59", "12:59", "15:59"]
+    assert np.asarray(market.data.bars_to_flat)[flat_rows].tolist() == [0, 0, 0]
+    assert np.asarray(sessions.complete).all()
+    days = trade_dates(bars.time, bars.contract) == np.datetime64("2015-12-24")
+    of_day = bars.rows(days)
+    close = int(np.flatnonzero(of_day.time >= schedule_for("table", bars.contract, bars.time, 60).close[1])[0])
+    assert clock(of_day.time[close - 1]) == "12:59"
+    assert of_day.volume[close - 1] > 10 * of_day.volume[close + 1:].max()
+    assert len(of_day) - close == 15  # the trades after it are extended hours: features only
+
+
+def test_shares_extended_hours_end(shared):
+    bars = share_bars(shared, "aapl")
+    schedule = schedule_for("table", bars.contract, bars.time, 60)
+    evening = int(datetime(2014, 6, 6, 20, 0, tzinfo=NEW_YORK).timestamp())
+    morning = int(datetime(2014, 6, 6, 3, 59, tzinfo=NEW_YORK).timestamp())
+    found = findings(schedule, np.sort(np.append(bars.time, [evening, morning])), 60, bars.contract)
+    assert found == ("2014-06-06: 2 bars inside a scheduled closure, first 2014-06-06 03:59 exchange time (calendar: "
+                     "table)",)
+
+
+def test_shares_have_no_night_and_no_inferred_hours(shared):
+    bars = share_bars(shared, "aapl", end="2014-06-06")  # before its split
+    with pytest.raises(ConfigError, match=r"session\.overnight = true: AAPL is decided on in regular hours only"):
+        build_market(bars, make_config({"session": {"overnight": True}}))
+    with pytest.raises(ConfigError, match=r"data\.calendar=infer: AAPL has bars before its open"):
+        build_market(bars, make_config({"data": {"calendar": "infer"}}))
+
+
+def test_a_calendar_file_for_shares_holds_regular_hours(shared, tmp_path):
+    path = tmp_path / "hours.csv"
+    path.write_text("date,open,close\n2014-06-05,09:30,16:00\n2014-06-06,09:30,13:00\n2014-06-09,09:30,16:00\n")
+    bars = share_bars(shared, "aapl")
+    schedule = schedule_for(str(path), bars.contract, bars.time, 60)
+    assert [clock(x) for x in schedule.flat] == ["15:59", "12:59", "15:59"]
+    assert [line[:10] for line in findings(schedule, bars.time, 60, bars.contract)] == ["2014-06-06"]  # after 17:00
 
 
 # --- shifted stamps ---------------------------------------------------------------------------------------------------

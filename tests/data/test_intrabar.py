@@ -1,4 +1,4 @@
-"""First-passage paths: hand-worked seconds, and real ones against a brute-force scan."""
+"""Intrabar paths: hand-worked seconds, and random and real ones against a scan of every second."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import pytest
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.intrabar import POINTS, Passages, first_passages
+from jaxtrade.data.intrabar import FALLS, Passages, first_passages
 from jaxtrade.data.market import build_market, load_market, seconds_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import IntrabarPath
 from tests.data import real_seconds
+from tests.paths import Fall, Inside, falls
 
 START = 1_381_152_600  # 2013-10-07 13:30 UTC
 PAIRS = 60_000  # random level pairs per market
@@ -45,61 +47,81 @@ def flat(*prices: int) -> list[Second]:
     return [(p, p, p, p) for p in prices]
 
 
-def offsets(passages: Passages, row: int = 0) -> list[int]:
-    return passages.path.points[row].tolist()
+def found(passages: Passages, row: int = 0) -> tuple[list[Fall], list[Fall]]:
+    """The falls of a row as (before, turn, end), for a long and for a short."""
+    long, short = ([tuple(fall) for fall in side.T.tolist() if any(fall)] for side in passages.path.falls[row])
+    return long, short
 
 
-def retraces(passages: Passages, row: int = 0) -> tuple[int, ...]:
-    path = passages.path
-    return tuple(int(x[row]) for x in (path.fall, path.fall_from, path.rise, path.rise_from))
-
-
-@pytest.mark.parametrize(("seconds", "points", "fall", "rise"), [
-    (flat(100, 103, 105, 104), [5], (1, 5), (5, 0)),  # new highs in a row are one point
-    (flat(100, 98, 95), [-5], (5, 0), (0, 0)),
-    (flat(100, 103, 98, 101, 106, 97, 99), [3, -2, 6, -3], (9, 6), (8, -2)),
-    (flat(100, 110, 104, 109, 96, 108), [10, -4], (14, 10), (12, -4)),
-    (flat(100, 110, 104, 109), [10], (6, 10), (10, 0)),  # a retrace without a new extreme shows in `fall` alone
-    (flat(100, 100, 100), [0], (0, 0), (0, 0)),
-    # inside a second both orders count as possible: 104 after 99 too, and 100 after 104
-    ([(100, 104, 100, 104), (104, 104, 99, 99)], [4, -1], (5, 4), (5, -1)),
-    ([(100, 104, 100, 104), (104, 104, 103, 103)], [4], (4, 4), (4, 0)),
+@pytest.mark.parametrize(("seconds", "long", "short"), [
+    (flat(100, 103, 105, 104), [(5, 5, 4)], [(0, 0, -5)]),
+    (flat(100, 98, 95), [(0, 0, -5)], []),  # deeper from the same high: one fall
+    (flat(100, 103, 98, 101, 106, 97, 99), [(3, 3, -2), (6, 6, -3)], [(0, 0, -3), (2, 2, -6)]),
+    (flat(100, 110, 104, 109, 112, 107), [(10, 10, 4)], [(0, 0, -12)]),  # the fall from 112 is the shallower
+    (flat(100, 110, 104, 112, 105), [(10, 10, 4), (12, 12, 5)], [(0, 0, -12)]),
+    (flat(100, 100, 100), [], []),
+    # inside a second: the high first for a long, the low first for a short
+    ([(100, 104, 99, 104), (104, 104, 98, 98)], [(0, 4, -1), (4, 4, -2)], [(0, 1, -4), (1, 2, -4)]),
+    ([(100, 104, 100, 104), (104, 104, 103, 103)], [(0, 4, 0)], [(0, 0, -4)]),
+    # a fall of the next second from that high is a fall of its own: the target may lie between
+    ([(100, 104, 103, 104), (104, 104, 102, 102)], [(0, 4, 3), (4, 4, 2)], [(0, 0, -4)]),
 ])
-def test_paths_by_hand(seconds: list[Second], points: list[int], fall: tuple[int, int], rise: tuple[int, int]) -> None:
+def test_falls_by_hand(seconds: list[Second], long: list[Fall], short: list[Fall]) -> None:
     passages = first_passages(*minute_of(seconds))
-    assert offsets(passages) == points + points[-1:] * (POINTS - len(points))
-    assert retraces(passages) == (*fall, *rise)
-    assert not passages.path.ambiguous[0]
+    assert found(passages) == (long, short)
+    assert not passages.path.ambiguous[0].any()
 
 
-def test_a_second_with_both_extremes_is_ambiguous() -> None:
-    passages = first_passages(*minute_of([(100, 102, 98, 100)], [(100, 102, 100, 101), (101, 103, 101, 101)]))
-    assert passages.path.ambiguous.tolist() == [True, False]
+def test_falls_equal_those_of_plain_python() -> None:
+    """Random minutes of 1 to 40 seconds; beyond K falls a side is ambiguous."""
+    rng = np.random.default_rng(0)
+    minutes: list[list[Second]] = []
+    for _ in range(3_000):
+        closes = 1_000 + np.cumsum(rng.integers(-9, 10, int(rng.integers(1, 41))))
+        opens = np.concatenate([[1_000], closes[:-1]]) + rng.integers(-2, 3, len(closes))
+        wicks = rng.integers(0, 5, (2, len(closes)))
+        high, low = np.maximum(opens, closes) + wicks[0], np.minimum(opens, closes) - wicks[1]
+        minutes.append(list(zip(*(x.tolist() for x in (opens, high, low, closes)), strict=True)))
+    for _ in range(200):  # climbing or sinking, each retrace deeper than the last
+        rungs = np.cumsum(rng.integers(10, 20, int(rng.integers(5, 12))))
+        zigzag = np.stack([rungs, rungs - np.arange(1, len(rungs) + 1)], axis=1).reshape(-1)
+        minutes.append(flat(1_000, *(1_000 + int(rng.choice([-1, 1])) * zigzag).tolist()))
+    passages = first_passages(*minute_of(*minutes))
+    overflows = 0
+    for row, minute in enumerate(minutes):
+        inside = Inside(tuple((s[1], s[2]) for s in minute))
+        for i, side in enumerate((1, -1)):
+            wanted = falls(minute[0][0], inside, side)
+            assert passages.path.ambiguous[row, i] == (len(wanted) > FALLS)
+            overflows += len(wanted) > FALLS
+            if len(wanted) <= FALLS:
+                assert found(passages, row)[i] == wanted, f"minute {row}, side {side}"
+    assert overflows >= 50
 
 
-def test_too_many_turns_are_ambiguous() -> None:
+def test_too_many_falls_are_ambiguous_for_their_side() -> None:
     zigzag = [100]
-    for k in range(1, POINTS + 1):
-        zigzag.append(100 + k * (-1) ** k)
-    enough, more = flat(*zigzag), flat(*zigzag, 100 + (POINTS + 1) * (-1) ** (POINTS + 1))
-    passages = first_passages(*minute_of(enough, more))
-    assert passages.path.ambiguous.tolist() == [False, True]
-    assert offsets(passages) == [k * (-1) ** k for k in range(1, POINTS + 1)]
+    for k in range(1, FALLS + 1):
+        zigzag += [100 + 10 * k, 100 + 10 * k - k - 2]
+    enough, more = flat(*zigzag), flat(*zigzag, 190, 179)
+    path = first_passages(*minute_of(enough, more)).path
+    assert path.ambiguous.tolist() == [[False, False], [True, False]]
+    assert path.falls[0, 0].T.tolist() == [[10 * k, 10 * k, 9 * k - 2] for k in range(1, FALLS + 1)]
 
 
 def test_offsets_past_int16_are_ambiguous() -> None:
-    minutes = flat(100_000, 132_767), flat(100_000, 132_768), flat(100_000, 80_000, 113_000)
-    passages = first_passages(*minute_of(*minutes))
-    assert passages.path.ambiguous.tolist() == [False, True, True]  # the last by its rise alone
-    assert offsets(passages)[0] == 32_767
-    assert passages.path.points.dtype == np.int16
+    minutes = flat(100_000, 132_767), flat(100_000, 132_768), flat(100_000, 80_000, 132_769)
+    path = first_passages(*minute_of(*minutes)).path
+    assert path.ambiguous.tolist() == [[False, False], [False, True], [False, True]]
+    assert path.falls[0, 1].T.tolist()[0] == [0, 0, -32_767]
+    assert path.falls.dtype == np.int16
 
 
 def test_a_minute_without_seconds_is_ambiguous_and_counted() -> None:
     bars, fine = minute_of(flat(100, 101), flat(101, 102), flat(102, 103))
     passages = first_passages(bars, fine.rows([0, 1, 4, 5]))
     assert passages.covered.tolist() == [True, False, True]
-    assert passages.path.ambiguous.tolist() == [False, True, False]
+    assert passages.path.ambiguous.tolist() == [[False] * 2, [True] * 2, [False] * 2]
     assert "inside 2 of 3 bars; the others are resolved stop_first" in passages.notes[0]
     unused = first_passages(bars.rows([0, 2]), fine)
     assert unused.notes[-1] == "2 of 6 second bars lie in no bar and are not used"
@@ -115,7 +137,7 @@ def test_seconds_must_rebuild_the_bars(field: str) -> None:
     good[field][7] += step
     passages = first_passages(replace(bars, **good), fine)
     assert np.flatnonzero(passages.mismatched).tolist() == [7]
-    assert np.flatnonzero(passages.path.ambiguous).tolist() == [7]
+    assert np.flatnonzero(passages.path.ambiguous.all(axis=1)).tolist() == [7]
     assert any("1 of 1000 bars (0.100 %) are not rebuilt" in note for note in passages.notes)
     good[field][9] += step
     with pytest.raises(DataError, match=rf"do not rebuild 2 of 1000 bars.*\n.*2013-10-07T13:37:00Z: {field} "):
@@ -133,19 +155,35 @@ def test_seconds_must_be_finer_and_overlap() -> None:
 # ---- real seconds against brute force
 
 
-def first_point(points: np.ndarray, above: int, below: int) -> str:
-    """What the environment reads off a path: the first point at or beyond one of two offsets."""
-    for point in points.tolist():
-        if point >= above:
-            return "above"
-        if point <= below:
-            return "below"
-    return "none"
+def read(path: IntrabarPath, row: int, long: bool, target: int, stop: int, trail: int, mark: int) -> tuple[str, int]:
+    """What the environment reads off a path, level by level: see `played`."""
+    for before, turn, end in path.falls[row, 0 if long else 1].T.tolist():
+        level = max(stop, max(mark, min(turn, target)) - trail)
+        if before < target and end <= level:
+            return "out", level
+    return "none", 0
+
+
+def played(seconds: list[tuple[int, int]], target: int, stop: int, trail: int, mark: int) -> tuple[str, int]:
+    """Brute force over (high, low) of every second, in ticks from the open: a level that is `stop`, or lies `trail`
+    below the highest mark (which starts at `mark`, and is capped at the target); inside a second the high, the level,
+    the target. -> ("out", level), ("target", target) or ("none", 0)."""
+    top = 0
+    for high, low in seconds:
+        top = max(top, high)
+        level = max(stop, max(mark, min(top, target)) - trail)
+        if low <= level:
+            return "out", level
+        if top >= target:
+            return "target", target
+    return "none", 0
 
 
 @pytest.mark.parametrize("market", ["spy", "eurusd"])
-def test_paths_equal_a_brute_force_scan_of_real_seconds(market: str, shared: Path,
-                                                        capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_equal_a_scan_of_every_real_second(market: str, shared: Path, capsys: pytest.CaptureFixture[str]
+                                                 ) -> None:
+    """Random stops, targets, trailing distances and earlier marks on either side of the open, longs and shorts: which
+    was met first, and the level of a floor that trails the highs of this very bar."""
     bars, seconds = getattr(real_seconds, market)(shared)
     passages = first_passages(bars, seconds)
     assert passages.mismatched.sum() <= 0.001 * passages.covered.sum()
@@ -154,45 +192,35 @@ def test_paths_equal_a_brute_force_scan_of_real_seconds(market: str, shared: Pat
     end = np.searchsorted(seconds.time, bars.time + bars.bar_seconds)
     moved = np.flatnonzero(passages.covered & (bars.high > bars.low))
     counted: Counter[str] = Counter()
-    for row in rng.choice(moved, PAIRS).tolist():
-        opened, high, low = (int(x[row]) for x in (bars.open, bars.high, bars.low))
+    for row, long in zip(rng.choice(moved, PAIRS).tolist(), (rng.random(PAIRS) < 0.5).tolist(), strict=True):
+        opened, sign = int(bars.open[row]), 1 if long else -1
+        up, down = int(bars.high[row]) - opened, opened - int(bars.low[row])
+        best, worst = (up, down) if long else (down, up)
         # Levels inside and a little past the range, so that most pairs are touched on both sides.
-        above, below = opened + int(rng.integers(1, high - opened + 3)), opened - int(rng.integers(1, opened - low + 3))
-        if passages.path.ambiguous[row]:
+        target, stop = int(rng.integers(1, best + 3)), -int(rng.integers(1, worst + 3))
+        trail = int(rng.integers(1, best + worst + 2)) if rng.random() < 0.5 else 1_000_000
+        mark = int(rng.integers(0, trail)) if rng.random() < 0.5 else -1_000_000
+        if passages.path.ambiguous[row].any():
             counted["ambiguous"] += 1
             continue
         inside = slice(begin[row], end[row])
-        scanned = real_seconds.first_touch(seconds.high[inside], seconds.low[inside], above, below)
-        read = first_point(passages.path.points[row], above - opened, below - opened)
-        assert read == scanned, f"{market} bar {row}: levels {above}/{below}"
-        counted[scanned] += 1
-        counted["contested"] += low <= below and high >= above
-    turns = 1 + (np.diff(passages.path.points[~passages.path.ambiguous].astype(int)) != 0).sum(axis=1)
+        pair = (sign * (seconds.high[inside] - opened), sign * (seconds.low[inside] - opened))
+        scanned = played(list(zip(*(x.tolist() for x in (pair if long else pair[::-1])), strict=True)), target, stop,
+                         trail, mark)
+        told = read(passages.path, row, long, target, stop, trail, mark)
+        told = ("target", target) if told[0] == "none" and best >= target else told
+        assert told == scanned, f"{market} bar {row}: target {target}, stop {stop}, trail {trail}, mark {mark}"
+        counted[scanned[0]] += 1
+        counted["trailed"] += scanned[0] == "out" and scanned[1] > stop
+        counted["contested"] += worst >= -stop and best >= target
+    used = (passages.path.falls != 0).any(axis=2).sum(axis=2)
     with capsys.disabled():
-        print(f"\n{market}: {PAIRS:,} pairs, {dict(counted)}; at most {turns.max()} turns; "
-              f"{int((passages.path.ambiguous & passages.covered).sum())} ambiguous of {int(passages.covered.sum())}; "
-              f"{int(passages.mismatched.sum())} not rebuilt")
-    assert counted["both"] == 0
+        print(f"\n{market}: {PAIRS:,} pairs, {dict(counted)}; at most {used.max()} falls a side; "
+              f"{int((passages.path.ambiguous.any(axis=1) & passages.covered).sum())} ambiguous of "
+              f"{int(passages.covered.sum())}; {int(passages.mismatched.sum())} not rebuilt")
     assert counted["contested"] > 5_000
-    assert counted["above"] + counted["below"] > PAIRS / 4
-
-
-def test_largest_retraces_of_real_seconds_by_brute_force(shared: Path) -> None:
-    """fall: over all seconds, the running high (its own second's too) less the second's low; rise mirrored."""
-    bars, seconds = real_seconds.spy(shared)
-    path = first_passages(bars, seconds).path
-    begin = np.searchsorted(seconds.time, bars.time)
-    end = np.searchsorted(seconds.time, bars.time + bars.bar_seconds)
-    for row in range(0, len(bars), 7):
-        opened, fall, rise = int(bars.open[row]), (0, 0), (0, 0)
-        top = bottom = opened
-        for high, low in zip(seconds.high[begin[row]:end[row]].tolist(), seconds.low[begin[row]:end[row]].tolist(),
-                             strict=True):
-            top, bottom = max(top, high), min(bottom, low)
-            fall = max(fall, (top - low, top - opened), key=lambda pair: pair[0])
-            rise = max(rise, (high - bottom, bottom - opened), key=lambda pair: pair[0])
-        assert (int(path.fall[row]), int(path.fall_from[row])) == fall
-        assert (int(path.rise[row]), int(path.rise_from[row])) == rise
+    assert counted["trailed"] > 5_000
+    assert counted["out"] + counted["target"] > PAIRS / 4
 
 
 # ---- the market and its configuration
@@ -215,7 +243,7 @@ def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(generated:
     plain, with_path = build_market(bars, config), build_market(bars, config, fine)
     assert plain.data.path is None
     assert with_path.data.path is not None
-    assert with_path.data.path.points.shape == (len(bars), POINTS)
+    assert with_path.data.path.falls.shape == (len(bars), 2, 3, FALLS)
     assert plain.fingerprint != with_path.fingerprint
     fewer = build_market(bars, config, fine.rows(slice(0, 400)))
     assert len({m.fingerprint for m in (plain, with_path, fewer)}) == 3
@@ -241,7 +269,7 @@ def test_seconds_beside_synthetic_bars_are_refused() -> None:
         load_market(make_config({"data": {"source": "synthetic", "seconds": "x.csv"}}))
 
 
-def test_seconds_are_read_with_the_keys_of_the_bars(write: Callable[..., Path]) -> None:
+def test_seconds_are_read_with_the_keys_of_the_bars(write: Callable[..., Path], es_bars: Bars) -> None:
     """Stamp side, columns and scale apply to both files; a second off the tick grid is named with its line."""
     header = "t,o,h,l,c"
     data = {"source": "file", "stamp": "close", "price_scale": 0.01,
@@ -249,4 +277,4 @@ def test_seconds_are_read_with_the_keys_of_the_bars(write: Callable[..., Path]) 
     seconds = write(["2013-10-07T13:30:01Z,167025,167100,166975,167050",
                      "2013-10-07T13:30:02Z,167050,167051,167050,167050"], header, "seconds.csv")
     with pytest.raises(DataError, match=r"seconds\.csv:3: column 'h' = '167051': off the tick"):
-        seconds_of(make_config({"data": data | {"file": "none.csv", "seconds": str(seconds)}}))
+        seconds_of(make_config({"data": data | {"file": "none.csv", "seconds": str(seconds)}}), es_bars)

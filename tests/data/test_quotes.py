@@ -279,8 +279,7 @@ def test_real_seconds_rebuild_both_sides(shared):
     for side, passages, bars in (("bid", bid, minutes.sides[0]), ("ask", ask, minutes.sides[1])):
         assert passages.covered.all(), side
         assert not passages.mismatched.any(), side
-        points = np.asarray(passages.path.points, np.int64)
-        clear = ~np.asarray(passages.path.ambiguous)
-        top = np.maximum(points.max(axis=1), 0)
-        np.testing.assert_array_equal(top[clear], (bars.high - bars.open)[clear], side)
+        clear = ~np.asarray(passages.path.ambiguous).any(axis=1)
+        lowest = np.asarray(passages.path.falls, np.int64)[:, :, 2].min(axis=2)  # of the bar, and of it upside down
+        np.testing.assert_array_equal(-lowest[clear], np.stack([bars.open - bars.low, bars.high - bars.open], 1)[clear])
         assert all(note.startswith(f"{side}: ") for note in passages.notes)

@@ -3,14 +3,23 @@ import hashlib
 import numpy as np
 import pytest
 
-from jaxtrade.config import RunConfig
+from jaxtrade.config import DataConfig, RunConfig, load_config
+from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import findings, schedule_for
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import build_market
-from jaxtrade.data.synthetic import synthetic_bars
+from jaxtrade.data.market import bars_of, build_market
+from jaxtrade.data.synthetic import KINDS, bars_of_kind, synthetic_bars
+from jaxtrade.data.synthetic.expiries import expiry_table
+from jaxtrade.data.synthetic.statistics import compared, statistics, table
+from jaxtrade.data.synthetic.surrogate import phase_randomised_values
 from jaxtrade.errors import ConfigError
+from tests.test_layering import ROOT
 
-NQ = get_contract("NQ")
+NQ, ES = get_contract("NQ"), get_contract("ES")
+
+
+def kind(name, contract=ES, **keys):
+    return bars_of_kind(contract, DataConfig(synthetic=name, **keys))
 
 
 def digest(bars) -> str:
@@ -27,17 +36,30 @@ def test_the_bytes_are_pinned():
     assert digest(synthetic_bars(NQ, 5, 0)) == "190c918ff8e987c1d90e6336e70e9f9455d14630604a4b0725d7f3250103fcbb"
 
 
-@pytest.mark.parametrize("symbol", ["NQ", "ES", "RTY", "EURUSD"])
-def test_bars_are_valid_on_the_real_calendar(symbol):
+@pytest.mark.parametrize(("name", "pinned"), [
+    ("martingale", "d6a0c2e14e8cd219c219d518d6929e9b790bf6adb0cbdb2276e767333ce59913"),
+    ("trend", "4247b06e4cfdf271ec306ce7e9ac26ebc6e19440d71a0e6be80c35af471c7fd7"),
+    ("mean_reversion", "726d96e3b5bebadae1ae3ac13f0bfa90d9478ede20262af0d684bf8b2a220410"),
+])
+def test_the_bytes_of_the_known_answers_are_pinned(name, pinned):
+    assert digest(kind(name, synthetic_sessions=5)) == pinned
+    assert digest(kind(name, synthetic_sessions=5, synthetic_seed=1)) != pinned
+
+
+@pytest.mark.parametrize(("symbol", "name"), [*(("ES", name) for name in sorted(KINDS)), ("EURUSD", "phase_randomised"),
+                                              *((other, "nq_like") for other in ("NQ", "RTY", "EURUSD"))])
+def test_bars_are_valid_on_the_real_calendar(symbol, name):
     contract = get_contract(symbol)
-    bars = synthetic_bars(contract, 8, 0)
+    bars = kind(name, contract, synthetic_sessions=8)
     assert bars.synthetic
+    assert {getattr(bars, column).dtype for column in ("open", "high", "low", "close")} == {np.dtype(np.int32)}
     assert (bars.low <= np.minimum(bars.open, bars.close)).all()
     assert (bars.high >= np.maximum(bars.open, bars.close)).all()
     assert (bars.low > 0).all()
-    assert (bars.volume >= 1).all()
-    assert (np.diff(bars.time) >= 60).all()
-    assert findings(schedule_for("table", contract, bars.time, 60), bars.time, 60, contract) == ()
+    assert (np.diff(bars.time) >= bars.bar_seconds).all()
+    if name != "phase_randomised":  # whose clock and volume are the real bars', faults included
+        assert (bars.volume >= 1).all()
+        assert findings(schedule_for("table", contract, bars.time, 60), bars.time, 60, contract) == ()
     assert build_market(bars, RunConfig()).synthetic
 
 
@@ -71,3 +93,67 @@ def test_long_runs_start_earlier_and_the_longest_is_named():
     assert str(bars.time[0].astype("datetime64[s]"))[:4] == "2022"
     with pytest.raises(ConfigError, match=r"data\.synthetic_sessions = 5000: the calendar of NQ holds \d{4} sessions"):
         synthetic_bars(NQ, 5000, 0)
+
+
+@pytest.mark.parametrize("drift", [0.05, -0.2, 0.0])
+def test_the_walk_drifts_as_it_says(drift):
+    bars = kind("trend", synthetic_drift=drift)
+    steps = (bars.close - bars.open).astype(float)
+    assert set(steps) == {-1.0, 1.0}
+    error = np.sqrt((1 - drift ** 2) / len(steps))
+    assert abs(steps.mean() - drift) < 3 * error
+    assert abs(np.corrcoef(steps[1:], steps[:-1])[0, 1]) < 3 / np.sqrt(len(steps))
+
+
+def test_a_phase_randomised_copy_keeps_the_spectrum_and_nothing_else():
+    real, copy = bundled(ES), kind("phase_randomised")
+    assert np.array_equal(real.time, copy.time)
+    assert np.array_equal(real.volume, copy.volume)
+    moves = np.diff(np.log(real.close))
+    turned = phase_randomised_values(moves, np.random.default_rng(0))
+    np.testing.assert_allclose(np.abs(np.fft.rfft(turned)), np.abs(np.fft.rfft(moves)), atol=1e-12)
+    assert turned.mean() == pytest.approx(moves.mean(), abs=1e-12)
+    assert turned.std() == pytest.approx(moves.std())
+    made = np.diff(np.log(copy.close))
+    assert made.std() == pytest.approx(moves.std(), rel=0.05)  # rounding to ticks adds to it
+    assert np.corrcoef(moves, made)[0, 1] < 0.1
+    before, after = statistics(real), statistics(copy)
+    assert before["kurtosis of returns (normal: 3)"] > 6
+    assert after["kurtosis of returns (normal: 3)"] < 3.3
+    assert abs(after["autocorrelation of absolute returns, lag 10"]) < 0.03
+    assert digest(copy) != digest(kind("phase_randomised", synthetic_seed=1))
+
+
+def test_the_committed_statistics_are_what_the_code_computes():
+    assert table(compared()) in (ROOT / "docs/synthetic_statistics.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("overrides", "message"), [
+    (("data.synthetic=trend",), r"data\.synthetic = trend is given but data\.source = bundled; set data\.source"),
+    (("data.source=synthetic", "data.synthetic_drift=0.1"), r"synthetic_drift = 0\.1 .* nq_like; it belongs to trend"),
+    (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_pull=0.5"), "it belongs to mean_reversion"),
+    (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=1"), "between -1 and 1"),
+    (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=-0.5"), "could fall below zero; lower"),
+    (("data.source=synthetic", "data.synthetic=mean_reversion", "data.synthetic_pull=1.5"), "at most 1"),
+    (("data.market=NQ", "data.source=synthetic", "data.synthetic=phase_randomised"), "no bundled bars"),
+])
+def test_keys_that_do_not_fit_are_named(overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        bars_of(load_config(None, overrides))
+
+
+def test_expiries_overlap_at_the_roll():
+    bars = synthetic_bars(NQ, 40, 0)  # 2023-11-20 to 2024-01-18: one roll, on 2023-12-07
+    columns = expiry_table(bars)
+    assert sorted(set(columns["expiry"])) == ["202312", "202403"]
+    old, new = ({name: values[columns["expiry"] == code] for name, values in columns.items()}
+                for code in ("202312", "202403"))
+    assert (old["time"][0][:10], old["time"][-1][:10]) == ("2023-11-19", "2023-12-14")  # the day before it expires
+    both = np.intersect1d(old["time"], new["time"], return_indices=True)
+    carry = new["close"][both[2]] - old["close"][both[1]]
+    assert np.ptp(carry) == 0
+    assert carry[0] > 50
+    heavier = new["volume"][both[2]] > old["volume"][both[1]]
+    days = np.array([stamp[:10] for stamp in both[0]])
+    assert not heavier[days <= "2023-12-05"].any()
+    assert heavier[days >= "2023-12-08"].mean() > 0.99

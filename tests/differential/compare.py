@@ -10,7 +10,7 @@ import numpy as np
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.state import EnvParams, ExitReason
 from tests.differential import ours, reference
-from tests.differential.reference import Fill, Log, Terms
+from tests.differential.reference import Fill, Fine, Log, Terms
 
 
 @dataclass
@@ -64,12 +64,14 @@ def expected(log: Log, terms: Terms, theirs: list[Fill], cents: np.ndarray) -> t
     return wanted, 10 * (cents + np.cumsum(moved))
 
 
-def compare(config: EnvConfig, params: EnvParams, logits: np.ndarray, terms: Terms | None = None) -> Tally:
+def compare(config: EnvConfig, params: EnvParams, logits: np.ndarray, terms: Terms | None = None,
+            fine: Fine | None = None) -> Tally:
     """Play both engines on the same decisions; every trade and the equity at every bar must be equal.
 
-    `terms` replaces the reference's figures (a planted fault). Raises AssertionError at the first difference.
+    `terms` replaces the reference's figures (a planted fault), `fine` the bars that it plays. Raises
+    AssertionError at the first difference.
     """
-    log, turns, equity = ours.play(config, params, logits)
+    log, turns, equity = ours.play(config, params, logits, fine)
     terms = ours.reference_terms(params, config.quantity) if terms is None else terms
     theirs, cents, out_of_step = reference.run(log, terms)
     wanted, wanted_equity = expected(log, terms, theirs, cents)
@@ -98,7 +100,8 @@ def tally(log: Log, theirs: list[Fill], wanted: list[Fill], bars: int) -> Tally:
     )
 
 
-def compare_random(config: EnvConfig, params: EnvParams, seed: int, reversals: bool = False) -> Tally:
+def compare_random(config: EnvConfig, params: EnvParams, seed: int, reversals: bool = False,
+                   fine: Fine | None = None) -> Tally:
     """`compare` on random masked actions, mostly HOLD."""
     choices = ours.choices_of(config, reversals)
-    return compare(config, params, ours.random_logits(params, seed, choices))
+    return compare(config, params, ours.random_logits(params, seed, choices), fine=fine)

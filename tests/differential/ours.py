@@ -16,7 +16,7 @@ from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.execution import select
 from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
 from jaxtrade.types import Array
-from tests.differential.reference import REVERSE, Fill, Log, Terms
+from tests.differential.reference import REVERSE, Fill, Fine, Log, Terms
 
 # Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of exits.
 ODDS: Mapping[int, float] = {
@@ -98,9 +98,11 @@ def forget_compiled() -> None:
     _rollout_of_orders.clear_cache()
 
 
-def play(config: EnvConfig, params: EnvParams, logits: np.ndarray) -> tuple[Log, list[Fill], np.ndarray]:
+def play(config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | None = None
+         ) -> tuple[Log, list[Fill], np.ndarray]:
     """Steps the whole split once; with one column more than the task has actions, through Orders (REVERSE).
 
+    `fine` is for the log alone.
     -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
     stepped bars is the last one known (the account is flat there).
     """
@@ -125,7 +127,8 @@ def play(config: EnvConfig, params: EnvParams, logits: np.ndarray) -> tuple[Log,
     known[rows + 1] = np.arange(len(rows))
     known = np.maximum.accumulate(known)
     series = np.where(known >= 0, equity[known], 0).astype(np.int64)
-    return Log(bars, taken, flat_reason), round_turns(row + 1, event, int(params.contract.commission) // 10), series
+    log = Log(bars, taken, flat_reason, fine)
+    return log, round_turns(row + 1, event, int(params.contract.commission) // 10), series
 
 
 def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[Fill]:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.state import EnvParams
 from tests.differential.compare import Tally, compare_random
+from tests.differential.reference import Fine
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,12 @@ def drawn(seed: int) -> Setting:
         slippage=int(rng.integers(1, 4)) if seed % 2 else 0, commission=int(rng.integers(0, 500)))
 
 
-def run_passes(config: EnvConfig, params: EnvParams, settings: Iterable[Setting], first_seed: int) -> Tally:
+def run_passes(config: EnvConfig, params: EnvParams, settings: Iterable[Setting], first_seed: int,
+               fine: Fine | None = None) -> Tally:
     """Every setting once with the task's actions and once with reversals, each with a seed of its own."""
     total = Tally()
     for number, setting in enumerate(settings):
         for reversals in (False, True):
             seed = first_seed + 2 * number + reversals
-            total.add(compare_random(config, setting.apply(params), seed, reversals))
+            total.add(compare_random(config, setting.apply(params), seed, reversals, fine))
     return total

@@ -17,6 +17,7 @@ jaxtrade it takes only the bars, the session rows and the decisions. How each tr
   at, and takes them away.
 - Assigning `trade.sl` replaces the stop order; it is first tested on the next bar and, opened through, fills at that
   open. A price of 0 would mean "no level": prices here are thousands of ticks.
+- Where second bars are known they are what the engine plays, decisions and stop moves at the last of each bar alone.
 - The engine has no exit at a close. One bar O=H=L=C=close follows each flat bar, `close()` is called at the flat bar,
   and exit and equity are read back as the flat bar's. `finalize_trades` stays off (it would exit at an *open*).
 - `spread` is relative, so slippage is not simulated: see `Replay.slippage`.
@@ -64,6 +65,15 @@ class Log:
     bars: np.ndarray
     action: np.ndarray
     flat_reason: np.ndarray  # int[T]: 0, or the forced exit's ExitReason at a flat bar
+    fine: Fine | None = None  # what is played in place of the bars
+
+
+@dataclass(frozen=True)
+class Fine:
+    """Finer bars that follow one another without a jump inside each bar: int64[F, 4] ticks, int64[F] rows."""
+
+    bars: np.ndarray
+    row: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ class Replay(Strategy):
     log: Log | None = None
     terms: Terms | None = None
     row_of: np.ndarray | None = None  # bar of the engine -> row of the time axis
-    inserted: np.ndarray | None = None
+    decides: np.ndarray | None = None  # the last bar of the engine in its row, and not inserted
 
     def init(self) -> None:
         self.tr_sum = np.convolve(true_ranges(self.log.bars), np.ones(14, np.int64))[: len(self.log.bars)]
@@ -113,7 +123,7 @@ class Replay(Strategy):
     def next(self) -> None:
         self.kinds += [self.kind] * (len(self._broker.closed_trades) - len(self.kinds))
         bar = len(self.data) - 1
-        if self.inserted[bar]:
+        if not self.decides[bar]:
             return
         row = int(self.row_of[bar])
         trade = self.trades[0] if self.trades else None
@@ -167,10 +177,12 @@ def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[int]]:
     decision did not fit the position here, empty where both engines agree). Raises where the engine refuses an order,
     ends with an open trade or has a figure that is not a whole number.
     """
-    flat_rows = np.flatnonzero(log.flat_reason)
-    row_of = np.insert(np.arange(len(log.bars)), flat_rows + 1, flat_rows)
-    inserted = np.insert(np.zeros(len(log.bars), bool), flat_rows + 1, True)
-    table = log.bars[row_of].astype(float)
+    fine = log.fine or Fine(log.bars, np.arange(len(log.bars)))
+    last = np.diff(fine.row, append=len(log.bars)) > 0  # of its row
+    flat = np.flatnonzero(last & (log.flat_reason[fine.row] > 0))
+    source = np.insert(np.arange(len(fine.row)), flat + 1, flat)
+    row_of, inserted = fine.row[source], np.insert(np.zeros(len(fine.row), bool), flat + 1, True)
+    table = fine.bars[source].astype(float)
     table[inserted] = table[inserted, 3:]
 
     def commission(size: float, price: float) -> float:
@@ -182,7 +194,7 @@ def run(log: Log, terms: Terms) -> tuple[list[Fill], np.ndarray, list[int]]:
         warnings.filterwarnings("error", message=".*(insufficient margin|remain open)")
         frame = pd.DataFrame(table, columns=["Open", "High", "Low", "Close"])
         engine = Backtest(frame, Replay, cash=CASH, commission=commission, finalize_trades=False)
-        strategy = engine.run(log=log, terms=terms, row_of=row_of, inserted=inserted)["_strategy"]
+        strategy = engine.run(log=log, terms=terms, row_of=row_of, decides=last[source] & ~inserted)["_strategy"]
 
     broker = strategy._broker
     strategy.kinds += [strategy.kind] * (len(broker.closed_trades) - len(strategy.kinds))

@@ -22,6 +22,7 @@ from jaxtrade.env.state import StopKind as Kind
 from jaxtrade.types import IntrabarPath, Quotes
 from tests.env import worlds
 from tests.env.worlds import COMMISSION, TICK_MILLS, bars_of, i32, make_market, make_params, rules
+from tests.paths import Inside, mirrored, path_arrays
 
 C, V = COMMISSION, TICK_MILLS
 QUIET = (100, 100, 100, 100)
@@ -221,20 +222,14 @@ def test_nearer_extreme_raises_the_floor_in_its_order(prices: tuple, wanted: tup
 # ---- the path of second bars
 
 
-def path_of(points: list[int], fall: tuple[int, int] = (0, 0), rise: tuple[int, int] = (0, 0),
-            ambiguous: bool = False) -> IntrabarPath:
-    """The path of one bar; `points` are offsets from its open, padded by the last."""
-    padded = jnp.asarray([points + points[-1:] * (8 - len(points))], jnp.int16)
-    return IntrabarPath(padded, *(jnp.asarray([x], jnp.int16) for x in (*fall, *rise)), jnp.asarray([ambiguous]))
+def path_of(inside: Inside, open_: int = 100) -> IntrabarPath:
+    """The path of one bar, leaves without T."""
+    return jax.tree.map(lambda leaf: leaf[0], path_arrays([open_], [inside]))
 
 
-def only(path: IntrabarPath) -> IntrabarPath:
-    """A path of one bar without the axis of bars."""
-    return jax.tree.map(lambda leaf: leaf[0], path)
-
-
-def mirrored_path(path: IntrabarPath) -> IntrabarPath:
-    return IntrabarPath(-path.points, path.rise, -path.rise_from, path.fall, -path.fall_from, path.ambiguous)
+def prices_of(*prices: int, told: bool = True) -> Inside:
+    """Seconds of one price each."""
+    return Inside(tuple((p, p) for p in prices), told)
 
 
 STOPPED = (1, 89, ExitReason.STOP, -C - 12 * V - C)
@@ -243,55 +238,72 @@ LIQUIDATED = (1, 112, ExitReason.LIQUIDATION, -C + 11 * V - C)
 HELD = (0, 0, 0, -C)
 
 
-@pytest.mark.parametrize(("prices", "path", "limits", "wanted", "mark"), [
-    ((100, 130, 90, 125), path_of([-10, 30]), {}, STOPPED, -1),
-    ((100, 130, 90, 125), path_of([30, -10]), {}, WON, 29),
-    ((100, 130, 90, 125), path_of([30, -10], ambiguous=True), {}, STOPPED, 29),  # stop_first: the mark counts too
-    ((100, 130, 90, 125), path_of([5, -9, 29, -10, 30]), {}, STOPPED, 28),  # only the 29 was before the stop
-    ((100, 130, 91, 125), path_of([5, -9, 30]), {}, WON, 29),
-    ((100, 129, 91, 100), path_of([29, -9]), {}, HELD, 28),
-    # up to 121, whose level is 113; back to 113 or 114 without a new low, which only `fall` tells
-    ((114, 121, 110, 118), path_of([-4, 7], fall=(8, 7)), BREACH, LIQUIDATED, 20),
-    ((114, 121, 110, 118), path_of([-4, 7], fall=(7, 7)), BREACH, HELD, 20),
-    # the same fall as a new low: a point, and the same fill
-    ((114, 121, 113, 118), path_of([7, -1], fall=(8, 7)), BREACH, LIQUIDATED, 20),
-    # low before high: no breach, although stop_first would find one
-    ((114, 121, 113, 118), path_of([-1, 7], fall=(3, 7)), BREACH, HELD, 20),
-    # the target, then a fall through every floor
-    ((114, 130, 110, 112), path_of([16, -4], fall=(20, 16)), BREACH, WON, 29),
-    # a fall from below the target breaches before the target is reached
-    ((114, 130, 114, 130), path_of([16], fall=(8, 7)), BREACH, LIQUIDATED, 20),
-    # the close after the last point
-    ((114, 121, 113, 113), path_of([7, -1], fall=(8, 7)), BREACH, LIQUIDATED, 20),
+@pytest.mark.parametrize(("inside", "limits", "wanted", "mark"), [
+    (prices_of(100, 90, 130, 125), {}, STOPPED, -1),
+    (prices_of(100, 130, 90, 125), {}, WON, 29),
+    (prices_of(100, 130, 90, 125, told=False), {}, STOPPED, 29),  # stop_first: the mark counts too
+    (prices_of(100, 105, 91, 129, 90, 130), {}, STOPPED, 28),  # only the 129 was before the stop
+    (prices_of(100, 105, 91, 130, 125), {}, WON, 29),
+    (prices_of(100, 129, 91, 100), {}, HELD, 28),
+    # one second holds stop and target: the stop; the mark is capped at the target
+    (Inside(((100, 100), (135, 90), (125, 125))), {}, STOPPED, 29),
+    (Inside(((100, 100), (135, 91), (90, 90))), {}, WON, 29),
+    # up to 121, whose level is 113; back to 113 or 114, which is no new low
+    (prices_of(114, 110, 121, 113, 118), BREACH, LIQUIDATED, 20),
+    (prices_of(114, 110, 121, 114, 118), BREACH, HELD, 20),
+    (prices_of(114, 121, 113, 118), BREACH, LIQUIDATED, 20),  # the same fall as a new low
+    (prices_of(114, 113, 121, 118), BREACH, HELD, 20),  # low before high; stop_first would find a breach
+    (prices_of(114, 130, 110, 112), BREACH, WON, 29),  # the target, then a fall through every floor
+    (prices_of(114, 121, 114, 130, 100), BREACH, WON, 29),  # 7 ticks, the target, then a deeper fall
+    (prices_of(114, 121, 113, 130, 100), BREACH, LIQUIDATED, 20),  # 8 ticks, the target, then a deeper fall
+    (prices_of(114, 121, 113, 129, 100), BREACH, LIQUIDATED, 20),  # of two falls deep enough the first
+    (prices_of(114, 118, 111, 121, 114, 121, 113, 118), BREACH, LIQUIDATED, 20),  # the same high twice
+    # inside one second the high counts first, and the level fills at itself
+    (Inside(((114, 114), (121, 113), (118, 118))), BREACH, LIQUIDATED, 20),
+    (Inside(((114, 114), (121, 114), (118, 118))), BREACH, HELD, 20),
+    (Inside(((114, 114), (140, 114), (118, 118))), BREACH, (1, 121, ExitReason.LIQUIDATION, -C + 20 * V - C), 29),
+    # ... but where seconds are not known a level that the high raised above the open fills at the open
+    (Inside(((114, 114), (140, 114), (118, 118)), told=False), BREACH,
+     (1, 113, ExitReason.LIQUIDATION, -C + 12 * V - C), 29),
 ])
-def test_path(prices: tuple, path: IntrabarPath, limits: dict, wanted: tuple, mark: int) -> None:
+def test_path(inside: Inside, limits: dict, wanted: tuple, mark: int) -> None:
     """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
-    params = params_for(**limits)
-    result = execution.traded_path(book(long_at()), bar(*prices), only(path), True, params)
+    params, opened = params_for(**limits), inside.seconds[0][0]
+    prices = (opened, max(s[0] for s in inside.seconds), min(s[1] for s in inside.seconds), inside.seconds[-1][0])
+    result = execution.traded_path(book(long_at()), bar(*prices), path_of(inside, opened), True, params)
     assert exited(result) == wanted
     assert int(result.account.high_water) == max(0, mark * V - C)
     upside_down = bar(*(200 - prices[i] for i in (0, 2, 1, 3)))
-    short = execution.traded_path(book(short_at()), upside_down, only(mirrored_path(path)), True, params)
+    path = path_of(mirrored([inside], 100)[0], 200 - opened)
+    short = execution.traded_path(book(short_at()), upside_down, path, True, params)
     assert exited(short) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
     assert int(short.account.high_water) == max(0, mark * V - C)
-    for mine, theirs in (("favourable", "favourable"), ("adverse", "adverse")):
-        assert int(getattr(result.event, mine)) == 200 - int(getattr(short.event, theirs))
+    for name in ("favourable", "adverse"):
+        assert int(getattr(result.event, name)) == 200 - int(getattr(short.event, name))
 
 
-def test_a_fall_that_raised_no_mark_is_the_walks_business() -> None:
-    """The mark stood at 15 ticks (level 108); 115 is 14 ticks up. A fall from there breaches only by a new low."""
+def test_a_fall_that_raised_no_mark_meets_the_old_level() -> None:
+    """The mark stood at 15 ticks (level 108); 115 is 14 ticks up. A fall of 7 from there ends at the level."""
     marked = book(long_at(target=NO_LEVEL), high_water=15 * V - C)  # level 101 + 7 = 108
-    path = path_of([-4, 1], fall=(8, 1))
-    result = execution.traded_path(marked, bar(114, 115, 107, 115), only(path), True, params_for(**BREACH))
-    assert exited(result) == HELD, "107 is no point of this path, and 115 - 8 no fall from a raised mark"
-    path = path_of([1, -7], fall=(8, 1))
-    result = execution.traded_path(marked, bar(114, 115, 107, 115), only(path), True, params_for(**BREACH))
-    assert exited(result)[1:3] == (107, ExitReason.LIQUIDATION)
+    for low, wanted in ((109, HELD), (108, (1, 107, ExitReason.LIQUIDATION, -C + 6 * V - C))):
+        path = path_of(prices_of(114, 115, low, 115), 114)
+        result = execution.traded_path(marked, bar(114, 115, low, 115), path, True, params_for(**BREACH))
+        assert exited(result) == wanted
+
+
+def test_a_cap_on_the_floor_holds_its_level() -> None:
+    """A floor that stops rising at the start balance: 114 to 140 and back to 102 is a fall, and no breach."""
+    limits = {"account": rules(drawdown=100_000, floor_cap=0)}  # level 101: a tick pays for two sides
+    for low, wanted in ((102, HELD), (101, (1, 100, ExitReason.LIQUIDATION, -C - V - C))):
+        path = path_of(prices_of(114, 140, low, 115), 114)
+        result = execution.traded_path(book(long_at(target=NO_LEVEL)), bar(114, 140, low, 115), path, True,
+                                       params_for(**limits))
+        assert exited(result) == wanted
 
 
 def test_close_marks_walk_without_floors() -> None:
-    path = path_of([-4, 7], fall=(8, 7))
-    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), only(path), False, params_for(**BREACH))
+    path = path_of(prices_of(114, 110, 121, 113, 118), 114)
+    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), path, False, params_for(**BREACH))
     assert exited(held) == HELD
     assert int(held.account.high_water) == 0
 
@@ -300,9 +312,8 @@ def test_the_transition_reads_the_path_of_the_bar_it_plays() -> None:
     """Two bars with the same prices, paths of either order: the bar after the decision decides."""
     whole = (100, 140, 80, 100)
     params = params_for([QUIET, whole, whole, QUIET, QUIET])
-    rows = [path_of([0]), path_of([40, -20]), path_of([-20, 40]), path_of([0]), path_of([0])]
-    path = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *rows)
-    params = params.replace(market=params.market.replace(path=path))
+    inside = [prices_of(*p) for p in ((100,), (100, 140, 80, 100), (100, 80, 140, 100), (100,), (100,))]
+    params = params.replace(market=params.market.replace(path=path_arrays([100] * 5, inside)))
     for row, reason in ((0, ExitReason.TARGET), (1, ExitReason.STOP)):
         state = start(params, i32(0), i32(row), jnp.uint32(0), i32(0))
         _, event = transition(EnvConfig(intrabar="path"), state, BUY, params)

@@ -7,7 +7,7 @@ the float table. Every detector is pointed at a planted leak of its own and has 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normali
 from jaxtrade.types import TickValue
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
+from tests.paths import Inside, random_paths
 from tests.quotes import random_ask
 
 ALL_FEATURES = (*SEED_FEATURES, "sma_7", "ema_9", "rsi_10", "atr_8")
@@ -44,14 +45,16 @@ KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar i
 
 
 def config_for(market: str) -> RunConfig:
-    return make_config({"data": {"market": market}, "env": {"features": list(ALL_FEATURES)}})
+    return make_config({"data": {"market": market.removesuffix("-roll")}, "env": {"features": list(ALL_FEATURES)}})
 
 
 @functools.cache
 def real_bars(market: str) -> Bars:
-    contract = get_contract(market)
+    contract = get_contract(market.removesuffix("-roll"))
     if market in ("NQ", "USDJPY"):
         return synthetic_bars(contract, 4, seed=5)
+    if market == "ES-roll":  # March's contract from 2013-12-19 on
+        return bundled(contract, roll="volume", start="2013-12-02", end="2013-12-20")
     bars = bundled(contract)
     return bars.rows(slice(0, 5_000))
 
@@ -116,7 +119,7 @@ CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-@pytest.mark.parametrize("market", ["ES", "EURUSD", "NQ", "USDJPY"])
+@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY"])
 def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
     """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the money of a tick:
     byte-equal prefixes."""
@@ -189,6 +192,15 @@ class LeakyStopEnv(TradingEnv):
         return moved.replace(position=moved.position.replace(stop=stop)), event
 
 
+@dataclass(frozen=True)
+class LeakyPathEnv(TradingEnv):
+    """Plays every bar in the order of the seconds of the bar after it."""
+
+    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+        late = jax.tree.map(lambda leaf: jnp.roll(leaf, -1, axis=0), params.market.path)
+        return dynamics.transition(self.config, state, order, params.replace(market=params.market.replace(path=late)))
+
+
 @functools.partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
 def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
     """States, masks and observations along one run of random legal actions from `start`, leaves [steps, ...]."""
@@ -206,34 +218,64 @@ STEPS = 130
 ENVIRONMENTS = {f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling, mark=mark)  # type: ignore[arg-type]
                 for task, scaling, mark in [("manage", "relative", "extreme"), ("manage", "seed", "close"),
                                             ("entry", "relative", "close"), ("entry", "seed", "extreme")]}
+ENVIRONMENTS |= {"nearer_extreme": EnvConfig(intrabar="nearer_extreme"), "path": EnvConfig(intrabar="path")}
 SESSIONS = worlds.even_sessions(4, 160)
 HAND_BARS = worlds.random_bars(31, 640)
 
 
-def hand_params(bars: worlds.Bars, ask: worlds.Bars | None = None, converted: bool = False) -> EnvParams:
-    market = worlds.make_market(bars, SESSIONS) if ask is None else worlds.two_sided_market(bars, ask, SESSIONS)
-    if converted:  # at the market's own price, as USDJPY is: later bars have other rates
-        times = jnp.full_like(market.open, 250_000_000)
-        market = market.replace(tick_value=TickValue(times, market.open))
-    return make_params(market, episode_sessions=2,
-                       account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000))
+@functools.cache
+def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
+    return random_paths(seed, *HAND_BARS)
+
+
+def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None
+                ) -> EnvParams:
+    """tight: stops and targets so near that most bars touch both."""
+    market = worlds.make_market(bars, SESSIONS, paths=paths) if ask is None else worlds.two_sided_market(bars, ask,
+                                                                                                     SESSIONS)
+    return make_params(market, episode_sessions=2, brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
+                       account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
+                       costs=worlds.contract(min_stop=1 if tight else 8))
 
 
 def ask_of(bars: worlds.Bars, seed: int) -> worlds.Bars:
     return worlds.Bars(*random_ask(seed, *bars))
 
 
-def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
-                 converted: bool = False) -> set[str]:
-    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
+def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams, EnvParams]:
+    """The hand-made market, and the same with other bars after `cut`."""
     other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
     later = worlds.replace_after(HAND_BARS, cut, other)
     if two_sided:
         ask = ask_of(HAND_BARS, 1)
-        full = hand_params(HAND_BARS, ask)
-        changed = hand_params(later, worlds.replace_after(ask, cut, ask_of(other, 2)))
-    else:
-        full, changed = (hand_params(bars, converted=converted) for bars in (HAND_BARS, later))
+        return hand_params(HAND_BARS, ask=ask), hand_params(later, ask=worlds.replace_after(ask, cut, ask_of(other, 2)))
+    if env.config.intrabar != "path":
+        return hand_params(HAND_BARS), hand_params(later)
+    inside = inside_hand_bars(1)
+    instead = random_paths(cut, *later)
+    return hand_params(HAND_BARS, inside), hand_params(later, (*inside[: cut + 1], *instead[cut + 1:]))
+
+
+def other_seconds_after(cut: int) -> tuple[EnvParams, EnvParams]:
+    """The same bars; after `cut` something else was traded inside them."""
+    inside, instead = inside_hand_bars(1), inside_hand_bars(2)
+    changed = (*inside[: cut + 1], *instead[cut + 1:])
+    return hand_params(HAND_BARS, inside, tight=True), hand_params(HAND_BARS, changed, tight=True)
+
+
+def at_own_price(params: EnvParams) -> EnvParams:
+    """Profits in another currency, converted at the market's own price as USDJPY is: later bars have other rates."""
+    times = jnp.full_like(params.market.open, 250_000_000)
+    market = params.market.replace(tick_value=TickValue(times, params.market.open))
+    return params.replace(market=market, contract=params.contract.replace(tick_mills=None))
+
+
+def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
+                 only_seconds: bool = False, converted: bool = False) -> set[str]:
+    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
+    full, changed = other_seconds_after(cut) if only_seconds else changed_after(cut, env, two_sided)
+    if converted:
+        full, changed = at_own_price(full), at_own_price(changed)
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -277,6 +319,16 @@ def test_a_planted_leak_of_the_rate_is_found() -> None:
     assert sum("state" in parts for parts in found) >= 3
 
 
+def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
+    """The same bars, other seconds after the cut: nothing up to it changes. Read a bar early they do."""
+    env = TradingEnv(EnvConfig(intrabar="path"))
+    cuts = hand_cuts(60)
+    assert [paths_differ(env, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)] == [set()] * 60
+    early = LeakyPathEnv(EnvConfig(intrabar="path"))
+    found = [paths_differ(early, cut, seed=seed, only_seconds=True) for seed, cut in enumerate(cuts)]
+    assert sum("state" in parts for parts in found) >= 3
+
+
 def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
     env = TradingEnv(EnvConfig())
     for seed, cut in enumerate(hand_cuts(10)):
@@ -316,7 +368,7 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(scaling: str) -> 
         assert leaves_differ(*seen) == []
 
 
-@pytest.mark.parametrize("market", ["ES", "EURUSD", "NQ"])
+@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ"])
 def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
     """`observe` slices [t - window, t]: a decision nearer the start of the data than that would be shifted forward."""
     built = build_market(real_bars(market), config_for(market))

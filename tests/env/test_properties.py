@@ -128,6 +128,24 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
     assert fills > 1_000
 
 
+def test_fills_lie_where_the_bar_traded(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
+    """Exits fill between a bar's low and high, slipped ones up to that tick beyond; so do both marks. Of two-sided bars
+    from the bid's low to the ask's high."""
+    _, params, trace = run
+    market = params.market
+    top = market.high if market.ask is None else market.ask.high
+    low, high = (np.asarray(x)[trace.state.row + 1] for x in (market.low, top))
+    event = trace.outcome.info.event
+    for name in ("favourable", "adverse"):
+        price = getattr(event, name)
+        assert ((price >= low) & (price <= high)).all(), name
+    out, side = event.exit_quantity != 0, np.sign(event.exit_quantity)
+    slipped = np.where(event.exit_reason == ExitReason.TARGET, 0, side * int(params.contract.slippage))
+    traded = event.exit_price + slipped
+    assert ((traded >= low) & (traded <= high))[out].all()
+    assert out.sum() > 500
+
+
 def test_fills_at_an_open_or_a_flat_bar_are_on_the_side_that_is_traded() -> None:
     """Two-sided bars: buys at the ask, sells at the bid, a tick of slippage on top, whoever it is that trades."""
     _, params, trace = sample("two_sided")
@@ -211,7 +229,7 @@ def test_reward_terms_sum_and_rewards_telescope(run: tuple[TradingEnv, EnvParams
     unit = float(params.account.risk_unit)
     before = trace.state.account.equity
     np.testing.assert_array_equal(
-        outcome.reward, (info.equity - before).astype(np.float32) / np.float32(unit))
+        outcome.reward, (info.equity - before).astype(np.float32) * (np.float32(1) / np.float32(unit)))
     done = info.end != EndReason.NONE
     assert done.sum() > 20
     np.testing.assert_allclose(info.stats.reward[done], info.equity[done] / unit, rtol=0, atol=2e-5)

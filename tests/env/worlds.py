@@ -16,8 +16,8 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
-from tests.paths import RowPath, random_paths
+from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
+from tests.paths import Inside, path_arrays, random_paths
 from tests.quotes import random_ask
 
 FEATURES = EnvConfig().features
@@ -131,7 +131,7 @@ def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
 
 
 def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                table: np.ndarray | None = None, paths: Sequence[RowPath] = ()) -> MarketData:
+                table: np.ndarray | None = None, paths: Sequence[Inside] = ()) -> MarketData:
     """Market data around bars. `tr_sum`: a constant or a column instead of the true one."""
     count = len(bars.close)
     sums = true_range_sums(bars) if tr_sum is None else np.broadcast_to(tr_sum, count)
@@ -143,25 +143,18 @@ def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | in
                      date=i32(16_000 + np.arange(len(rows))), complete=jnp.asarray([s.complete for s in sessions])),
         MarketView(jnp.asarray(make_table(bars, np.asarray(sums), left) if table is None else table)),
         jnp.zeros(8, jnp.uint32),
-        path_arrays(paths),
+        path_arrays(bars.open, paths),
     )
 
 
 def two_sided_market(bid: Bars, ask: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                     paths: Sequence[RowPath] = (), ask_paths: Sequence[RowPath] = ()) -> MarketData:
+                     paths: Sequence[Inside] = (), ask_paths: Sequence[Inside] = ()) -> MarketData:
     """Market data of bid and ask; ranges and the float table are those of the mid."""
     mid = Bars(*((b + a) // 2 for b, a in zip(bid, ask, strict=True)))
     seen = make_market(mid, sessions, tr_sum)
-    return seen.replace(**{name: i32(prices) for name, prices in bid._asdict().items()}, path=path_arrays(paths),
-                        ask=Quotes(*(i32(prices) for prices in ask), path_arrays(ask_paths)))
-
-
-def path_arrays(paths: Sequence[RowPath]) -> IntrabarPath | None:
-    """Paths as the environment holds them; None where there are none."""
-    if not paths:
-        return None
-    *offsets, ambiguous = zip(*paths, strict=True)
-    return IntrabarPath(*(jnp.asarray(x, jnp.int16) for x in offsets), jnp.asarray(ambiguous))
+    return seen.replace(**{name: i32(prices) for name, prices in bid._asdict().items()},
+                        path=path_arrays(bid.open, paths),
+                        ask=Quotes(*(i32(prices) for prices in ask), path_arrays(ask.open, ask_paths)))
 
 
 def with_rates(market: MarketData, seed: int = 0) -> MarketData:

@@ -19,7 +19,6 @@ from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.types import TickValue
-from tests.data.conftest import shared  # noqa: F401
 from tests.evaluation.tiny import WALK, TinyMarket, hand_market, setup
 
 
@@ -76,7 +75,7 @@ def test_buy_and_hold_by_hand():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("symbol", "scale"), [("USDJPY", 0.001), ("GBPUSD", 0.00001)])
-def test_real_hours_are_evaluated_whole(shared, symbol, scale):  # noqa: F811
+def test_real_hours_are_evaluated_whole(shared, symbol, scale):
     data = {"market": symbol, "source": "file", "file": str(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz"),
             "time_zone": "America/New_York+7h", "stamp": "open", "price_scale": scale, "start": "2015-01-02",
             "end": "2016-12-22", "columns": {"volume": "tick_volume"}}

@@ -7,9 +7,8 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.evaluation import grids
 from jaxtrade.evaluation.evaluate import evaluate
-from tests.env.worlds import path_arrays
 from tests.evaluation.tiny import WALK, rule, setup
-from tests.paths import random_paths
+from tests.paths import path_arrays, random_paths
 
 SESSIONS = WALK.sessions(0, 1, 2, 3)
 
@@ -17,7 +16,7 @@ SESSIONS = WALK.sessions(0, 1, 2, 3)
 def test_intrabar_rows_are_the_evaluations_under_each_order() -> None:
     env, params, config = setup(WALK, SESSIONS)
     agents = [rule("sma_cross", env), rule("flat", env)]
-    paths = path_arrays(random_paths(0, WALK.bars.open, WALK.bars.high, WALK.bars.low, WALK.bars.close))
+    paths = path_arrays(WALK.bars.open, random_paths(0, WALK.bars.open, WALK.bars.high, WALK.bars.low, WALK.bars.close))
     known = params.replace(market=params.market.replace(path=paths))
     grid = grids.intrabar_grid(env, known, agents, WALK, SESSIONS, config)  # type: ignore[arg-type]
     assert grid.rows == ("stop_first", "nearer_extreme", "path")

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
+from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.oracle.features import Features
 from tests.oracle.model import Ask, Bars, Settings
 from tests.oracle.seed_indicators import LEVELS
-from tests.paths import RowPath
+from tests.paths import path_arrays
 
 
 def pad_bars(bars: Bars, count: int) -> Bars:
@@ -37,15 +37,6 @@ def pad_bars(bars: Bars, count: int) -> Bars:
                                **{name: longer(getattr(bars, name)) for name in names})
 
 
-def path_arrays(paths: Sequence[RowPath]) -> IntrabarPath | None:
-    """Paths as the environment holds them; None where there are none."""
-    if not paths:
-        return None
-    columns = dict(zip(RowPath._fields, zip(*paths, strict=True), strict=True))
-    ambiguous = jnp.asarray(columns.pop("ambiguous"), bool)
-    return IntrabarPath(ambiguous=ambiguous, **{name: jnp.asarray(x, jnp.int16) for name, x in columns.items()})
-
-
 def tick_value(bars: Bars, settings: Settings) -> TickValue | None:
     """Rates as the environment holds them; None where profits arise in dollars."""
     return TickValue(*(ints(column) for column in zip(*bars.rates, strict=True))) if settings.converted else None
@@ -55,7 +46,7 @@ def ask_arrays(ask: Ask | None) -> Quotes | None:
     """The other side as the environment holds it; None where there is none."""
     if ask is None:
         return None
-    return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close), path_arrays(ask.paths))
+    return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close), path_arrays(ask.open, ask.paths))
 
 
 def ints(values: object) -> jnp.ndarray:
@@ -84,7 +75,8 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
                       tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
                       view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32),
-                      path=path_arrays(bars.paths), ask=ask_arrays(bars.ask), tick_value=tick_value(bars, settings))
+                      path=path_arrays(bars.open, bars.paths), ask=ask_arrays(bars.ask),
+                      tick_value=tick_value(bars, settings))
 
 
 def session_set(bars: Bars, settings: Settings) -> SessionSet:

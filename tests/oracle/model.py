@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from jaxtrade.env.state import EndReason, ExitReason, StopKind
-from tests.paths import RowPath
+from tests.paths import Inside
 
 HOLD, BUY, SELL, MOVE_STOP_TO_BREAKEVEN, ENABLE_TRAIL, DISABLE_TRAIL, CLOSE = range(7)
 
@@ -30,7 +30,7 @@ class Ask:
     high: Sequence[int]
     low: Sequence[int]
     close: Sequence[int]
-    paths: Sequence[RowPath] = ()
+    paths: Sequence[Inside] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Bars:
     sessions: Sequence[Session]
     restarts: Sequence[int] = ()
     has_volume: bool = True
-    paths: Sequence[RowPath] = ()  # the order of prices inside each bar, where it is known
+    paths: Sequence[Inside] = ()  # the seconds inside each bar, where they are known
     rates: Sequence[tuple[int, int]] = ()  # per bar: mills of a tick as numerator and denominator
     ask: Ask | None = None
 

@@ -38,7 +38,7 @@ from tests.oracle.model import (
     Settings,
     Stats,
 )
-from tests.paths import RowPath
+from tests.paths import Inside
 
 REASON_OF_KIND = {StopKind.INITIAL: ExitReason.STOP, StopKind.BREAKEVEN: ExitReason.BREAKEVEN,
                   StopKind.TRAIL: ExitReason.TRAIL}
@@ -315,15 +315,35 @@ class OracleEnv:
             up, down = high - open_, open_ - low
             low_first = self.position.side > 0 if up == down else down < up
             self._in_order(open_, [low, high, close] if low_first else [high, low, close], event)
-        elif bars.paths[row].ambiguous:
+        elif not bars.paths[row].told:
             event.kinds.add("ambiguous")
             self._stop_first(open_, high, low, event)
         else:
-            path = bars.paths[row]
-            mark = self.account.high_water
-            if self.settings.mark == "close" or not self._retraced(open_, path, close, event):
-                self.account.high_water = mark
-                self._in_order(open_, [open_ + x for x in path.points] + [close], event)
+            self._second_by_second(open_, bars.paths[row], event)
+
+    def _second_by_second(self, open_: int, inside: Inside, event: Event) -> None:
+        """Each second its favourable extreme, then stop or floor against its adverse extreme, then the target. A level
+        fills at itself: a bar that opened behind it has left at the opening print."""
+        side, target = self.position.side, self.position.target
+        event.favourable = event.adverse = open_
+        for high, low in inside.seconds:
+            best, worst = (high, low) if side > 0 else (low, high)
+            reached = target is not None and side * (best - target) >= 0
+            best = target if reached and target is not None else best
+            event.favourable = max(event.favourable, best) if side > 0 else min(event.favourable, best)
+            if self.settings.mark == "extreme":
+                self._raise_high_water(self._marked(event.favourable))
+            level, reason = self._nearest_stop()
+            if level is not None and side * (worst - level) <= 0:
+                event.kinds |= {"walked_out"} | ({"retrace"} if side * (worst - event.adverse) >= 0 else set())
+                event.adverse = level
+                self._exit(level - side * self.settings.slippage, reason, event)
+                return
+            event.adverse = min(event.adverse, worst) if side > 0 else max(event.adverse, worst)
+            if reached:
+                event.kinds.add("walked_out")
+                self._exit(best, ExitReason.TARGET, event)
+                return
 
     def _in_order(self, open_: int, prices: list[int], event: Event) -> None:
         """Prices one after the other: a step our way may reach the target, one against us the nearer stop."""
@@ -354,29 +374,6 @@ class OracleEnv:
                 event.adverse = min(event.adverse, price) if side > 0 else max(event.adverse, price)
             before = price
         return None
-
-    def _retraced(self, open_: int, path: RowPath, close: int, event: Event) -> bool:
-        """Whether the largest fall (rise, for a short) from a mark made inside this bar breached a floor.
-
-        It does not where the walk stops the position (the walk's exit stands), nor where the target lay on the way to
-        the turn. Fills at its own level.
-        """
-        account, side, target = self.account, self.position.side, self.position.target
-        mark = account.high_water
-        out = self._walked(open_, [open_ + x for x in path.points] + [close], event)
-        if out is not None and out[1] != ExitReason.TARGET:
-            return False
-        turn = open_ + (path.fall_from if side > 0 else path.rise_from)
-        end = turn - path.fall if side > 0 else turn + path.rise
-        account.high_water = max(mark, self._marked(turn))
-        level, reason = self._nearest_stop()
-        if (account.high_water == mark or (target is not None and side * (target - turn) <= 0) or level is None
-                or reason != ExitReason.LIQUIDATION or side * (end - level) > 0):
-            return False
-        event.kinds.add("retrace")
-        event.favourable, event.adverse = turn, level
-        self._exit(level - side * self.settings.slippage, reason, event)
-        return True
 
     def _stop_first(self, open_: int, high: int, low: int, event: Event) -> None:
         """5f: favourable extreme, floor, adverse extreme, target: stop first."""

@@ -22,7 +22,8 @@ def oracle_bars(market: Market, warm_up: int, *, fx: bool = False, overnight: bo
     """The market's bars with sessions found again.
 
     warm_up: rows of the feature window before a row that may be decided on. restarts: trade dates before which more
-    than one session is missing. flat_times: (hour, minute) where a date does not end at 16:59.
+    than one session is missing, or on which another contract begins. flat_times: (hour, minute) where a date does not
+    end at 16:59.
     """
     source, turn = market.bars, (17 if fx else 18)
     stamps = [int(s) for s in source.time]

@@ -137,6 +137,46 @@ MUTATIONS = (
     Mutation("entry slot without the side", "observation", "held, side * (close - price) * per_atr",
              "held, (close - price) * per_atr"),
     Mutation("momentum not a ratio", "observation", "return close / (close - x)", "return x * tick"),
+    Mutation("nearer extreme: the farther one first", "execution", "jnp.where(best < -worst, best, 0)",
+             "jnp.where(best > -worst, best, 0)", "full/nearer_extreme"),
+    Mutation("nearer extreme: a tie is kind", "execution", "jnp.where(best < -worst, best, 0)",
+             "jnp.where(best <= -worst, best, 0)", "full/nearer_extreme"),
+    Mutation("nearer extreme: the close is left out", "execution", "side * (bar.close - bar.open)])", "worst])",
+             "full/nearer_extreme"),
+    Mutation("walk: the target after every fall", "execution", "live = before < target",
+             "live = before < target + params.contract.min_stop", "full/path"),
+    Mutation("walk: a second may end in its target first", "execution", "live = before < target",
+             "live = falls[1] < target", "full/path"),
+    Mutation("walk: the mark is not capped", "execution", "turn = jnp.minimum(turn, target)", "turn = turn * 1",
+             "full/path"),
+    Mutation("walk: a touch is not enough", "execution", "meets = end <= stop", "meets = end < stop", "full/path"),
+    Mutation("walk: no floors on the way", "execution", "meets |= _breaches(", "meets |= jnp.bool_(False) & _breaches(",
+             "full/path"),
+    Mutation("walk: the last fall that meets decides", "execution",
+             "jnp.min(jnp.where(ends, turn, jnp.minimum(best, target)))",
+             "jnp.where(jnp.any(ends), jnp.max(jnp.where(ends, turn, 0)), jnp.minimum(best, target))", "full/path"),
+    Mutation("walk: the mark of the whole bar", "execution",
+             "rules.raise_high_water(position, account, reached, params)",
+             "rules.raise_high_water(position, account, bar.open + side * jnp.minimum(best, target), params)",
+             "full/path"),
+    Mutation("walk: falls after the target count as adverse", "execution", "jnp.min(jnp.where(live, end, 0))",
+             "jnp.min(jnp.minimum(end, 0))", "full/path"),
+    Mutation("walk: stopped at the extreme", "execution", "fill = jnp.where(stopped, trigger - side",
+             "fill = jnp.where(stopped, worst - side", "full/path"),
+    Mutation("walk: a target beats a stop", "execution", "fill = jnp.where(stopped,",
+             "fill = jnp.where(stopped & (best < target),", "full/path"),
+    Mutation("walk: breaches before the mark", "execution", "floor = rules.highest_floor(marked, params.account)",
+             "floor = rules.highest_floor(account, params.account)", "full/path"),
+    Mutation("walk: breaches without the exit cost", "execution", "params.contract) - exit_cost\n    return (floor",
+             "params.contract)\n    return (floor", "full/path"),
+    Mutation("path: shorts read the long's falls", "execution", "path.falls[short]", "path.falls[0]", "full/path"),
+    Mutation("path: ambiguous bars are believed", "execution", "jnp.where(ambiguous, one[:, None],",
+             "jnp.where(ambiguous & ~ambiguous, one[:, None],", "full/path"),
+    Mutation("path: ambiguous bars fill at a raised level", "execution",
+             "return walk(book, bar, falls, ambiguous, liquidates, params)",
+             "return walk(book, bar, falls, jnp.bool_(False), liquidates, params)", "full/path"),
+    Mutation("path: the bar before", "execution", "path_at(params.market, row, jnp",
+             "path_at(params.market, row - 1, jnp", "full/path"),
     Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) * now[\"per_atr\"]",
              "x * now[\"per_atr\"]"),
 )
@@ -178,7 +218,8 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
-@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close"])
+@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", "full/nearer_extreme",
+                                  "full/path"])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.bars import Bars as FileBars
+from jaxtrade.data.market import Market, load_market, seconds_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from jaxtrade.types import IntrabarPath
 from tests.oracle.agreement import Lane, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, session_set
 from tests.oracle.model import Bars, Settings
 from tests.oracle.real import oracle_bars
-from tests.paths import RowPath
+from tests.paths import Inside
 
 DEFAULT = ("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr")
 OTHERS = ("close", "vwap", "ema_9", "rsi_7", "atr_5", "sma_50", "volume", "momentum")
@@ -51,6 +51,10 @@ class Case:
 CASES = {
     "ES": Case({"market": "ES"}, ES, 5),
     "ES-overnight": Case({"market": "ES"}, ES, 5, {"overnight": True}),
+    # December's contract until the 18th, March's from the 19th on (by volume); no bars on 5-17 December; the evening of
+    # the 4th and of the 19th end at 18:59, and of the 19th's 59 bars none may be decided on.
+    "ES-roll": Case({"market": "ES", "roll": "volume", "start": "2013-12-02", "end": "2013-12-20"}, ES, 5,
+                    {"overnight": True, "restarts": (dt.date(2013, 12, 18), dt.date(2013, 12, 19))}),
     # A tick of 0.00001 is one dollar a lot, 3.00 a side, bid and ask, stops of at least 5 pips. No bars on
     # 12-15 December 2016; Friday the 30th ended at 14:00.
     "EURUSD": Case(
@@ -90,7 +94,15 @@ def test_sessions_found_again(name):
         assert np.asarray(getattr(table, field)).tolist() == [getattr(s, field) for s in bars.sessions], field
 
 
-@pytest.mark.parametrize("name", list(CASES))
+def test_a_splice_that_is_missed_is_seen():
+    """Without the restart on the 19th its evening would have decisions, on a window of two contracts."""
+    market = market_of("ES-roll", DEFAULT, 20)
+    found = oracle_bars(market, 123, overnight=True, restarts=(dt.date(2013, 12, 18),)).sessions
+    assert [s.first for s in found] != np.asarray(market.data.sessions.first).tolist()
+    assert len(found) == 6
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "ES-roll")) for name in CASES])
 def test_every_step_agrees_with_the_default_account(name):
     market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
@@ -100,7 +112,7 @@ def test_every_step_agrees_with_the_default_account(name):
 
 
 @pytest.mark.parametrize(("name", "mark"), [("ES", "extreme"), ("EURUSD", "close"), ("NQ-synthetic", "extreme"),
-                                            ("EURUSD", "extreme")])
+                                            ("EURUSD", "extreme"), ("ES-roll", "extreme")])
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
     settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)
@@ -124,8 +136,9 @@ def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
     ask = market.data.ask
     assert ask is not None
     bars = oracle_bars(market, 110, fx=True)
-    bars = dataclasses.replace(bars, paths=row_paths(market.data.path))
-    bars = dataclasses.replace(bars, ask=dataclasses.replace(bars.ask, paths=row_paths(ask.path)))
+    seconds = seconds_of(config)
+    bid_inside, ask_inside = map(inside_of, market.bars.sides, seconds.sides if seconds else (None, None))
+    bars = dataclasses.replace(bars, paths=bid_inside, ask=dataclasses.replace(bars.ask, paths=ask_inside))
     settings = dataclasses.replace(CASES["EURUSD"].settings, **TIGHT, features=DEFAULT, window=7, intrabar=intrabar)
     lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
     params = stack([env_params(bars, settings, market.data)] * len(lanes))
@@ -134,9 +147,15 @@ def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
     assert {kind for kind in ("stop", "breakeven", "order") if comparison.kinds[kind] == 0} == set()
 
 
-def row_paths(path: IntrabarPath | None) -> tuple[RowPath, ...]:
-    """The environment's paths as the oracle holds them."""
-    if path is None:
+def inside_of(bars: FileBars, seconds: FileBars | None) -> tuple[Inside, ...]:
+    """The seconds of one side as the oracle holds them; a bar that has none, or that they do not rebuild, is untold."""
+    if seconds is None:
         return ()
-    columns = [np.asarray(getattr(path, name)).tolist() for name in RowPath._fields]
-    return tuple(RowPath(tuple(points), *rest) for points, *rest in zip(*columns, strict=True))
+    begin, end = (np.searchsorted(seconds.time, bars.time + after) for after in (0, bars.bar_seconds))
+    out = []
+    for row, (i, j) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
+        high, low = seconds.high[i:j].tolist(), seconds.low[i:j].tolist()
+        told = i < j and (int(seconds.open[i]), max(high), min(low), int(seconds.close[j - 1])) == tuple(
+            int(getattr(bars, name)[row]) for name in ("open", "high", "low", "close"))
+        out.append(Inside(tuple(zip(high, low, strict=True)), told))
+    return tuple(out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import resources
 
+from jaxtrade.config import Roll
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError
@@ -12,7 +13,7 @@ from jaxtrade.errors import ConfigError
 ES_EXPIRY, ES_START, ES_END = "201312", "2013-10-07", "2013-10-11"  # the one full week in the file
 
 
-def bundled(contract: Contract, *, expiry: str | None = None, start: str | None = None,
+def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off", start: str | None = None,
             end: str | None = None) -> Bars:
     """The bundled bars of ES (1 minute; by default expiry 201312, trade dates 2013-10-07..11) or EURUSD (1 hour,
     bid and ask).
@@ -21,14 +22,15 @@ def bundled(contract: Contract, *, expiry: str | None = None, start: str | None 
     """
     files = resources.files("jaxtrade.data.bundled")
     if contract.symbol == "ES":
-        if expiry is None and start is None and end is None:
+        if expiry is None and roll == "off" and start is None and end is None:
             start, end = ES_START, ES_END
         with resources.as_file(files / "es_1m_trade.csv.gz") as path:
-            bars = load_bars(path, contract, stamp="open", expiry=expiry or ES_EXPIRY)
+            bars = load_bars(path, contract, stamp="open", roll=roll,
+                             expiry=expiry or (ES_EXPIRY if roll == "off" else None))
         return replace(bars, source="bundled ES bars (es_1m_trade.csv.gz)").between(start, end)
     if contract.symbol == "EURUSD":
         with resources.as_file(files / "eurusd_hour_bidask.csv.gz") as path:
-            bars = load_bars(path, contract, stamp="open", expiry=expiry)
+            bars = load_bars(path, contract, stamp="open", expiry=expiry, roll=roll)
         return replace(bars, source="bundled EURUSD bid and ask bars (eurusd_hour_bidask.csv.gz)").between(start, end)
     raise ConfigError(f"data.market = {contract.symbol}: no bundled bars (bundled: ES, EURUSD); set "
                       "data.source=synthetic, or data.source=file and data.file")

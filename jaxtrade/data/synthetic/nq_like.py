@@ -7,16 +7,13 @@ policy should earn more than its costs.
 
 from __future__ import annotations
 
-from datetime import date, timedelta
-
 import numpy as np
 
 from jaxtrade.data.bars import Bars
-from jaxtrade.data.calendar import Schedule, local_seconds, table_range, table_schedule
+from jaxtrade.data.calendar import local_seconds
 from jaxtrade.data.contracts import Contract
-from jaxtrade.errors import ConfigError
+from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
 
-BAR_SECONDS = 60
 SUBSTEPS = 8  # moves inside a minute: what gives a bar its range
 DAILY_VOLATILITY = {"future": 0.012, "fx": 0.005, "equity": 0.012}
 TEMPER_MEMORY = 0.9  # how much of a day's volatility carries over to the next
@@ -28,33 +25,6 @@ CLOCK = (0, 180, 200, 480, 565, 570, 600, 720, 840, 930, 960, 975, 1080, 1100, 1
 SHAPE = (0.35, 0.45, 0.75, 0.60, 0.80, 2.60, 1.80, 1.05, 1.10, 1.50, 1.70, 0.70, 0.60, 0.40, 0.35)
 
 
-def _thanksgiving_monday(year: int) -> date:
-    """Monday of the week of the fourth Thursday of November: the week with two half days."""
-    first = date(year, 11, 1)
-    thursday = first + timedelta(days=(3 - first.weekday()) % 7 + 21)
-    return thursday - timedelta(days=3)
-
-
-def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
-    """The first `sessions` scheduled sessions from the latest Thanksgiving week (2023 or before) that leaves as many.
-
-    Raises ConfigError naming the longest possible run.
-    """
-    low, high = (date.fromisoformat(text) for text in table_range(contract))
-    starts = [day for year in range(2023, low.year - 1, -1) if (day := _thanksgiving_monday(year)) >= low] + [low]
-    schedule = None
-    for start in starts:
-        last = min(high, start + timedelta(days=2 * sessions + 30))
-        schedule = table_schedule(contract, np.datetime64(start), np.datetime64(last))
-        if len(schedule.dates) >= sessions:
-            keep = slice(0, sessions)
-            return Schedule(schedule.dates[keep], schedule.open[keep], schedule.close[keep], schedule.flat[keep],
-                            schedule.halts[keep], schedule.name)
-    found = 0 if schedule is None else len(schedule.dates)
-    raise ConfigError(f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
-                      "sessions; lower it")
-
-
 def synthetic_bars(contract: Contract, sessions: int = 40, seed: int = 0) -> Bars:
     """`sessions` sessions of one-minute bars, the same bytes for the same arguments.
 
@@ -62,24 +32,15 @@ def synthetic_bars(contract: Contract, sessions: int = 40, seed: int = 0) -> Bar
     """
     schedule = synthetic_schedule(contract, sessions)
     generator = np.random.default_rng([seed, sessions])
-    year = int(str(schedule.dates[0])[:4])
-    bounds = contract.price_range(year)
-    level = (bounds[0] + bounds[1]) / 2 / float(contract.tick_size) if bounds else 10_000.0
-    temper, parts = 0.0, []
+    level, temper, parts = start_level(contract, schedule), 0.0, []
     for i in range(sessions):
-        stamps = np.arange(schedule.open[i], schedule.close[i], BAR_SECONDS)
-        stamps = stamps[(stamps < schedule.halts[i, 0]) | (stamps >= schedule.halts[i, 1])]
         temper = TEMPER_MEMORY * temper + 0.15 * generator.standard_normal()
-        bars = _session(generator, stamps, level, max(0.3, 1 + temper), contract)
+        bars = _session(generator, session_minutes(schedule, i), level, max(0.3, 1 + temper), contract)
         level = float(bars[-1, 4])
         parts.append(bars)
     rows = np.concatenate(parts)
-    prices = rows[:, 1:5].astype(np.int32)
-    return Bars(
-        time=rows[:, 0].astype(np.int64), open=prices[:, 0].copy(), high=prices[:, 1].copy(), low=prices[:, 2].copy(),
-        close=prices[:, 3].copy(), volume=rows[:, 5].copy(), bar_seconds=BAR_SECONDS, contract=contract,
-        source=f"synthetic {contract.symbol}, seed {seed}",
-        notes=("the bars are synthetic: a martingale, no policy should earn more than its costs",), synthetic=True)
+    return minute_bars(contract, rows[:, 0], rows[:, 1:5], rows[:, 5], f"synthetic {contract.symbol}, seed {seed}",
+                       "the bars are synthetic: a martingale, no policy should earn more than its costs")
 
 
 def _session(generator: np.random.Generator, stamps: np.ndarray, level: float, temper: float,

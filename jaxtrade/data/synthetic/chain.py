@@ -1,0 +1,95 @@
+"""A mean-reverting market that is a finite Markov chain, so that its optimum can be computed exactly.
+
+A pendulum: every minute the price moves to a neighbouring one of eight levels. It tends to keep its direction, but the
+further it swings out from the anchor in the middle, the likelier it turns; at the outer levels it always does. The
+state is (level, direction of the last move). No two gaps between levels are alike, so the last move alone tells both:
+the relative observation reveals the state.
+
+A bar is a function of the levels it leaves and reaches. Every bar has the same range, and the last close lies inside
+it, so the true range is constant: brackets and trails are constants, and the state of a trader is finite.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
+from jaxtrade.errors import ConfigError
+
+GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
+LEVELS = np.concatenate([[0], np.cumsum(GAPS)])  # ticks above the lowest level
+RANGE = 48  # high - low of every bar, ticks
+INERTIA = 0.95  # probability of going on, towards the anchor
+FIRST_VOLUME, LAST_VOLUME = 50, 150
+
+
+def level_of(state: np.ndarray) -> np.ndarray:
+    """int[...] level (0..7) of states (0..15): a state is 2 * level + (1 if the last move was up)."""
+    return np.asarray(state) // 2
+
+
+def going_on(pull: float) -> np.ndarray:
+    """float64[16] probability of each state to keep its direction: INERTIA * (1 - pull * swing).
+
+    swing: 0 towards the anchor, and up to 1 at the outer levels, where the price always turns.
+    """
+    if not 0 < pull <= 1:
+        raise ConfigError(f"data.synthetic_pull = {pull}: expected above 0 (no reversion) and at most 1")
+    top = len(LEVELS) - 1
+    state = np.arange(2 * len(LEVELS))
+    outwards = (2 * level_of(state) / top - 1) * np.where(state % 2, 1, -1)
+    return np.where(outwards >= 1, 0.0, INERTIA * (1 - pull * np.maximum(outwards, 0)))
+
+
+def transitions(pull: float) -> np.ndarray:
+    """float64[16, 16] probability of the next state (column) from each state (row)."""
+    keep, top = going_on(pull), len(LEVELS) - 1
+    matrix = np.zeros((len(keep), len(keep)))
+    for state, chance in enumerate(keep.tolist()):
+        level, up = divmod(state, 2)
+        for direction, share in ((up, chance), (1 - up, 1 - chance)):
+            reached = level + (1 if direction else -1)
+            if 0 <= reached <= top:
+                matrix[state, 2 * reached + direction] += share
+            else:  # an outer level entered from outside: no path leads here
+                matrix[state, 2 * level + 1 - up] += share
+    return matrix
+
+
+def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Prices [..., 4] (open, high, low, close) of bars between levels, int64 ticks above the lowest level.
+
+    before, after: int[...] levels (0..7). The open is the last close; what the move leaves of the range is split
+    between both ends.
+    """
+    open_, close = LEVELS[before], LEVELS[after]
+    low = np.minimum(open_, close) - (RANGE - np.abs(close - open_)) // 2
+    return np.stack([open_, low + RANGE, low, close], axis=-1)
+
+
+def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.ndarray:
+    """int64[count + 1] states visited, from the lower anchor level on its way up."""
+    matrix = transitions(pull)
+    after = [np.flatnonzero(row).tolist() for row in matrix]
+    first = [float(row[nodes[0]]) for row, nodes in zip(matrix, after, strict=True)]
+    state = 2 * ((len(LEVELS) - 1) // 2) + 1
+    path = [state]
+    for draw in generator.random(count).tolist():
+        state = after[state][0 if draw < first[state] else -1]
+        path.append(state)
+    return np.array(path)
+
+
+def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bars:
+    """`sessions` sessions of the chain. Raises ConfigError for a pull outside (0, 1] or too many sessions."""
+    schedule = synthetic_schedule(contract, sessions)
+    stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
+    generator = np.random.default_rng([seed, sessions, 2])
+    levels = level_of(chain_states(generator, len(stamps), pull))
+    base = max(round(start_level(contract, schedule)) - LEVELS[-1] // 2, RANGE)
+    volume = generator.integers(FIRST_VOLUME, LAST_VOLUME + 1, len(stamps))
+    return minute_bars(contract, stamps, base + bar_between(levels[:-1], levels[1:]), volume,
+                       f"synthetic mean reversion {contract.symbol}, seed {seed}",
+                       f"the bars are synthetic: a mean-reverting chain of {len(LEVELS)} price levels (pull {pull})")

@@ -1,0 +1,50 @@
+"""The NQ-like market as a vendor would deliver it: a row per contract and minute, expiries overlapping at each roll.
+
+Contracts expire on the third Friday of March, June, September and December. Volume moves to the next one on the
+Thursday eight days before; each trades thinly from a fortnight before it becomes the front contract, and until its
+expiry. A later contract stands a carry above an earlier one, so that a splice has a step in price.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from itertools import pairwise
+
+import numpy as np
+
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.calendar import trade_dates
+
+MONTHS = (3, 6, 9, 12)
+CARRY = 0.0125  # of the price, per quarter
+OVERLAP_DAYS, ROLL_DAYS = 14, 8  # calendar days: before the front begins; before expiry
+THIN = 0.05  # share of the volume that a contract beside the front one has
+
+
+def third_friday(year: int, month: int) -> date:
+    """The day on which the contract of a month expires."""
+    first = date(year, month, 1)
+    return first + timedelta(days=(4 - first.weekday()) % 7 + 14)
+
+
+def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
+    """Columns of a vendor's file: time (UTC, ISO 8601), expiry (YYYYMM), open, high, low, close (points), volume.
+
+    bars: of the front contracts as one series, `synthetic_bars`. Rows are ordered by expiry, then time; the front
+    contract of a trade date has the bars' prices, moved by whole ticks.
+    """
+    days = trade_dates(bars.time, bars.contract)
+    years = range(int(str(days[0])[:4]), int(str(days[-1])[:4]) + 2)
+    expiries = [third_friday(year, month) for year in years for month in MONTHS]
+    edges = np.array([day - timedelta(days=ROLL_DAYS) for day in expiries], "datetime64[D]")
+    carry, tick = round(float(bars.close[0]) * CARRY), float(bars.contract.tick_size)
+    stamps = np.array([f"{stamp}Z" for stamp in bars.time.astype("datetime64[s]")])
+    parts = []
+    for k, (begins, ends) in enumerate(pairwise([edges[0] - np.timedelta64(92, "D"), *edges])):
+        listed = (days >= begins - np.timedelta64(OVERLAP_DAYS, "D")) & (days < np.datetime64(expiries[k]))
+        front = (days >= begins) & (days < ends)
+        volume = np.where(front, bars.volume, np.maximum(np.rint(THIN * bars.volume), 1.0))
+        prices = {name: (getattr(bars, name)[listed] + k * carry) * tick for name in ("open", "high", "low", "close")}
+        code = np.full(int(listed.sum()), f"{expiries[k]:%Y%m}")
+        parts.append({"time": stamps[listed], "expiry": code, **prices, "volume": volume[listed]})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -1,0 +1,63 @@
+"""Where and when synthetic bars lie: sessions of the real calendar, their minutes, a plausible price level."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+
+import numpy as np
+
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.calendar import Schedule, table_range, table_schedule
+from jaxtrade.data.contracts import Contract
+from jaxtrade.errors import ConfigError
+
+BAR_SECONDS = 60
+
+
+def _thanksgiving_monday(year: int) -> date:
+    """Monday of the week of the fourth Thursday of November: the week with two half days."""
+    first = date(year, 11, 1)
+    thursday = first + timedelta(days=(3 - first.weekday()) % 7 + 21)
+    return thursday - timedelta(days=3)
+
+
+def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
+    """The first `sessions` scheduled sessions from the latest Thanksgiving week (2023 or before) that leaves as many.
+
+    Raises ConfigError naming the longest possible run.
+    """
+    low, high = (date.fromisoformat(text) for text in table_range(contract))
+    starts = [day for year in range(2023, low.year - 1, -1) if (day := _thanksgiving_monday(year)) >= low] + [low]
+    schedule = None
+    for start in starts:
+        last = min(high, start + timedelta(days=2 * sessions + 30))
+        schedule = table_schedule(contract, np.datetime64(start), np.datetime64(last))
+        if len(schedule.dates) >= sessions:
+            keep = slice(0, sessions)
+            return replace(schedule, **{name: getattr(schedule, name)[keep]
+                                        for name in ("dates", "open", "close", "flat", "halts")})
+    found = 0 if schedule is None else len(schedule.dates)
+    raise ConfigError(f"data.synthetic_sessions = {sessions}: the calendar of {contract.symbol} holds {found} "
+                      "sessions; lower it")
+
+
+def session_minutes(schedule: Schedule, index: int) -> np.ndarray:
+    """int64[n] open stamps of the minutes of session `index`, scheduled halts left out."""
+    stamps = np.arange(schedule.open[index], schedule.close[index], BAR_SECONDS)
+    return stamps[(stamps < schedule.halts[index, 0]) | (stamps >= schedule.halts[index, 1])]
+
+
+def start_level(contract: Contract, schedule: Schedule) -> float:
+    """A plausible price in the schedule's first year, in ticks: the middle of the contract's range, else 10,000."""
+    bounds = contract.price_range(int(str(schedule.dates[0])[:4]))
+    return (bounds[0] + bounds[1]) / 2 / float(contract.tick_size) if bounds else 10_000.0
+
+
+def minute_bars(contract: Contract, stamps: np.ndarray, prices: np.ndarray, volume: np.ndarray, source: str,
+                note: str) -> Bars:
+    """Bars of int32 ticks from stamps int64[n], prices [n, 4] (open, high, low, close) and volume [n]."""
+    open_, high, low, close = np.ascontiguousarray(prices.T.astype(np.int32))
+    return Bars(time=stamps.astype(np.int64), open=open_, high=high, low=low, close=close,
+                volume=volume.astype(np.float64), bar_seconds=BAR_SECONDS, contract=contract, source=source,
+                notes=(note,), synthetic=True)

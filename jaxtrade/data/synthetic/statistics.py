@@ -1,0 +1,129 @@
+"""Statistics of bars, real beside synthetic: `python -m jaxtrade.data.synthetic.statistics` writes the table of
+docs/synthetic_statistics.md, and a test holds the committed table against what this module computes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from jaxtrade.config import DataConfig
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar import local_seconds, trade_dates
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.synthetic import bars_of_kind
+
+OPENING, NOON, CLOSING, NIGHT = (570, 600), (710, 740), (930, 960), (60, 120)  # exchange minutes
+JUMP = 8.0  # standard deviations
+
+
+class _View:
+    """What the statistics read. Returns are log returns between bars that follow without a gap."""
+
+    def __init__(self, bars: Bars) -> None:
+        self.bars = bars
+        self.minute = local_seconds(bars.time, bars.contract.zone) % 86_400 // 60
+        self.sessions = len(np.unique(trade_dates(bars.time, bars.contract)))
+        self.range = (bars.high - bars.low).astype(float)
+        together = np.diff(bars.time) == bars.bar_seconds
+        moves = np.diff(np.log(bars.close.astype(float)))
+        self.returns = moves[together]
+        self.runs = np.split(moves, np.flatnonzero(~together))  # each begins with the move over its gap, but the first
+
+    def between(self, values: np.ndarray, minutes: tuple[int, int]) -> float:
+        """Mean of bars that open in [from, to); NaN where there are none."""
+        chosen = values[(self.minute >= minutes[0]) & (self.minute < minutes[1])]
+        return float(chosen.mean()) if len(chosen) else float("nan")
+
+
+def _autocorrelation(view: _View, lag: int, magnitude: bool) -> float:
+    """Of returns (or their absolute values) `lag` bars apart, pairs inside a run of bars without a gap."""
+    runs = [run[1:] if i else run for i, run in enumerate(view.runs)]
+    values = [np.abs(run) if magnitude else run for run in runs if len(run) > lag]
+    if not values:
+        return float("nan")
+    before, after = (np.concatenate([run[part] for run in values]) for part in (slice(None, -lag), slice(lag, None)))
+    return float(np.corrcoef(before, after)[0, 1])
+
+
+def _kurtosis(view: _View) -> float:
+    centred = view.returns - view.returns.mean()
+    return float((centred ** 4).mean() / (centred ** 2).mean() ** 2)
+
+
+def _of_volume(figure: Callable[[_View, np.ndarray], float]) -> Callable[[_View], float]:
+    return lambda view: figure(view, view.bars.volume) if view.bars.volume.any() else float("nan")
+
+
+FIGURES: dict[str, Callable[[_View], float]] = {
+    "sessions": lambda view: view.sessions,
+    "bars per session": lambda view: len(view.bars) / view.sessions,
+    "standard deviation of returns, basis points": lambda view: 1e4 * float(view.returns.std()),
+    "kurtosis of returns (normal: 3)": _kurtosis,
+    "share of zero returns": lambda view: float((view.returns == 0).mean()),
+    f"returns past {JUMP:.0f} standard deviations, per session":
+        lambda view: float((np.abs(view.returns) > JUMP * view.returns.std()).sum() / view.sessions),
+    "autocorrelation of returns, lag 1": lambda view: _autocorrelation(view, 1, False),
+    "autocorrelation of absolute returns, lag 1": lambda view: _autocorrelation(view, 1, True),
+    "autocorrelation of absolute returns, lag 10": lambda view: _autocorrelation(view, 10, True),
+    "autocorrelation of absolute returns, lag 60": lambda view: _autocorrelation(view, 60, True),
+    "mean range over mean absolute close - open":
+        lambda view: float(view.range.mean() / np.abs(view.bars.close - view.bars.open).mean()),
+    "range, 09:30-10:00 over 11:50-12:20": lambda view: view.between(view.range, OPENING) / view.between(
+        view.range, NOON),
+    "range, 15:30-16:00 over 11:50-12:20": lambda view: view.between(view.range, CLOSING) / view.between(
+        view.range, NOON),
+    "range, 01:00-02:00 over 11:50-12:20": lambda view: view.between(view.range, NIGHT) / view.between(
+        view.range, NOON),
+    "volume, 09:30-10:00 over 11:50-12:20": _of_volume(
+        lambda view, volume: view.between(volume, OPENING) / view.between(volume, NOON)),
+    "volume, 01:00-02:00 over 11:50-12:20": _of_volume(
+        lambda view, volume: view.between(volume, NIGHT) / view.between(volume, NOON)),
+    "variation of volume (standard deviation / mean)": _of_volume(
+        lambda _, volume: float(volume.std() / volume.mean())),
+    "correlation of volume and range": _of_volume(
+        lambda view, volume: float(np.corrcoef(volume, view.range)[0, 1])),
+}
+
+
+def compared() -> dict[str, Bars]:
+    """Name of a column -> its bars."""
+    es, nq, euro = (get_contract(symbol) for symbol in ("ES", "NQ", "EURUSD"))
+    years = {"start": "2014-01-01", "end": "2014-12-31"}
+    return {
+        "real ES, 2013-10-07..11": bundled(es),
+        "real ES, 2020-01-06": bundled(es, expiry="202003"),
+        "`nq_like` ES": bars_of_kind(es, DataConfig()),
+        "`nq_like` NQ": bars_of_kind(nq, DataConfig()),
+        "`phase_randomised` ES": bars_of_kind(es, DataConfig(synthetic="phase_randomised")),
+        "real EURUSD, hours of 2014": bundled(euro, **years),
+        "`phase_randomised` EURUSD": bars_of_kind(euro, DataConfig(synthetic="phase_randomised",
+                                                                   synthetic_sessions=5000, **years)),
+    }
+
+
+def statistics(bars: Bars) -> dict[str, float]:
+    """Every figure of `FIGURES`; NaN where the bars cannot tell (no volume, hours instead of minutes)."""
+    view = _View(bars)
+    return {name: figure(view) for name, figure in FIGURES.items()}
+
+
+def _cell(value: float) -> str:
+    if np.isnan(value):
+        return "n/a"
+    return f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.2f}"
+
+
+def table(columns: Mapping[str, Bars]) -> str:
+    """Markdown, one row per figure."""
+    figures = [statistics(bars) for bars in columns.values()]
+    rows = [["", *columns], ["---", *["---:"] * len(columns)]]
+    rows += [[name, *[_cell(values[name]) for values in figures]] for name in FIGURES]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table(compared()))

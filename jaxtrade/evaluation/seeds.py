@@ -1,0 +1,72 @@
+"""The seeds of one run side by side: median, interquartile mean, lowest and highest of each figure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxtrade.evaluation import report
+from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation.result import EvaluationResult
+
+POLICY = "greedy"
+PASSES = (("strategy", "Strategy (account rules off)", report.STRATEGY_ROWS),
+          ("account", "Account (rules on)", report.ACCOUNT_ROWS))
+COLUMNS = ("median", "IQM", "min", "max")
+
+
+def interquartile_mean(values: Sequence[float]) -> float:
+    """Mean of what is left after the lowest and highest quarter (rounded down) are dropped."""
+    cut = len(values) // 4
+    kept = sorted(values)[cut: len(values) - cut]
+    return sum(kept) / len(kept)
+
+
+def spread(results: Mapping[int, EvaluationResult]) -> dict[str, dict[str, dict[str, Any]]]:
+    """pass -> figure -> {median, IQM, min, max, each} of the greedy policy over seeds.
+
+    `each` is a list by seed, None where a figure is undefined; the others leave those out, and are None where none is
+    left.
+    """
+    return {which: {key: _spread([getattr(result.agent(POLICY), f"{which}_figures")[key]
+                                  for result in results.values()]) for _, key, _ in rows}
+            for which, _, rows in PASSES}
+
+
+def _spread(each: list[Any]) -> dict[str, Any]:
+    known = [value for value in each if value is not None]
+    figures = (statistics.median, interquartile_mean, min, max)
+    return {name: figure(known) if known else None for name, figure in zip(COLUMNS, figures, strict=True)} | {
+        "each": each}
+
+
+def table(results: Mapping[int, EvaluationResult]) -> str:
+    """The console table: figures of the greedy policy over seeds, and one line per seed's net profit."""
+    first = next(iter(results.values()))
+    figures, sessions = spread(results), len(first.decisions.ids)
+    lines = [["", *COLUMNS]]
+    for which, title, rows in PASSES:
+        lines.append([title])
+        for label, key, form in rows:
+            if key == "sharpe_daily" and sessions < MIN_SESSIONS:
+                continue  # no figure of so few sessions; the tables of the single seeds say so
+            values = [figures[which][key][name] for name in COLUMNS]
+            lines.append([f"  {label}", *(report.NOT_AVAILABLE if value is None else form(value) for value in values)])
+    widths = [max(len(line[i]) for line in lines if len(line) > i) for i in range(len(COLUMNS) + 1)]
+    body = [line[0].ljust(widths[0]) + "".join(f"  {cell.rjust(width)}" for cell, width in zip(
+        line[1:], widths[1:], strict=False)) for line in lines]
+    nets = figures["strategy"]["net_profit"]["each"]
+    above = sum(net > 0 for net in nets)
+    return "\n".join([
+        *report.header(first), f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})", "",
+        *(line.rstrip() for line in body), "",
+        "net profit ($) by seed: " + ", ".join(f"{seed}: {net:,.2f}" for seed, net in zip(results, nets, strict=True)),
+        f"{above} of {len(results)} seeds ended above staying flat. Seeds differ by luck: no interval is given here.",
+    ])
+
+
+def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
+    """Plain data: the spread, and each seed's own evaluation by seed."""
+    return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
+            "seeds": {str(seed): report.to_json(result) for seed, result in results.items()}}

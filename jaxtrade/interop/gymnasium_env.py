@@ -1,0 +1,219 @@
+"""The trading environment as a gymnasium `Env` and `VectorEnv`. Importing this module registers it with gymnasium.
+
+Masks: `action_masks()` (the name that sb3-contrib calls) and `info["action_mask"]`, both of the observation last given.
+Further keys of `info`: row (market row of that observation's bar), and after a step equity (mills against the start
+balance, before any reset), end_reason (`EndReason`) and illegal (the action was masked; it was executed as HOLD).
+
+`reset(seed=s)` starts the first episode of `TradingEnv.reset(jax.random.key(s))`; `reset()` the next one of the same
+stream of starts. `reset(options={"session": "2013-10-07", "row": 500})` chooses the place, see `Host.place`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EnvParams
+from jaxtrade.interop.host import MAX_SEED, Happened, Host, Seen
+from jaxtrade.interop.world import ENV_ID, LIMIT, load_world
+
+Info = dict[str, Any]
+
+
+def to_gymnasium(env: TradingEnv, params: EnvParams) -> GymnasiumTrading:
+    """The environment as a `gymnasium.Env`, on the CPU."""
+    return GymnasiumTrading(env, params)
+
+
+def to_gymnasium_vec(env: TradingEnv, params: EnvParams, num_envs: int) -> GymnasiumTradingVec:
+    """`num_envs` environments as one `gymnasium.vector.VectorEnv`, stepped by one compiled call on the CPU."""
+    return GymnasiumTradingVec(env, params, num_envs)
+
+
+def make_gymnasium(**world: Any) -> GymnasiumTrading:
+    """What `gymnasium.make(ENV_ID, ...)` calls; keywords as `load_world`."""
+    return GymnasiumTrading(*load_world(**world))
+
+
+def make_gymnasium_vec(num_envs: int = 1, **world: Any) -> GymnasiumTradingVec:
+    """What `gymnasium.make_vec(ENV_ID, num_envs, ...)` calls; keywords as `load_world`."""
+    return GymnasiumTradingVec(*load_world(**world), num_envs)
+
+
+def spaces_of(env: TradingEnv) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
+    """Observations float32[D] and actions 0 .. A - 1."""
+    return (gymnasium.spaces.Box(-LIMIT, LIMIT, (env.observation_size,), np.float32),
+            gymnasium.spaces.Discrete(env.num_actions))
+
+
+def reset_info(seen: Seen) -> Info:
+    """What a reset tells, and every step about the observation it returns."""
+    return {"action_mask": seen.mask, "row": seen.row}
+
+
+def step_info(seen: Seen, happened: Happened) -> Info:
+    """`reset_info` of an observation and what happened in the step that led to it."""
+    return reset_info(seen) | {"equity": happened.equity, "end_reason": happened.end, "illegal": happened.illegal}
+
+
+def _plain(info: Info) -> Info:
+    """Scalars as Python's own, the mask as it is."""
+    return {key: value if value.ndim else value.item() for key, value in info.items()}
+
+
+class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
+    """One environment. Observation float32[D]; `terminated` and `truncated` as in `TradingEnv`."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (as the base class declares it)
+
+    def __init__(self, env: TradingEnv, params: EnvParams) -> None:
+        self.env = env
+        self.observation_space, self.action_space = spaces_of(env)
+        self._host = Host(env, params)
+        self._seen: Seen | None = None  # what the next action is chosen on
+        self._prepared: Seen | None = None  # the next episode's start, once this one has ended
+
+    def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[np.ndarray, Info]:
+        """-> (observation, info). Raises ConfigError at options that name no decision bar of the split."""
+        super().reset(seed=seed)
+        if options:
+            self._host.place(options)  # raises before anything has changed
+        if seed is not None or self._host.state is None:
+            seen = self._host.seeded(int(self.np_random.integers(MAX_SEED)) if seed is None else seed)
+        elif self._prepared is not None:
+            seen = self._prepared
+        else:
+            seen = self._host.next_episode()
+        if options:
+            seen = self._host.start_at(options)
+        self._seen, self._prepared = seen, None
+        return seen.observation, _plain(reset_info(seen))
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
+        """-> (observation, reward, terminated, truncated, info). Raises ResetNeeded after an end, InvalidAction."""
+        if self._seen is None:
+            raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
+        if not self.action_space.contains(action):
+            raise InvalidAction(f"action {action!r}: expected an integer in 0 .. {self.env.num_actions - 1}")
+        following, happened = self._host.step(action)
+        done = bool(happened.terminated | happened.truncated)
+        self._seen, self._prepared = (None, following) if done else (following, None)
+        return (happened.final.observation, happened.reward.item(), happened.terminated.item(),
+                happened.truncated.item(), _plain(step_info(happened.final, happened)))
+
+    def action_masks(self) -> np.ndarray:
+        """bool[A] of the observation last given. Raises ResetNeeded where there is none to act on."""
+        if self._seen is None:
+            raise ResetNeeded("action_masks before reset, or after the episode's end: call reset() first")
+        return self._seen.mask
+
+    def render(self) -> None:
+        """Nothing: there are no render modes."""
+
+
+class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """N environments, SAME_STEP autoreset: a step that ends an episode returns the next one's first observation, and
+    the last one's in `infos["final_obs"]` and `infos["final_info"]`, exactly as `SyncVectorEnv` gives them.
+
+    `reset(seed=s)` seeds environment i with s + i; a list gives each its own. Options apply to all environments.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": [], "autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
+        self.env, self.num_envs = env, num_envs
+        self._host = Host(env, params, num_envs)
+        self.single_observation_space, self.single_action_space = spaces_of(env)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._seen: Seen | None = None
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[np.ndarray, Info]:
+        """-> (observations float32[N, D], infos). Raises ConfigError at options that name no decision bar."""
+        super().reset(seed=None if seed is None or np.ndim(seed) else int(seed))  # pyright: ignore[reportArgumentType]
+        if options:
+            self._host.place(options)  # raises before anything has changed
+        if seed is not None or self._host.state is None:
+            seen = self._host.seeded(self._seeds(seed))
+        else:
+            seen = self._host.next_episode()
+        if options:
+            seen = self._host.start_at(options)
+        self._seen = seen
+        infos: Info = {}
+        _add(infos, reset_info(seen), np.ones(self.num_envs, bool))
+        return seen.observation, infos
+
+    def _seeds(self, seed: int | Sequence[int] | None) -> np.ndarray:
+        if seed is None:
+            return self.np_random.integers(MAX_SEED, size=self.num_envs)
+        return np.asarray(seed) if np.ndim(seed) else np.asarray(seed) + np.arange(self.num_envs)
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
+        """-> (observations, rewards float32[N], terminations, truncations bool[N], infos). Raises ResetNeeded before
+        the first reset, InvalidAction."""
+        if self._seen is None:
+            raise ResetNeeded("step before reset: call reset() first")
+        self._seen, happened = self._host.step(checked_actions(actions, self.num_envs, self.env.num_actions))
+        done = happened.terminated | happened.truncated
+        infos: Info = {}
+        if done.any():
+            final = np.full(self.num_envs, None, object)
+            for i in np.flatnonzero(done):
+                final[i] = happened.final.observation[i]
+            inner: Info = {}
+            _add(inner, step_info(happened.final, happened), done)
+            infos |= {"final_obs": final, "_final_obs": done.copy(), "final_info": inner, "_final_info": done.copy()}
+        _add(infos, reset_info(self._seen), np.ones(self.num_envs, bool))
+        if not done.all():
+            told = step_info(happened.final, happened)
+            _add(infos, {key: value for key, value in told.items() if key not in infos}, ~done)
+        return self._seen.observation, happened.reward, happened.terminated, happened.truncated, infos
+
+    def action_masks(self) -> np.ndarray:
+        """bool[N, A] of the observations last given. Raises ResetNeeded before the first reset."""
+        if self._seen is None:
+            raise ResetNeeded("action_masks before reset: call reset() first")
+        return self._seen.mask
+
+    def call(self, name: str) -> tuple[Any, ...]:
+        """One value for each environment, as `SyncVectorEnv.call`: there is "action_masks"."""
+        if name != "action_masks":
+            raise AttributeError(f"environments of {type(self).__name__} have no method '{name}' (only action_masks)")
+        return tuple(self.action_masks())
+
+    def render(self) -> None:
+        """Nothing: there are no render modes."""
+
+
+def checked_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray:
+    """int[N] in 0 .. A - 1. Raises InvalidAction: a compiled program would read past the mask without a word."""
+    actions = np.asarray(actions)
+    if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
+        raise InvalidAction(f"actions are {actions.dtype}{list(actions.shape)}, expected integers [{num_envs}]")
+    if actions.min() < 0 or actions.max() >= num_actions:
+        raise InvalidAction(f"actions {actions.tolist()}: expected 0 .. {num_actions - 1}")
+    return actions
+
+
+def _add(infos: Info, values: Info, where: np.ndarray) -> None:
+    """gymnasium's packing: each array, 0 outside `where`, and under "_key" the environments that have it."""
+    for key, value in values.items():
+        shown = where.reshape(-1, *[1] * (value.ndim - 1))
+        infos[key] = np.where(shown, value, np.zeros_like(value))
+        infos[f"_{key}"] = where.copy()
+
+
+if ENV_ID not in gymnasium.registry:
+    gymnasium.register(ENV_ID, entry_point="jaxtrade.interop.gymnasium_env:make_gymnasium",
+                       vector_entry_point="jaxtrade.interop.gymnasium_env:make_gymnasium_vec")

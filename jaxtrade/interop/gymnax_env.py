@@ -1,0 +1,156 @@
+"""The trading environment as a gymnax (>= 1.0.1) environment. Importing this module registers it with gymnax."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import gymnax
+import jax
+import jax.numpy as jnp
+from gymnax.environments import spaces
+from gymnax.environments.environment import Environment
+
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.episode import end_reason, is_truncation
+from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.state import EndReason, EnvParams, EnvState
+from jaxtrade.interop.world import ENV_ID, LIMIT, load_world
+from jaxtrade.types import Array, Outcome, PyTree
+
+
+def to_gymnax(env: TradingEnv, params: EnvParams) -> GymnaxTrading:
+    """The environment behind gymnax's interface; `params` become its `default_params`."""
+    return GymnaxTrading(env, params)
+
+
+def make_gymnax(**world: Any) -> GymnaxTrading:
+    """What `gymnax.make(ENV_ID, ...)` calls; keywords as `load_world`."""
+    return GymnaxTrading(*load_world(**world))
+
+
+class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[reportInvalidTypeArguments]
+    """gymnax's six-value step over `TradingEnv`, equal to it bit for bit.
+
+    Episode starts follow from the key given to `reset`, never from the keys given to `step`. `info` holds terminated,
+    truncated, final_observation (float32[D], before the reset), action_mask (bool[A], of the observation returned),
+    equity (int32[] mills against the start balance, before the reset), end_reason (int32[] EndReason) and illegal
+    (bool[], the action was masked and executed as HOLD). `reset` returns no info: `action_mask(state, params)` gives
+    the mask of any state.
+
+    Give `params` to `step` and `reset` inside your own jit: the default would become a constant of the program.
+    """
+
+    def __init__(self, env: TradingEnv, params: EnvParams) -> None:
+        self.env = env
+        self._default_params = params
+
+    @property
+    def default_params(self) -> EnvParams:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Of the market and split that the environment was made with."""
+        return self._default_params
+
+    @property
+    def name(self) -> str:
+        return ENV_ID
+
+    @property
+    def num_actions(self) -> int:
+        return self.env.num_actions
+
+    def action_space(self, params: EnvParams | None = None) -> spaces.Discrete:
+        """Discrete(A); which actions are legal, the mask says."""
+        return spaces.Discrete(self.env.num_actions)
+
+    def observation_space(self, params: EnvParams | None = None) -> spaces.Box:
+        """Box float32[D]; names of the slots: `env.spec`."""
+        return spaces.Box(-LIMIT, LIMIT, (self.env.observation_size,), jnp.float32)
+
+    def state_space(self, params: EnvParams | None = None) -> spaces.Dict:
+        """Every leaf of `EnvState` by its name, with its dtype's own limits."""
+        params = self.default_params if params is None else params
+        state, _ = jax.eval_shape(self.env.reset, jax.random.key(0), params)
+        return _space(state)
+
+    def reset(self, key: Array, params: EnvParams | None = None) -> tuple[Array, EnvState]:  # pyright: ignore
+        """-> (observation float32[D], state)."""
+        return _reset(self.env, key, self.default_params if params is None else params)
+
+    def step(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, key: Array, state: EnvState, action: Array | int, params: EnvParams | None = None
+    ) -> tuple[Array, EnvState, Array, Array, Array, dict[str, Any]]:
+        """-> (observation, state, reward, terminated, truncated, info), with auto-reset."""
+        del key
+        return _step(self.env, state, jnp.asarray(action, jnp.int32), self.default_params if params is None else params)
+
+    def reset_env(self, key: Array, params: EnvParams) -> tuple[Array, EnvState]:
+        """As `reset`."""
+        return self.reset(key, params)
+
+    def step_env(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, key: Array, state: EnvState, action: Array | int, params: EnvParams
+    ) -> tuple[Array, EnvState, Array, Array, dict[str, Any]]:
+        """One bar without auto-reset -> (observation, state, reward, terminated, info)."""
+        del key
+        state, outcome = self.env.advance(state, jnp.asarray(action, jnp.int32), params)
+        observation = self.env.observe(outcome.final_ref, params)
+        info = _info(outcome, outcome.final_ref.mask)
+        return observation, state, outcome.reward, outcome.terminated, info
+
+    def get_obs(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, state: EnvState, params: EnvParams | None = None, key: Array | None = None
+    ) -> Array:
+        """float32[D] at `state`."""
+        params = self.default_params if params is None else params
+        return self.env.observe(self.env.ref(state, params), params)
+
+    def action_mask(self, state: EnvState, params: EnvParams | None = None) -> Array:
+        """bool[A] at `state`."""
+        return self.env.mask(state, self.default_params if params is None else params)
+
+    def is_terminated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
+        """bool[]: the step that led to `state`, without auto-reset, terminated its episode."""
+        reason = end_reason(state, params)
+        return (reason != EndReason.NONE) & ~is_truncation(reason)
+
+    def is_truncated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
+        """bool[]: likewise, truncated."""
+        return is_truncation(end_reason(state, params))
+
+
+def _info(outcome: Outcome[ObservationRef], mask: Array) -> dict[str, Any]:
+    return {"action_mask": mask, "equity": outcome.info.equity, "end_reason": outcome.info.end,
+            "illegal": outcome.info.illegal}
+
+
+# Module functions: the market is an argument of the compiled program, and environments that are equal share it.
+@partial(jax.jit, static_argnums=0)
+def _reset(env: TradingEnv, key: Array, params: EnvParams) -> tuple[Array, EnvState]:
+    state, ref = env.reset(key, params)
+    return env.observe(ref, params), state
+
+
+@partial(jax.jit, static_argnums=0)
+def _step(env: TradingEnv, state: EnvState, action: Array, params: EnvParams) -> tuple[Any, ...]:
+    state, ref, outcome = env.step(jax.random.key(0), state, action, params)
+    info = _info(outcome, ref.mask) | {
+        "terminated": outcome.terminated,
+        "truncated": outcome.truncated,
+        "final_observation": env.observe(outcome.final_ref, params),
+    }
+    return env.observe(ref, params), state, outcome.reward, outcome.terminated, outcome.truncated, info
+
+
+def _space(tree: PyTree) -> Any:
+    """A gymnax space for a pytree of named nodes."""
+    if hasattr(tree, "__dataclass_fields__") and not hasattr(tree, "dtype"):
+        return spaces.Dict({name: _space(getattr(tree, name)) for name in tree.__dataclass_fields__})
+    if tree.dtype == jnp.bool_:
+        return spaces.Box(False, True, tree.shape, jnp.bool_)
+    limits = jnp.finfo(tree.dtype) if jnp.issubdtype(tree.dtype, jnp.floating) else jnp.iinfo(tree.dtype)
+    low, high = (jnp.asarray(limit, tree.dtype) for limit in (limits.min, limits.max))  # uint32 is past a Python int
+    return spaces.Box(low, high, tree.shape, tree.dtype)
+
+
+if ENV_ID not in gymnax.registered_envs:
+    gymnax.register(ENV_ID, make_gymnax)

@@ -1,0 +1,113 @@
+"""Many trading environments as one Stable-Baselines3 `VecEnv`, stepped by one compiled call.
+
+Needs stable-baselines3 (the `sb3` extra); masks reach sb3-contrib's MaskablePPO through `env_method("action_masks")`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.vec_env import VecEnv  # pyright: ignore[reportMissingImports]
+
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EnvParams
+from jaxtrade.errors import ConfigError
+from jaxtrade.interop.gymnasium_env import checked_actions, reset_info, spaces_of, step_info
+from jaxtrade.interop.host import MAX_SEED, Host, Seen
+
+
+class SB3Trading(VecEnv):
+    """Stable-Baselines3's semantics: auto-reset, `terminal_observation` and `TimeLimit.truncated` in the infos.
+
+    `seed(s)` gives environment i the seed s + i at the next reset. Options (`set_options`) must be the same for all.
+    """
+
+    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
+        self.env = env
+        self._host = Host(env, params, num_envs)
+        self._seen: Seen | None = None
+        self._actions: np.ndarray | None = None
+        super().__init__(num_envs, *spaces_of(env))
+
+    def reset(self) -> np.ndarray:
+        """-> observations float32[N, D]; what each reset tells is in `reset_infos`."""
+        options = self._options[0]
+        if any(other != options for other in self._options):
+            raise ConfigError("set_options: one dictionary for all environments, not different ones")
+        if options:
+            self._host.place(options)  # raises before anything has changed
+        if self._seeds[0] is not None:
+            seen = self._host.seeded(np.asarray(self._seeds) % (MAX_SEED + 1))  # seed() may draw up to 2^32 and add i
+        elif self._host.state is None:
+            seen = self._host.seeded(np.random.default_rng().integers(MAX_SEED, size=self.num_envs))
+        else:
+            seen = self._host.next_episode()
+        if options:
+            seen = self._host.start_at(options)
+        self._seen = seen
+        self.reset_infos = _per_env(reset_info(seen), self.num_envs)
+        self._reset_seeds()
+        self._reset_options()
+        return seen.observation
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Remember the actions; raises InvalidAction."""
+        self._actions = checked_actions(actions, self.num_envs, self.env.num_actions)
+
+    def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """-> (observations, rewards float32[N], dones bool[N], infos)."""
+        if self._seen is None or self._actions is None:
+            raise RuntimeError("step before reset: call reset() first")
+        self._seen, happened = self._host.step(self._actions)
+        done = happened.terminated | happened.truncated
+        infos = _per_env(step_info(happened.final, happened), self.num_envs)
+        for i, info in enumerate(infos):
+            info["TimeLimit.truncated"] = bool(happened.truncated[i] & ~happened.terminated[i])
+        if done.any():
+            following = _per_env(reset_info(self._seen), self.num_envs)
+            for i in np.flatnonzero(done):
+                infos[i]["terminal_observation"] = happened.final.observation[i]
+                self.reset_infos[i] = following[i]
+        return self._seen.observation, happened.reward, done, infos
+
+    def action_masks(self) -> np.ndarray:
+        """bool[N, A] of the observations last given."""
+        if self._seen is None:
+            raise RuntimeError("action_masks before reset: call reset() first")
+        return self._seen.mask
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def has_attr(self, attr_name: str) -> bool:
+        """`action_masks` (a method of every environment) and `render_mode`."""
+        return attr_name in ("action_masks", "render_mode")
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """`render_mode`, None everywhere. AttributeError for others: the environments are rows of arrays."""
+        if attr_name != "render_mode":
+            raise AttributeError(f"environments of {type(self).__name__} have no attribute '{attr_name}'")
+        return [None for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """AttributeError: the environments are rows of arrays."""
+        raise AttributeError(f"environments of {type(self).__name__} have no attribute '{attr_name}' to set")
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """`action_masks`; AttributeError for others."""
+        if method_name != "action_masks":
+            raise AttributeError(f"environments of {type(self).__name__} have no method '{method_name}'")
+        masks = self.action_masks()
+        return [masks[i] for i in self._get_indices(indices)]
+
+    def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
+        """False: no gymnasium wrapper is around them."""
+        del wrapper_class
+        return [False for _ in self._get_indices(indices)]
+
+
+def _per_env(info: dict[str, np.ndarray], num_envs: int) -> list[dict[str, Any]]:
+    """Arrays [N, ...] by key -> one dictionary for each environment, scalars as Python's own."""
+    columns = {key: value if value.ndim > 1 else value.tolist() for key, value in info.items()}
+    return [{key: column[i] for key, column in columns.items()} for i in range(num_envs)]

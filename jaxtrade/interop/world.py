@@ -1,0 +1,44 @@
+"""What every door opens on: the environment and its parameters, from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.data.market import load_market
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import make_params
+from jaxtrade.env.state import EnvParams
+from jaxtrade.errors import ConfigError
+
+ENV_ID = "jaxtrade/Trading-v0"
+# Limits of the observation space. Slots are finite but have no natural limits (prices in ATRs, raw volumes); libraries
+# warn at infinite ones, and differences of larger ones overflow float32.
+LIMIT = 1e30
+
+
+def load_world(config: RunConfig | str = "quickstart", overrides: Iterable[str] = (),
+               split: str = "train") -> tuple[TradingEnv, EnvParams]:
+    """Environment and parameters of one split.
+
+    Args:
+        config: a configuration, or a file or shipped name, to which `overrides` ("section.key=value") are applied.
+        split: train, validation, test or all.
+    Raises:
+        ConfigError, DataError: a bad configuration, data that cannot be read, or a split without sessions.
+    """
+    overrides = tuple(overrides)
+    if isinstance(config, str):
+        config = load_config(config, overrides)
+    elif overrides:
+        raise ConfigError("overrides apply to the name of a configuration, not to a RunConfig: give them to "
+                          "load_config")
+    market = load_market(config)
+    splits = split_sessions(market, config.split)
+    if split not in splits:
+        raise ConfigError(f"split '{split}': there are {', '.join(splits)}")
+    if not int(splits[split].count):
+        raise ConfigError(f"split '{split}': this configuration holds no sessions out for it "
+                          f"(split.{split}_sessions = 0)")
+    return TradingEnv(config.env), make_params(market, splits[split], config)

@@ -1,0 +1,58 @@
+"""Whole runs by the command line on the markets that are not the plain ES week: train, evaluate, full coverage."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.data import contracts
+from jaxtrade.data.contracts import Contract
+
+SMALL = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=1024",
+         "train.chunk_updates=2", "train.checkpoint_every=2", "train.tensorboard=false")
+GOOG = Contract("GOOG", "equity", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 0, "us_equity", ())
+GOOG_BARS = "data/lean_us_equity/goog_minute_trade_x10000.csv.gz"
+
+# flags; keys; decision bars of each trade date that is evaluated (all but the first, trained on); what is said
+RUNS = {
+    # By day the evenings of the 4th and of the 19th, all that the file has of them, hold no decision.
+    "a roll inside": (
+        ["--market", "ES"], ["data.roll={201312: start, 201403: 2013-12-18}", "data.start=2013-12-02"],
+        {"2013-12-03": 433, "2013-12-18": 433, "2013-12-20": 433},
+        "roll: 201403 from trade date 2013-12-18 in place of 201312 (-6.00 points"),
+    # The bars of each date from 18:00 until 16:57.
+    "overnight": (
+        ["--market", "ES"], ["session.overnight=true"],
+        {"2013-10-08": 1349, "2013-10-09": 1359, "2013-10-10": 1346, "2013-10-11": 1356}, "ES"),
+    "a half day of shares": (
+        ["--market", "GOOG"], ["data.stamp=open", "data.time_zone=America/New_York", "data.price_scale=0.0001",
+                               "data.columns={time: ts_et}", "env.features=[close, volume, sma_5, atr]"],
+        {"2015-12-24": 208, "2015-12-28": 380}, "GOOG"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(RUNS))
+def test_train_and_evaluate(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                            monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    flags, keys, bars, said = RUNS[name]
+    if "GOOG" in flags:
+        monkeypatch.setitem(contracts.CONTRACTS, "GOOG", GOOG)
+        flags = [*flags, "--data", str(request.getfixturevalue("shared") / GOOG_BARS)]
+    sets = [part for key in (*SMALL, *keys, f"split.test_sessions={len(bars)}") for part in ("--set", key)]
+    run = tmp_path / "run"
+    assert main(["train", *flags, *sets, "--run-dir", str(run)]) in (0, 1)  # 1: so short a run may fail a health check
+    printed = capsys.readouterr()
+    assert said in printed.out + printed.err
+    assert "coverage 100 %" in printed.out
+    settings = json.loads((run / "evaluation/test/evaluation.json").read_text())["settings"]
+    assert settings["coverage"] == 1
+    assert settings["decision_bars"] == sum(bars.values())
+    equity = pd.read_csv(run / "evaluation/test/equity.csv")
+    assert equity.groupby("session").size().to_dict() == bars
+    assert (equity.groupby("session").strategy_position.last() == 0).all()  # flat at the end of every session

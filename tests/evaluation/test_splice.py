@@ -1,0 +1,51 @@
+"""No profit crosses a splice: a jump of 100 points between two contracts changes no figure of any agent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+
+from jaxtrade.config import make_config
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.splits import session_set
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import make_params
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.backtest import Record, backtest, decision_bars
+from jaxtrade.evaluation.figures import coverage
+from tests.data.lifted import PRICES, lifted_bars
+
+CONFIG = make_config({})
+ENV = TradingEnv(CONFIG.env)
+DECISIONS = 433  # a session: 09:30 to 16:57 without the halt
+
+
+def record_of(market: Market) -> tuple[Record, float]:
+    """(record of random legal actions with the account rules off, coverage)."""
+    sessions = session_set(np.arange(market.num_sessions), market.num_sessions)
+    decisions = decision_bars(market.data, sessions)
+    record = backtest(ENV, baselines.random_masked(ENV), make_params(market, sessions, CONFIG), decisions, "strategy",
+                      jax.random.key(0))
+    return record, coverage(record, decisions)
+
+
+def test_a_jump_between_contracts_earns_nothing() -> None:
+    """Positions, brackets and marks are those of the week as one contract, to the mill."""
+    week = bundled(get_contract("ES"))
+    market = build_market(week, CONFIG)
+    record, covered = record_of(market)
+    spliced, covered_too = record_of(build_market(lifted_bars(), CONFIG))
+    assert covered == covered_too == 1
+    assert len(record.equity) == 5 * DECISIONS
+    assert len(np.unique(record.equity)) > 100
+    np.testing.assert_array_equal(spliced.equity, record.equity)
+
+    held = int(np.flatnonzero(np.asarray(record.quantity[3 * DECISIONS:]))[50])  # a bar of the fourth session
+    row = int(market.data.sessions.first[3]) + held + 2  # the one after it
+    lift = np.where(np.arange(len(week)) >= row, 400, 0).astype(np.int32)
+    torn, _ = record_of(build_market(replace(week, **{name: getattr(week, name) + lift for name in PRICES}), CONFIG))
+    assert not np.array_equal(torn.equity, record.equity)  # a splice inside a session would show

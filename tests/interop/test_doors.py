@@ -1,0 +1,157 @@
+"""The doors are the environment: native, gymnax, gymnasium Env and VectorEnv trajectories are equal bit for bit."""
+
+from __future__ import annotations
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
+from jaxtrade.interop.gymnax_env import to_gymnax
+from tests.interop.doors import (
+    ENDS,
+    ENV,
+    NUM_ENVS,
+    PARAMS,
+    SEED,
+    STEPS,
+    Trajectory,
+    assert_equal_bits,
+    native,
+)
+
+
+@pytest.fixture(scope="module")
+def truth() -> Trajectory:
+    return native()
+
+
+def assert_same(door: Trajectory, truth: Trajectory) -> None:
+    for name, ours, theirs in zip(Trajectory._fields, door, truth, strict=True):
+        assert_equal_bits(ours, theirs, name)
+
+
+def stacked(rows: list[list]) -> Trajectory:
+    return Trajectory(*(np.stack(column) for column in zip(*rows, strict=True)))
+
+
+def test_the_trajectory_is_worth_comparing(truth: Trajectory) -> None:
+    """4000 steps, every kind of end, forbidden actions, positions taken."""
+    assert truth.reward.size == STEPS * NUM_ENVS == 4000
+    assert all((truth.end == end).sum() >= 3 for end in ENDS), np.bincount(truth.end.ravel())
+    assert truth.illegal.sum() > 20
+    assert (truth.reward != 0).mean() > 0.3
+    done = truth.terminated | truth.truncated
+    following = truth.observation[1:][done[:-1]]
+    assert (following != truth.final_observation[:-1][done[:-1]]).any(axis=1).all(), "a reset shows another start"
+
+
+def test_gymnax_is_equal(truth: Trajectory) -> None:
+    door = to_gymnax(ENV, PARAMS)
+
+    @jax.jit
+    def run(params, actions):
+        keys = jax.vmap(jax.random.key)(SEED + jnp.arange(NUM_ENVS))
+        observation, state = jax.vmap(door.reset, (0, None))(keys, params)
+        mask = jax.vmap(door.action_mask, (0, None))(state, params)
+
+        def step(carry, action):
+            observation, mask, state = carry
+            following, state, reward, terminated, truncated, info = jax.vmap(door.step, (0, 0, 0, None))(
+                keys, state, action, params)
+            seen = Trajectory(observation, mask, action, reward, terminated, truncated, info["end_reason"],
+                              info["equity"], info["illegal"], info["final_observation"])
+            return (following, info["action_mask"], state), (seen, info["terminated"], info["truncated"])
+
+        return jax.lax.scan(step, (observation, mask, state), actions)[1]
+
+    door_run, terminated, truncated = run(PARAMS, jnp.asarray(truth.action))
+    assert_same(door_run, truth)
+    assert_equal_bits(terminated, truth.terminated, "info['terminated']")
+    assert_equal_bits(truncated, truth.truncated, "info['truncated']")
+
+
+def test_gymnasium_env_is_equal(truth: Trajectory) -> None:
+    env, columns = to_gymnasium(ENV, PARAMS), []
+    for i in range(NUM_ENVS):
+        observation, info = env.reset(seed=SEED + i)
+        rows = []
+        for action in truth.action[:, i]:
+            assert_equal_bits(info["action_mask"], env.action_masks(), "info['action_mask']")
+            before = [observation, env.action_masks(), action]
+            observation, reward, terminated, truncated, info = env.step(action)
+            rows.append([*before, np.float32(reward), terminated, truncated, info["end_reason"], info["equity"],
+                         info["illegal"], observation])
+            if terminated or truncated:
+                observation, info = env.reset()
+        columns.append(stacked(rows))
+    assert_same(Trajectory(*(np.stack(x, axis=1) for x in zip(*columns, strict=True))), truth)
+
+
+def test_gymnasium_vector_env_is_equal(truth: Trajectory) -> None:
+    env, rows = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS), []
+    observation, infos = env.reset(seed=SEED)
+    for actions in truth.action:
+        assert_equal_bits(infos["action_mask"], env.action_masks(), "infos['action_mask']")
+        before = [observation, env.action_masks(), actions]
+        observation, reward, terminated, truncated, infos = env.step(actions)
+        done = terminated | truncated
+        final = observation.copy()  # where the episode goes on
+        told = {key: infos.get(key, np.zeros(NUM_ENVS, int)) for key in ("end_reason", "equity", "illegal")}
+        if done.any():
+            assert_equal_bits(infos["_final_obs"], done, "_final_obs")
+            final[done] = np.stack(infos["final_obs"][done])
+            told = {key: np.where(done, infos["final_info"][key], value) for key, value in told.items()}
+        rows.append([*before, reward, terminated, truncated, told["end_reason"], told["equity"], told["illegal"],
+                     final])
+    assert_same(stacked(rows), truth)
+
+
+def same_info(ours: dict, theirs: dict) -> None:
+    assert ours.keys() == theirs.keys()
+    for key, value in theirs.items():
+        if isinstance(value, dict):
+            same_info(ours[key], value)
+        elif value.dtype == object:
+            for a, b in zip(ours[key], value, strict=True):
+                np.testing.assert_array_equal(a, b)
+        else:
+            np.testing.assert_array_equal(ours[key], value, err_msg=key)
+
+
+def test_vector_env_packs_as_gymnasiums_own(truth: Trajectory) -> None:
+    """Observations, ends and every entry of the infos equal those of SyncVectorEnv(SAME_STEP) over our Env."""
+    ours = to_gymnasium_vec(ENV, PARAMS, NUM_ENVS)
+    theirs = SyncVectorEnv([lambda: to_gymnasium(ENV, PARAMS)] * NUM_ENVS, autoreset_mode=AutoresetMode.SAME_STEP)
+    assert ours.metadata["autoreset_mode"] == AutoresetMode.SAME_STEP
+    assert ours.single_observation_space == theirs.single_observation_space
+    assert (ours.observation_space, ours.action_space) == (theirs.observation_space, theirs.action_space)
+    (a, infos_a), (b, infos_b) = ours.reset(seed=SEED), theirs.reset(seed=SEED)
+    np.testing.assert_array_equal(a, b)
+    same_info(infos_a, infos_b)
+    ends = 0
+    for actions in truth.action[:150]:
+        *a, infos_a = ours.step(actions)
+        *b, infos_b = theirs.step(actions)
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
+        same_info(infos_a, infos_b)
+        masks = ours.call("action_masks")
+        np.testing.assert_array_equal(masks, theirs.call("action_masks"))
+        ends += "final_obs" in infos_a
+    assert ends > 5
+
+
+def test_gymnasiums_wrappers_run_on_the_vector_env() -> None:
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(to_gymnasium_vec(ENV, PARAMS, NUM_ENVS))
+    env.reset(seed=0)
+    lengths = []
+    for _ in range(100):
+        infos = env.step(np.zeros(NUM_ENVS, int))[4]
+        if "episode" in infos:
+            lengths += infos["episode"]["l"][infos["_episode"]].tolist()
+    assert len(lengths) >= NUM_ENVS
+    assert 1 < max(lengths) <= 60

@@ -1,0 +1,101 @@
+"""The gymnax door: registered, stepped by gymnax's own wrappers, with and without auto-reset."""
+
+from __future__ import annotations
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnax.wrappers import FlattenObservationWrapper, GymnaxToGymWrapper, LogWrapper
+
+from jaxtrade.interop.gymnax_env import GymnaxTrading, to_gymnax
+from jaxtrade.interop.registration import register_envs
+from jaxtrade.interop.world import ENV_ID
+from tests.interop.doors import ENV, PARAMS
+
+DOOR = to_gymnax(ENV, PARAMS)
+
+
+def test_registered_and_made_by_name() -> None:
+    register_envs()
+    register_envs()  # harmless
+    assert gymnax.registered_envs.count(ENV_ID) == 1
+    env, params = gymnax.make(ENV_ID, overrides=("env.window=5", "env.task=entry"))
+    assert isinstance(env, GymnaxTrading)
+    assert params is env.default_params
+    assert (env.num_actions, env.name) == (3, ENV_ID)
+
+
+def test_spaces_hold_what_they_describe() -> None:
+    observation, state = DOOR.reset(jax.random.key(0), PARAMS)
+    space = DOOR.observation_space(PARAMS)
+    assert (space.shape, space.dtype) == (observation.shape, observation.dtype)
+    assert space.contains(observation)
+    assert DOOR.action_space(PARAMS).n == ENV.num_actions
+    assert DOOR.state_space(PARAMS).contains(state)
+    assert not DOOR.state_space(PARAMS).spaces["position"].contains(
+        state.position.replace(quantity=jnp.float32(jnp.inf)))
+    np.testing.assert_array_equal(DOOR.get_obs(state, PARAMS), observation)
+
+
+def test_gymnaxs_wrappers_count_the_episodes() -> None:
+    """Flatten and Log around it, vmapped and jitted: the log equals the environment's own count."""
+    env = LogWrapper(FlattenObservationWrapper(DOOR))  # pyright: ignore[reportArgumentType]
+
+    @jax.jit
+    def run(params):
+        _, state = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), 4), params)
+
+        def step(state, key):
+            mask = jax.vmap(env.action_mask, (0, None))(state.env_state, params)
+            action = jax.random.categorical(key, jnp.where(mask, 0.0, -jnp.inf))
+            before = state.env_state.stats
+            _, state, reward, terminated, truncated, info = jax.vmap(env.step, (None, 0, 0, None))(
+                key, state, action, params)
+            return state, (info["returned_episode"], info["returned_episode_lengths"], terminated | truncated,
+                           before.length + 1, info["illegal"], info["returned_episode_returns"], before.reward + reward)
+
+        return jax.lax.scan(step, state, jax.random.split(jax.random.key(1), 200))[1]
+
+    returned, lengths, done, own_lengths, illegal, returns, own_returns = run(PARAMS)
+    np.testing.assert_array_equal(returned, done)
+    assert done.sum() > 10
+    assert not illegal.any()
+    np.testing.assert_array_equal(lengths[done], own_lengths[done])
+    np.testing.assert_allclose(returns[done], own_returns[done], atol=1e-5)
+
+
+def test_gymnaxs_gym_wrapper_runs() -> None:
+    env = GymnaxToGymWrapper(DOOR, seed=3)
+    observation, _ = env.reset()
+    assert env.observation_space.contains(np.asarray(observation))
+    observation, reward, _, _, info = env.step(0)
+    assert np.isfinite(observation).all()
+    assert float(reward) == 0.0
+    assert info["action_mask"][0]
+
+
+def test_without_auto_reset_the_ended_state_says_so() -> None:
+    """`step_env` leaves an ended episode as it is; until then both steps lead to the same state."""
+    step_env = jax.jit(DOOR.step_env)
+    ends = jax.jit(lambda state, params: (DOOR.is_terminated(state, params), DOOR.is_truncated(state, params)))
+    kinds = set()
+    for seed in range(12):
+        _, ours = DOOR.reset(jax.random.key(seed), PARAMS)
+        auto = ours
+        for t in range(100):
+            action = t % ENV.num_actions if seed % 2 else 0
+            observation, ours, reward, terminated, _ = step_env(jax.random.key(0), ours, action, PARAMS)
+            _, auto, same_reward, same_end, truncated, info = DOOR.step(jax.random.key(0), auto, action, PARAMS)
+            np.testing.assert_array_equal(observation, info["final_observation"])
+            assert (reward, terminated) == (same_reward, same_end)
+            assert ends(ours, PARAMS) == (terminated, truncated)
+            if terminated or truncated:
+                kinds.add(bool(truncated))
+                assert int(auto.episode) == int(ours.episode) + 1
+                break
+            np.testing.assert_array_equal(auto.row, ours.row)
+        else:
+            pytest.fail("no end in 100 steps")
+    assert kinds == {True, False}

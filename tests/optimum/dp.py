@@ -1,0 +1,155 @@
+"""The exact optimum of `entry` and `manage` on the mean-reverting chain, by dynamic programming in NumPy.
+
+State: (bars left, state of the chain, position); a position is (side, entry fill, stop, target, trailing), in ticks
+above the lowest level. A bar is a function of the two levels it joins and the true range is constant, so the set of
+positions is finite; it is enumerated from the flat one. What one bar does to a position, masks, fills and costs
+included, is asked of the oracle (`tests.oracle`), a second implementation of the trading rules that shares no code with
+the environment. The reward is the change of equity, every session ends flat, and account rules are off: the value of a
+state is the expected money still to be made, undiscounted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jaxtrade.data.synthetic.chain import RANGE, bar_between, level_of, transitions
+from tests.oracle.model import BUY, SELL, Account, Bars, Position, Session, Settings, Stats
+from tests.oracle.oracle import OracleEnv
+
+FLAT = (0, 0, 0, 0, False)
+Key = tuple[int, int, int, int, bool]  # side, entry, stop, target, trailing
+Row = tuple[Key, tuple[int, int], int, Key, int]
+IMPOSSIBLE = -1e18
+
+
+def edges(pull: float) -> list[tuple[int, int, float]]:
+    """(state, next state, probability) of every possible move of the chain."""
+    matrix = transitions(pull)
+    return [(i, j, float(matrix[i, j])) for i, j in np.argwhere(matrix > 0).tolist()]
+
+
+class OneBar:
+    """The oracle at any state of the chain, with any position, for one bar to any next state."""
+
+    def __init__(self, moves: list[tuple[int, int, float]], settings: Settings) -> None:
+        rows = []
+        for i, j, _ in moves:
+            before, after = level_of(i), level_of(j)
+            rows += [bar_between(before, before), bar_between(before, after)]  # of the first only the close counts
+        count = len(rows)
+        prices = np.array(rows).T.tolist()
+        bars = Bars(*prices, volume=[1.0] * count, stamps=[60 * k for k in range(count)], bar_seconds=60,
+                    window_open=[0] * count, flat_time=[10**9] * count, window_minutes=449, trade_date=[0] * count,
+                    sessions=[Session(0, count, 0, count)])
+        self.env = OracleEnv(bars, settings)
+        self.env.tr_sum = [14 * RANGE] * count
+        self.row = {(i, j): 2 * k for k, (i, j, _) in enumerate(moves)}
+
+    def place(self, move: tuple[int, int], key: Key, bars_left: int) -> None:
+        """At the close of the first bar of a move: `bars_left` 1 means that the next bar is the flat bar."""
+        env, row = self.env, self.row[move]
+        side, entry, stop, target, trailing = key
+        env.reset(0, row)
+        if side:
+            env.position = Position(side, entry, stop, target, trailing=trailing)
+        env.account, env.stats = Account(), Stats()
+        closes = 60 * (row + 1)
+        env.bars = replace(env.bars, sessions=[Session(0, len(env.bars.close), row, row if bars_left == 1 else 10**6)],
+                           flat_time=[closes + 60 * bars_left] * len(env.bars.close))
+
+    def mask(self, move: tuple[int, int], key: Key, bars_left: int) -> list[bool]:
+        self.place(move, key, bars_left)
+        return self.env.mask()
+
+    def after(self, move: tuple[int, int], key: Key, bars_left: int, action: int) -> tuple[Key, int]:
+        """-> (position after the bar, cash in mills that the bar brought)."""
+        self.place(move, key, bars_left)
+        self.env.step(action)
+        position = self.env.position
+        if not position.quantity:
+            return FLAT, self.env.account.balance
+        assert position.stop is not None
+        assert position.target is not None
+        return (position.side, position.entry, position.stop, position.target, position.trailing), (
+            self.env.account.balance)
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """value: float64[M + 1, K, P] mills expected with m bars left. action: int8[M + 1, K, P], the best one.
+
+    positions: the P keys, the flat one first. M bars left at the first decision of a full session.
+    """
+
+    positions: list[Key]
+    value: np.ndarray
+    action: np.ndarray
+
+
+def _enumerate(bar: OneBar, moves: list[tuple[int, int, float]]) -> Iterator[Row]:
+    """(position, move, action, next position, cash) of every legal action of every reachable position."""
+    todo = [(state, FLAT) for state in sorted({i for i, _, _ in moves})]
+    seen = set(todo)
+    while todo:
+        state, key = todo.pop()
+        for i, j, _ in moves:
+            if i != state:
+                continue
+            for action in np.flatnonzero(bar.mask((i, j), key, 9)).tolist():
+                following, cash = bar.after((i, j), key, 9, action)
+                yield key, (i, j), action, following, cash
+                if (j, following) not in seen:
+                    seen.add((j, following))
+                    todo.append((j, following))
+
+
+def solve(settings: Settings, pull: float, bars: int) -> Optimum:
+    """Backward induction from the flat bar over `bars` decisions."""
+    moves = edges(pull)
+    bar = OneBar(moves, settings)
+    found = list(_enumerate(bar, moves))
+    positions = [FLAT, *sorted({key for row in found for key in (row[0], row[3])} - {FLAT})]
+    index = {key: k for k, key in enumerate(positions)}
+    shape = (settings.num_actions, len(positions), len(moves))
+    following, cash = np.zeros(shape, int), np.zeros(shape)
+    states = len(transitions(pull))
+    legal = np.zeros((settings.num_actions, states, len(positions)), bool)
+    edge_of = {(i, j): k for k, (i, j, _) in enumerate(moves)}
+    for key, move, action, after, money in found:
+        following[action, index[key], edge_of[move]] = index[after]
+        cash[action, index[key], edge_of[move]] = money
+        legal[action, move[0], index[key]] = True
+    start, end, chance = (np.array(column) for column in zip(*moves, strict=True))
+    origin = np.zeros((len(moves), states))
+    origin[np.arange(len(moves)), start] = chance
+
+    value = np.zeros((bars + 1, states, len(positions)))
+    best = np.zeros(value.shape, np.int8)
+    forced, may = _last_bar(bar, found, index, edge_of, shape, legal)
+    for left in range(1, bars + 1):
+        if left == 1:
+            outcome, allowed = forced, may
+        else:
+            outcome, allowed = cash + value[left - 1][end[None, None, :], following], legal
+        expected = np.where(allowed, (outcome @ origin).transpose(0, 2, 1), IMPOSSIBLE)  # [A, K, P]
+        best[left] = expected.argmax(axis=0)
+        value[left] = np.where(allowed.any(axis=0), expected.max(axis=0), 0.0)  # unreachable pairs stay 0
+    return Optimum(positions, value, best)
+
+
+def _last_bar(bar: OneBar, found: list, index: dict, edge_of: dict, shape: tuple, legal: np.ndarray
+              ) -> tuple[np.ndarray, np.ndarray]:
+    """Cash of the flat bar, where every position leaves, and what may be done before it (opening may not)."""
+    cash, may = np.zeros(shape), legal.copy()
+    for key, move, action, _, _ in found:
+        if not bar.mask(move, key, 1)[action]:
+            may[action, move[0], index[key]] = False
+            continue
+        after, money = bar.after(move, key, 1, action)
+        assert after == FLAT
+        cash[action, index[key], edge_of[move]] = money
+    assert not may[[BUY, SELL]].any()
+    return cash, may

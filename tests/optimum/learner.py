@@ -1,0 +1,120 @@
+"""Runs on the mean-reverting chain: configuration, fresh paths, what an agent earns there and what the optimum does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.data.synthetic import REVERSION_PULL
+from jaxtrade.data.synthetic.chain import LEVELS
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.evaluation.agents import Act, Agent
+from jaxtrade.experiment import Setup, prepare
+from jaxtrade.types import Array, PyTree
+from tests.optimum.dp import Optimum, solve
+from tests.oracle.model import Settings
+
+# Task, observation, brackets, costs and fills are the defaults; only the market and the account rules are chosen.
+CHAIN = ("data.source=synthetic", "data.synthetic=mean_reversion", "account.preset=rules_off_50k",
+         "split.test_sessions=0")
+FRESH_SEED, FRESH_SESSIONS = 1_000_003, 100  # never trained on
+
+
+def chain_config(task: str, *overrides: str) -> RunConfig:
+    return load_config(None, [*CHAIN, f"env.task={task}", *overrides])
+
+
+def fresh(config: RunConfig) -> Setup:
+    """The same run on a path that no training has seen."""
+    data = config.data.model_copy(update={"synthetic_seed": FRESH_SEED, "synthetic_sessions": FRESH_SESSIONS})
+    return prepare(config.model_copy(update={"data": data}))
+
+
+def settings(task: str) -> Settings:
+    """The oracle's settings of `chain_config(task)`: ES, every rule off."""
+    return Settings(task=task, drawdown=None, target=None, risk_unit=500_000.0)
+
+
+class Sessions(NamedTuple):
+    """first: int[n] first decision row of each session. bars: int[n] its decisions. state: int[n] the chain's there."""
+
+    first: np.ndarray
+    bars: np.ndarray
+    state: np.ndarray
+
+
+def sessions_of(setup: Setup) -> Sessions:
+    table, close = setup.market.data.sessions, np.asarray(setup.market.bars.close)
+    first = np.asarray(table.first)
+    level = np.searchsorted(LEVELS, close - close.min())
+    assert np.array_equal(np.unique(close) - close.min(), LEVELS)
+    return Sessions(first, np.asarray(table.last) - first + 1, 2 * level[first] + (close[first] > close[first - 1]))
+
+
+def optimum_of(task: str, sessions: Sessions) -> tuple[Optimum, np.ndarray]:
+    """The solved task, and float64[n] mills that its optimum expects of each session."""
+    solved = solve(settings(task), REVERSION_PULL, int(sessions.bars.max()))
+    return solved, solved.value[sessions.bars, sessions.state, 0]
+
+
+def profits(env: TradingEnv, agent: Agent, params: EnvParams, sessions: Sessions) -> np.ndarray:
+    """int64[n] mills that an agent makes in each session, all of them side by side through `env.transition`."""
+    return np.asarray(_profits(env, agent.act, int(sessions.bars.max()), agent.carry, params), np.int64)
+
+
+def _profits(env: TradingEnv, act: Act, length: int, carry: PyTree, params: EnvParams) -> Array:
+    table = params.market.sessions
+
+    def one(slot: Array) -> Array:
+        def decide(loop: tuple[PyTree, EnvState], _: None) -> tuple[tuple[PyTree, EnvState], None]:
+            carry, state = loop
+            after, order, _ = act(carry, state, env.ref(state, params), params,
+                                  jax.random.fold_in(jax.random.key(0), state.row))
+            moved, _ = env.transition(state, order, params)
+            over = state.row > table.last[slot]  # a half day: nothing after its flat bar
+            return jax.tree.map(lambda a, b: jnp.where(over, a, b), (carry, state), (after, moved)), None
+
+        state = env.reset_at(params, slot, table.first[slot])
+        (_, state), _ = jax.lax.scan(decide, (carry, state), None, length=length)
+        return state.account.balance
+
+    return jax.jit(jax.vmap(one))(jnp.arange(len(table.first)))
+
+
+@dataclass(frozen=True)
+class OptimalAct:
+    """The solved policy, by table look-up. Carry: action int8[M + 1, K, P], positions int32[P, 5], lowest level."""
+
+    env: TradingEnv
+
+    def __call__(self, carry: PyTree, state: EnvState, ref: PyTree, params: EnvParams, key: Array) -> tuple:
+        del ref, key
+        actions, positions, levels, base = carry
+        p, session = state.position, params.sessions.ids[state.slot]
+        held = jnp.stack([p.quantity, p.entry - base, p.stop - base, p.target - base, p.trailing])
+        held = jnp.where(p.quantity != 0, held, 0)
+        same = (positions == held).all(axis=1)
+        close = params.market.close
+        level = jnp.searchsorted(levels, close[state.row] - base)
+        chain = 2 * level + (close[state.row] > close[state.row - 1])
+        left = params.market.sessions.last[session] - state.row + 1
+        action = jnp.where(same.any(), actions[left, chain, jnp.argmax(same)], -1).astype(jnp.int32)
+        order = self.env.decode(jnp.maximum(action, 0), state, params)
+        # a position that the enumeration does not know: money that no assertion can overlook
+        unknown = (action < 0) | ~self.env.mask(state, params)[jnp.maximum(action, 0)]
+        return carry, order.replace(quantity=jnp.where(unknown, 10**6, order.quantity)), action
+
+
+def optimal(setup: Setup, solved: Optimum) -> Agent:
+    """The optimum as an agent of the evaluator. The quantities of the enumerated positions are sides: 1 contract."""
+
+    base = jnp.int32(int(np.asarray(setup.market.bars.close).min()))
+    carry = (jnp.asarray(solved.action), jnp.asarray([[int(x) for x in key] for key in solved.positions], jnp.int32),
+             jnp.asarray(LEVELS, jnp.int32), base)
+    return Agent("optimum", OptimalAct(setup.env), carry, "exact dynamic programming")
