@@ -33,6 +33,8 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
                         help="set a configuration key, e.g. --set ppo.num_envs=1024 (repeatable)")
     parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
                         f"{' and '.join(BUNDLED_MARKETS)}, synthetic for others unless --data is given")
+    parser.add_argument("--contract", metavar="FILE", help="your own contract instead of --market: a YAML file of its "
+                        "figures, or a shipped one such as SPY")
     parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
                         "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset")
     parser.add_argument("--seconds", metavar="FILE", help="second bars of the same instrument, read with the same keys "
@@ -72,6 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     check = actions.add_parser("check", help="read and validate files; exit 2 if any of them has a fault")
     check.add_argument("files", nargs="+", metavar="FILE")
     check.add_argument("--market", help="contract symbol (default: ES)")
+    check.add_argument("--contract", metavar="FILE", help="your own contract, instead of --market")
     check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                        help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC")
     describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
@@ -90,9 +93,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
-            test: bool = False, seconds: str | None = None, quotes: str | None = None) -> RunConfig:
-    """Configuration of a command: file, then `--test`, `--market`, `--data`, `--seconds`, `--quotes`, then `--set`."""
+            test: bool = False, seconds: str | None = None, quotes: str | None = None,
+            contract: str | None = None) -> RunConfig:
+    """Configuration of a command: file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`, `--quotes`,
+    then `--set`."""
     flags: list[str] = [*TEST_OVERRIDES] if test else []
+    if market is not None and contract is not None:
+        raise ConfigError(f"--market {market} and --contract {contract}: the contract's symbol is the market; give one")
     if market is not None:
         symbol = market.upper()
         flags.append(f"data.market={symbol}")
@@ -100,8 +107,13 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
     if data is not None:
         flags.append("data.source=file")
     chosen = load_config(config or "quickstart", [*flags, *overrides])
-    paths = {key: path for key, path in (("file", data), ("seconds", seconds), ("quotes", quotes)) if path is not None}
-    chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update=paths)})  # a path is not YAML: as it is
+    given = {"file": data, "seconds": seconds, "quotes": quotes, "contract": contract}
+    paths = {key: path for key, path in given.items() if path is not None}
+    chosen = _with_data(chosen, paths)  # a path is not YAML: as it is
+    if chosen.data.contract is not None:
+        from jaxtrade.data.contract_file import load_contract
+
+        chosen = _with_data(chosen, {"market": load_contract(chosen.data.contract).symbol})
     if chosen.data.source == "file" and chosen.data.file is None:
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None:
@@ -110,13 +122,17 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
     return chosen
 
 
+def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
+    return config.model_copy(update={"data": config.data.model_copy(update=values)})
+
+
 def check_names(config: RunConfig) -> None:
     """Market, account preset and features must exist: asked of the tables themselves, before anything heavy loads."""
-    from jaxtrade.data.contracts import get_contract
+    from jaxtrade.data.contract_file import contract_of
     from jaxtrade.data.schema import table_columns
     from jaxtrade.env.presets import resolve_account
 
-    get_contract(config.data.market)
+    contract_of(config.data)
     resolve_account(config.account)
     table_columns(config.env.features)
     if config.data.source == "file" and not Path(str(config.data.file)).exists():
@@ -128,8 +144,9 @@ def check_names(config: RunConfig) -> None:
 def _train(args: argparse.Namespace) -> int:
     if args.resume:
         clash = [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--market", args.market),
-                                          ("--data", args.data), ("--seconds", args.seconds), ("--quotes", args.quotes),
-                                          ("--test", args.test), ("--run-dir", args.run_dir))
+                                          ("--contract", args.contract), ("--data", args.data),
+                                          ("--seconds", args.seconds), ("--quotes", args.quotes), ("--test", args.test),
+                                          ("--run-dir", args.run_dir))
                  if value]
         if clash:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
@@ -139,7 +156,8 @@ def _train(args: argparse.Namespace) -> int:
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
-    config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds, args.quotes)
+    config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds, args.quotes,
+                     args.contract)
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
     from jaxtrade.experiment import run
@@ -163,7 +181,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> int:
     if args.action == "check":
-        config, failed = resolve(None, args.overrides, args.market, None), False
+        config, failed = resolve(None, args.overrides, args.market, None, contract=args.contract), False
         from jaxtrade.data.describe import check
 
         for name in args.files:
@@ -173,7 +191,8 @@ def _data(args: argparse.Namespace) -> int:
                 failed = True
                 print(f"error: {error}", file=sys.stderr)
         return DataError.exit_code if failed else 0
-    config = resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds, quotes=args.quotes)
+    config = resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds, quotes=args.quotes,
+                     contract=args.contract)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
 

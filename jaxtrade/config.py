@@ -15,13 +15,14 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.yaml12 import dump_yaml, parse_yaml
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_BYTES = 1_000_000  # of a configuration file
 _SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make endless
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -70,15 +71,20 @@ class DataConfig(_Model, frozen=True):
     """Where the bars come from. Nothing is guessed: zone, stamp side and price scale are stated or known."""
 
     market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
+    contract: str | None = Field(default=None, description="your own contract: a YAML file, or a shipped one such as "
+                                 "SPY; its symbol is the market, whatever data.market says")
     source: Literal["bundled", "synthetic", "file"] = "bundled"
     file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
     seconds: str | None = Field(default=None, description="second bars of the same instrument, read with the same "
                                 "keys; they tell the order of prices inside a bar (env.intrabar: path)")
+    conversion: str | None = Field(default=None, description="bars of the rate to the dollar, for markets whose "
+                                   "profits arise in another currency; read with data.time_zone and data.stamp")
     quotes: str | None = Field(default=None, description="bid and ask bars of the same instrument, read with the same "
                                "keys: prices are theirs, volume is that of the bars")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
                                     "close, volume, expiry, symbol; bid_open .. ask_close of two-sided bars")
-    time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset")
+    time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset, with a "
+                                  "fixed shift where needed (America/New_York+7h)")
     stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
     price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
     expiry: Code | None = Field(default=None, description="the one contract to use of a file with expiries")
@@ -328,14 +334,22 @@ def config_path(name: str) -> Path:
 
     Raises ConfigError naming what was searched.
     """
+    return find_file(name, ".", "configuration")
+
+
+def find_file(name: str, folder: str, what: str) -> Path:
+    """A path that exists, else the shipped YAML file `name` of a folder of `configs/`; `what` names it in messages.
+
+    Raises ConfigError naming what was searched.
+    """
     given = Path(name)
     if given.is_file():
         return given
-    shipped = _shipped_configs() / f"{given.stem}.yaml"
+    shipped = _shipped_configs() / folder / f"{given.stem}.yaml"
     if given.parent == Path(".") and given.suffix in ("", ".yaml") and shipped.is_file():
         return shipped
-    known = sorted(path.stem for path in _shipped_configs().glob("*.yaml"))
-    raise ConfigError(f"configuration '{name}': no such file, and no shipped configuration of that name "
+    known = sorted(path.stem for path in (_shipped_configs() / folder).glob("*.yaml"))
+    raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
                       f"(shipped: {', '.join(known)}){_suggest(name, known)}")
 
 
@@ -362,15 +376,15 @@ def _key(location: tuple[int | str, ...]) -> str:
     return ".".join(parts[:-1] if member else parts)
 
 
-def _message(error: ValidationError, name: str) -> str:
+def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
     lines: list[str] = []
     faults: dict[str, list[str]] = {}
-    known = _keys(RunConfig)
+    known = _keys(model)
     for item in error.errors():
         key = _key(item["loc"])
         if item["type"] == "extra_forbidden":
             section = key.rpartition(".")[0]
-            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(RunConfig.model_fields)
+            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
             hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
             lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
@@ -390,12 +404,25 @@ def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
     node[parts[-1]] = value
 
 
+def validated(model: type[ModelT], values: Mapping[str, Any], name: str) -> ModelT:
+    """A model from nested `values`; `name` stands in messages. Raises ConfigError listing every fault."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(_message(error, name, model)) from None
+
+
 def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunConfig:
     """Validate nested `values` (section -> key -> value). Raises ConfigError listing every fault."""
-    try:
-        return RunConfig.model_validate(dict(values))
-    except ValidationError as error:
-        raise ConfigError(_message(error, name)) from None
+    return validated(RunConfig, values, name)
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """The keys of a YAML file. Raises ConfigError where it cannot be read or holds no keys."""
+    loaded = parse_yaml(_read(path), str(path))
+    if loaded is not None and not isinstance(loaded, dict):
+        raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
+    return loaded or {}
 
 
 def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunConfig:
@@ -411,10 +438,7 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
     values: dict[str, Any] = {}
     if name is not None:
         path = config_path(name)
-        loaded = parse_yaml(_read(path), str(path))
-        if loaded is not None and not isinstance(loaded, dict):
-            raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
-        values = loaded or {}
+        values = read_values(path)
         origin = str(path)
     for override in overrides:
         key, sign, text = override.partition("=")

@@ -100,7 +100,7 @@ def run(config: RunConfig, path: Path | None = None) -> RunResult:
     # The thread count changes bits on CPU; what is pinned here is recorded, and pinned again by a resume.
     os.environ.setdefault("NPROC", str(os.cpu_count() or 1))
     setup = prepare(config)
-    path = path or rundir.new_run_path(config.data.market, config.env.task)
+    path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
     rundir.create_run(path, config, rundir.provenance(config, setup.market.fingerprint))
     with rundir.locked(path):
         return _train_and_evaluate(setup, path, None)

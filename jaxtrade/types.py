@@ -47,6 +47,17 @@ class IntrabarPath(struct.PyTreeNode):
     ambiguous: Array
 
 
+class TickValue(struct.PyTreeNode):
+    """Account money of one tick of one contract in each bar, of a market whose profits arise in another currency.
+
+    times, over: int32[T] > 0. Mills per tick are the fraction times / over, at least 1, at the rate known at the bar's
+        open: every fill and mark of the bar is converted at it, rounded half-even, once.
+    """
+
+    times: Array
+    over: Array
+
+
 class Quotes(struct.PyTreeNode):
     """The ask side of a market with two-sided bars.
 
@@ -79,6 +90,7 @@ class MarketData(struct.PyTreeNode):
         calendar alone; 0 at the flat bar.
     fingerprint: uint32[8], the sha256 of everything above, as read on the host.
     path: the order of prices inside each bar, or None where only minute bars are known (static: it shapes the pytree).
+    tick_value: what a tick is worth in each bar, or None where profits arise in dollars (static too).
     ask: the other side of two-sided bars, or None (static).
     """
 
@@ -92,6 +104,7 @@ class MarketData(struct.PyTreeNode):
     view: MarketView
     fingerprint: Array
     path: IntrabarPath | None = None
+    tick_value: TickValue | None = None
     ask: Quotes | None = None
 
     @property

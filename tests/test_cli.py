@@ -81,6 +81,10 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
 @pytest.mark.parametrize(("argv", "fragment"), [
     (["train", "--data", "absent.csv", *STATED], "absent.csv"),
     (["train", "--market", "XYZ"], "XYZ"),
+    (["train", "--contract", "none.yaml"], "contract 'none.yaml': no such file"),
+    (["train", "--contract", "SPY", "--market", "ES"], "give one"),
+    (["train", "--contract", "SPY"], "data.market = SPY: no bundled bars"),
+    (["train", "--resume", "none", "--contract", "SPY"], "drop --contract"),
     (["train", "--set", "ppo.num_env=8"], "did you mean 'ppo.num_envs'"),
     (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
     (["train", "--set", "account.preset=apex"], "account.preset"),

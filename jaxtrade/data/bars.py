@@ -117,7 +117,8 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         columns: field -> column name for time, open, high, low, close, volume, expiry, symbol, and for bid_open ..
             ask_close of two-sided bars. Fields left out are looked for under obvious names, and a note says which
             name was taken. A file with all of bid_open .. ask_close is read as two-sided, unless open .. are mapped.
-        time_zone: IANA zone of stamps without offset. stamp: whether a stamp names the bar's open or its close.
+        time_zone: IANA zone of stamps without offset, or one with a fixed shift (America/New_York+7h). stamp: whether
+            a stamp names the bar's open or its close.
         price_scale: points per unit of the file's prices.
         expiry: the one contract to read, where an expiry or symbol column holds several.
         roll: how to splice several: 'volume', or expiry -> first trade date ('start' for the first).

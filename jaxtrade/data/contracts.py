@@ -3,12 +3,14 @@
 Money is in mills ($0.001). Commissions are all-in money per side per contract (broker, exchange, clearing and NFA fees)
 as a mid-priced retail account pays them; they are defaults that `costs.commission` overrides. Slippage is ticks
 against us per fill of a market or stop order. Tick sizes and multipliers: CME Group contract specifications, in
-agreement with the symbol-properties table of QuantConnect LEAN.
+agreement with the symbol-properties table of QuantConnect LEAN where it has the market (not GC, CL and their micros).
+No tick value here needs a unit finer than a mill.
 """
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
@@ -53,13 +55,46 @@ _EURUSD = {
     2022: (0.953, 1.150), 2023: (1.044, 1.128), 2024: (1.033, 1.122), 2025: (1.017, 1.192), 2026: (1.000, 1.350),
 }
 
+_GBPUSD = {
+    2007: (1.918, 2.116), 2008: (1.435, 2.040), 2009: (1.350, 1.705), 2010: (1.423, 1.646), 2011: (1.527, 1.675),
+    2012: (1.523, 1.631), 2013: (1.481, 1.661), 2014: (1.548, 1.720), 2015: (1.456, 1.593), 2016: (1.140, 1.502),
+    2017: (1.198, 1.366), 2018: (1.247, 1.438), 2019: (1.195, 1.352), 2020: (1.140, 1.369), 2021: (1.316, 1.425),
+    2022: (1.035, 1.375), 2023: (1.180, 1.315), 2024: (1.229, 1.344), 2025: (1.209, 1.379), 2026: (1.150, 1.550),
+}
+_USDJPY = {
+    2007: (107.2, 124.2), 2008: (87.1, 112.0), 2009: (84.8, 101.5), 2010: (80.2, 95.0), 2011: (75.3, 85.6),
+    2012: (76.0, 86.8), 2013: (86.5, 105.5), 2014: (100.7, 121.9), 2015: (115.8, 125.9), 2016: (98.9, 121.7),
+    2017: (107.3, 118.7), 2018: (104.5, 114.6), 2019: (104.1, 112.5), 2020: (101.1, 112.3), 2021: (102.5, 115.6),
+    2022: (113.4, 152.0), 2023: (127.2, 152.0), 2024: (139.5, 162.0), 2025: (139.8, 159.0), 2026: (130.0, 185.0),
+}
+_USDCHF = {
+    2007: (1.098, 1.250), 2008: (0.963, 1.230), 2009: (0.991, 1.197), 2010: (0.930, 1.174), 2011: (0.706, 0.978),
+    2012: (0.893, 0.998), 2013: (0.880, 0.984), 2014: (0.870, 0.992), 2015: (0.740, 1.033), 2016: (0.944, 1.035),
+    2017: (0.942, 1.034), 2018: (0.918, 1.013), 2019: (0.964, 1.024), 2020: (0.875, 0.990), 2021: (0.875, 0.948),
+    2022: (0.909, 1.015), 2023: (0.833, 0.944), 2024: (0.837, 0.923), 2025: (0.784, 0.920), 2026: (0.650, 0.950),
+}
+# Nearby months. Oil below zero (the May 2020 expiry on 20 and 21 April 2020) is refused by the reader, not ranged here.
+_GOLD = {
+    2007: (603, 845), 2008: (681, 1034), 2009: (801, 1228), 2010: (1044, 1432), 2011: (1308, 1924),
+    2012: (1526, 1798), 2013: (1179, 1698), 2014: (1130, 1392), 2015: (1045, 1308), 2016: (1061, 1378),
+    2017: (1146, 1362), 2018: (1160, 1370), 2019: (1266, 1566), 2020: (1450, 2090), 2021: (1673, 1963),
+    2022: (1613, 2079), 2023: (1804, 2152), 2024: (1984, 2826), 2025: (2607, 4600), 2026: (3000, 7500),
+}
+_OIL = {
+    2007: (49.9, 99.3), 2008: (32.4, 147.3), 2009: (33.2, 82.0), 2010: (64.2, 92.1), 2011: (74.9, 114.9),
+    2012: (77.2, 110.6), 2013: (85.6, 112.3), 2014: (52.4, 107.8), 2015: (33.9, 62.6), 2016: (26.0, 54.6),
+    2017: (42.0, 60.6), 2018: (42.3, 76.9), 2019: (44.3, 66.7), 2020: (6.5, 65.7), 2021: (47.1, 85.5),
+    2022: (70.0, 130.6), 2023: (63.6, 95.1), 2024: (65.2, 87.7), 2025: (55.1, 80.8), 2026: (40.0, 130.0),
+}
+Ranges = Mapping[int, tuple[float, float]]
+
 
 @dataclass(frozen=True)
 class Contract:
     """One market's fixed figures.
 
-    tick_size: points. tick_mills: money of one tick of one contract, mills of `currency`. commission_mills: mills per
-    side per contract. slippage_ticks: ticks per market or stop fill. min_stop_ticks: the least stop distance.
+    tick_size: points. tick_mills: money of one tick of one contract, mills of `currency`. commission_mills: dollar
+    mills per side per contract. slippage_ticks: ticks per market or stop fill. min_stop_ticks: the least stop distance.
     micro: ten of them count as one mini in contract caps. turn_hour: exchange hour at which the trade date turns (0:
     the trade date is the New York date, shares). calendar: whose hours and holidays the market keeps.
     price_ranges: (year, low, high) in points that bars of that year must lie in.
@@ -119,21 +154,31 @@ def whole_mills(money: float | Decimal | str, key: str) -> int:
     return int(mills)
 
 
-def _ranges(table: dict[int, tuple[float, float]]) -> tuple[tuple[int, float, float], ...]:
+def _ranges(table: Ranges) -> tuple[tuple[int, float, float], ...]:
     return tuple((year, low * (1 - RANGE_MARGIN), high * (1 + RANGE_MARGIN)) for year, (low, high) in table.items())
 
 
-def _future(symbol: str, tick: str, value: str, slippage: int, min_stop: int, index: dict, micro: bool) -> Contract:
-    commission = "0.52" if micro else "2.08"
+def _future(symbol: str, tick: str, value: str, slippage: int, min_stop: int, index: Ranges, micro: bool,
+            calendar: Calendar = "cme_equity") -> Contract:
+    mini, tenth = ("2.08", "0.52") if calendar == "cme_equity" else ("2.30", "0.77")
     return Contract(symbol, "future", Decimal(tick), whole_mills(value, f"{symbol} tick value"), "USD",
-                    whole_mills(commission, f"{symbol} commission"), slippage, min_stop, micro, 18, "cme_equity",
-                    _ranges(index))
+                    whole_mills(tenth if micro else mini, f"{symbol} commission"), slippage, min_stop, micro, 18,
+                    calendar, _ranges(index))
 
 
-# Minimum stops of about $100 per mini (NQ: 5 points), several times the usual spread of one tick.
-# EURUSD: one lot is 100,000 EUR, a tick a tenth of a pip ($1). Over one-sided bars the default
-# slippage of 6 ticks per side stands for half the measured mean spread (1.17 pips); two-sided bars have none. $3.00 a
-# side is a common commission of raw-spread accounts.
+def _lot(symbol: str, tick: str, value: str, slippage: int, rates: Ranges) -> Contract:
+    """A lot of 100,000 units of the base currency; value: of one tick, in the quote currency."""
+    return Contract(symbol, "fx", Decimal(tick), whole_mills(value, f"{symbol} tick value"), symbol[3:], 3000, slippage,
+                    50, False, 17, "fx", _ranges(rates))
+
+
+# Minimum stops of about $100 per mini (NQ: 5 points), several times the usual spread of one tick. CME charges more for
+# metals, energy and currencies than for equity indices, hence the two pairs of commissions.
+# GC: 100 troy ounces, CL: 1,000 barrels, their micros a tenth; 6E: 125,000 EUR.
+# FX: a tick is a tenth of a pip (EURUSD, GBPUSD $1, USDJPY 100 JPY, USDCHF 1 CHF a lot). Over one-sided bars the
+# default slippage per side stands for half a measured mean spread: EURUSD 1.17 pips (OANDA 2014), GBPUSD 0.76 and
+# USDJPY 0.32 pips (FXCM); USDCHF as GBPUSD; two-sided bars have none. $3.00 a side is a common commission of raw-spread
+# accounts.
 CONTRACTS: dict[str, Contract] = {
     contract.symbol: contract
     for contract in (
@@ -145,7 +190,15 @@ CONTRACTS: dict[str, Contract] = {
         _future("MES", "0.25", "1.25", 1, 8, _SP500, True),
         _future("M2K", "0.10", "0.50", 2, 20, _RUSSELL2000, True),
         _future("MYM", "1", "0.50", 2, 20, _DOW, True),
-        Contract("EURUSD", "fx", Decimal("0.00001"), 1000, "USD", 3000, 6, 50, False, 17, "fx", _ranges(_EURUSD)),
+        _future("GC", "0.10", "10.00", 1, 10, _GOLD, False, "cme_metal_energy"),
+        _future("CL", "0.01", "10.00", 1, 10, _OIL, False, "cme_metal_energy"),
+        _future("MGC", "0.10", "1.00", 1, 10, _GOLD, True, "cme_metal_energy"),
+        _future("MCL", "0.01", "1.00", 1, 10, _OIL, True, "cme_metal_energy"),
+        _future("6E", "0.00005", "6.25", 1, 16, _EURUSD, False, "cme_fx"),
+        _lot("EURUSD", "0.00001", "1", 6, _EURUSD),
+        _lot("GBPUSD", "0.00001", "1", 4, _GBPUSD),
+        _lot("USDJPY", "0.001", "100", 2, _USDJPY),
+        _lot("USDCHF", "0.00001", "1", 4, _USDCHF),
     )
 }
 

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.calendar import check_stamps, findings, schedule_for, trade_dates
-from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.conversion import dollars_per_tick
 from jaxtrade.data.market import Market, decision_sessions, history_needed, read_keys
 
 COST_WARNING = 0.25  # of the stop
@@ -53,15 +54,16 @@ def mean_spread(market: Market, rows: np.ndarray) -> float:
 def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     """Figures of a market under a configuration; money in dollars, shares as fractions.
 
-    `cost_over_stop` is a round turn's commission, mean spread (of two-sided bars) and slippage (both sides a market or
-    stop order) over the money at risk at the median stop.
+    `tick_value` is the median over the decision bars where profits are converted. `cost_over_stop` is a round turn's
+    commission, mean spread (of two-sided bars) and slippage (both sides a market or stop order) over the money at risk
+    at the median stop.
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
     stop = float(np.median(stop_ticks(market, config, rows)))
-    spread = mean_spread(market, rows)
-    cost = (2 * contract.commission_mills + (2 * contract.slippage_ticks + spread) * contract.tick_mills) / 1000
-    risk = stop * contract.tick_mills / 1000
+    spread, tick = mean_spread(market, rows), dollars_per_tick(contract, market.data.tick_value, rows)
+    cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick
+    risk = stop * tick
     schedule = schedule_for(config.data.calendar, contract, market.bars.time, market.bars.bar_seconds)
     at = schedule.find(market.trade_dates)
     halts = np.clip(schedule.halts[at], None, schedule.flat[at][:, None])
@@ -86,7 +88,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "mean_spread_ticks": spread,
         "commission_per_side": contract.commission_mills / 1000,
         "slippage_ticks": contract.slippage_ticks,
-        "tick_value": contract.tick_mills / 1000,
+        "tick_value": tick,
         "median_stop_ticks": stop,
         "median_stop_money": risk,
         "round_turn_cost": cost,
@@ -145,7 +147,7 @@ def check(file: str, config: RunConfig) -> str:
     Raises DataError with every fault, ConfigError for an unknown market.
     """
     data = config.data
-    contract = get_contract(data.market)
+    contract = contract_of(data)
     bars = load_bars(file, contract, **read_keys(config, False))
     return check_text(bars, config)
 

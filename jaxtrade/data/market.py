@@ -14,7 +14,9 @@ from jaxtrade.data import features
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
-from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.contracts import CONTRACTS, Contract
+from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
 from jaxtrade.data.intrabar import side_passages
 from jaxtrade.data.pairing import attach
 from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
@@ -37,7 +39,7 @@ from jaxtrade.data.sessions import (
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.data.table import float_table
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable
+from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
 INT32 = 1 << 31
 
@@ -95,13 +97,13 @@ def bars_of(config: RunConfig) -> Bars:
         raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
                           "bars: give them with --data FILE, or drop --quotes")
     # Rows without a side matter only where there is a trade bar: `attach` counts those.
-    return attach(bars, load_bars(data.quotes, get_contract(data.market), missing=1.0,
+    return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0,
                                 **read_keys(config, True, bars)))
 
 
 def _bars_alone(config: RunConfig) -> Bars:
     data = config.data
-    contract = get_contract(data.market)
+    contract = contract_of(data)
     if data.source != "file" and data.file is not None:
         raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
     if data.source == "synthetic":
@@ -131,14 +133,14 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
                           "the bars: give them with --data FILE, or drop --seconds")
     # A second that lacks a side is no second: what that spoils shows as a bar that is not rebuilt.
-    return load_bars(data.seconds, get_contract(data.market), missing=1.0, **read_keys(config, True, bars))
+    return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True, bars))
 
 
 def load_market(config: RunConfig) -> Market:
     """The market of a run, on device. Raises ConfigError or DataError."""
     require_seconds(config, config.data.seconds is not None)
     bars = bars_of(config)
-    return build_market(bars, config, seconds_of(config, bars))
+    return build_market(bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract))
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
@@ -148,19 +150,21 @@ def require_seconds(config: RunConfig, known: bool) -> None:
                           "(data.seconds), or set env.intrabar to stop_first or nearer_extreme")
 
 
-def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> Market:
+def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> Market:
     """Features, session table and device arrays of validated bars.
 
     Args:
         seconds: finer bars of the same instrument and sides, which become the market's intrabar paths.
+        rates: bars of the rate to the dollar, where profits arise in another currency and the market is not its rate.
     Raises:
-        DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it, or
-            seconds that do not rebuild the bars.
-        ConfigError: unknown feature, figures that could pass int32, or `env.intrabar=path` without seconds.
+        DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it,
+            seconds that do not rebuild the bars, or rates that do not cover them.
+        ConfigError: unknown feature, figures that could pass int32, `env.intrabar=path` without seconds, or rates that
+            are needed and not given.
     """
     require_seconds(config, seconds is not None)
     passages = () if seconds is None else side_passages(bars, seconds)
-    contract = bars.contract
+    contract, value = bars.contract, tick_values(bars, rates)
     columns = table_columns(config.env.features)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
@@ -186,20 +190,26 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None) -> 
     paths = [found.path for found in passages]
     for side, path in zip(("", "ask."), paths, strict=False):
         arrays |= {f"{side}path.{name}": value for name, value in vars(path).items()}
+    if value is not None:
+        arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
+    rule = describe_conversion(contract)
     digest = fingerprint(arrays, contract)
-    notes = (*bars.notes, *(note for found in passages for note in found.notes), *schedule.notes,
+    notes = (*bars.notes, *([] if rule is None else [rule]), *(note for found in passages for note in found.notes),
+             *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract),
              *_session_notes(rows, ids, dates, bars, config))
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
-    return Market(data=_to_device(arrays, digest, paths), contract=contract, bars=bars,
+    return Market(data=_to_device(arrays, digest, paths, value), contract=contract, bars=bars,
                   trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
                   has_volume=has_volume)
 
 
-def _to_device(arrays: dict[str, np.ndarray], digest: str, paths: Sequence[IntrabarPath]) -> MarketData:
-    """Host arrays by name, the fingerprint in hex and the paths (NumPy leaves) of each side as the device pytree."""
+def _to_device(arrays: dict[str, np.ndarray], digest: str, paths: Sequence[IntrabarPath],
+               value: TickValue | None) -> MarketData:
+    """Host arrays by name, the fingerprint in hex, the paths of each side and tick values (NumPy leaves) as the device
+    pytree."""
     import jax
     import jax.numpy as jnp
 
@@ -211,7 +221,7 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, paths: Sequence[Intra
     path, ask_path = (*jax.tree.map(jnp.asarray, list(paths)), None, None)[:2]
     ask = {name: jnp.asarray(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
     return MarketData(**device, sessions=sessions, view=view, fingerprint=words, path=path,
-                      ask=Quotes(**ask, path=ask_path) if ask else None)
+                      ask=Quotes(**ask, path=ask_path) if ask else None, tick_value=jax.tree.map(jnp.asarray, value))
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
@@ -231,7 +241,10 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
         digest.update(value.tobytes())
-    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)  # costs are no data
+    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)  # costs are no data ...
+    if CONTRACTS.get(contract.symbol) != contract:  # ... but a user's file holds them, and may change after a run
+        figures += (contract.kind, contract.calendar, contract.commission_mills, contract.slippage_ticks,
+                    contract.min_stop_ticks, contract.micro)
     digest.update("|".join(map(str, figures)).encode())
     return digest.hexdigest()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -12,6 +12,7 @@ from jaxtrade.data.faults import Faults
 from jaxtrade.data.tabular import Table, as_numbers
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
+SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # wall time of a zone and whole hours: America/New_York+7h
 DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; a stamp between whole seconds
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
@@ -44,15 +45,25 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     return _bounded(utc, series, name, rows, faults)
 
 
-def _zone(name: str | None, faults: Faults) -> str | None:
-    if name is None:
+class Zone(NamedTuple):
+    """Wall time of the IANA zone `name` plus a whole number of hours, as trading servers keep it."""
+
+    name: str
+    hours: int
+
+
+def _zone(text: str | None, faults: Faults) -> Zone | None:
+    if text is None:
         return None
+    shifted = SHIFTED.fullmatch(text)
+    name, hours = (shifted[1], int(shifted[2])) if shifted else (text, 0)
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        faults.add(f"unknown time zone '{name}'", "set data.time_zone to an IANA name such as America/New_York or UTC")
+        faults.add(f"unknown time zone '{text}'", "set data.time_zone to an IANA name such as America/New_York or UTC, "
+                   "or to one with a fixed shift such as America/New_York+7h")
         faults.stop()
-    return name
+    return Zone(name, hours)
 
 
 def _seconds(naive: Any) -> np.ndarray:
@@ -62,7 +73,7 @@ def _seconds(naive: Any) -> np.ndarray:
     return np.where(np.isnat(values), UNREAD, np.where(out % 10**9 != 0, BROKEN, out // 10**9))
 
 
-def _text(text: Any, zone: str | None, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+def _text(text: Any, zone: Zone | None, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
     """ISO 8601 text, all with an offset or all without."""
     import pandas as pd
 
@@ -80,16 +91,18 @@ def _text(text: Any, zone: str | None, name: str, rows: np.ndarray, faults: Faul
     return _localize(parsed, parsed.notna().to_numpy(), zone, name, rows, faults)
 
 
-def _localize(naive: Any, valid: np.ndarray, zone: str | None, name: str, rows: np.ndarray,
+def _localize(naive: Any, valid: np.ndarray, zone: Zone | None, name: str, rows: np.ndarray,
               faults: Faults) -> np.ndarray:
     if zone is None:
         faults.add("stamps carry no time zone", "set data.time_zone, e.g. data.time_zone=America/New_York or "
                    "data.time_zone=UTC (time_zone=... in Python)", int(rows[0]), name, naive.iloc[0])
         faults.stop()
-    local = naive.dt.tz_localize(zone, ambiguous="NaT", nonexistent="NaT")
+        raise AssertionError("a fault was added: stop raises")
+    shifted = naive - np.timedelta64(zone.hours, "h")
+    local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
     clash = np.flatnonzero(valid & local.isna().to_numpy())
     for i in clash:
-        faults.add(f"this hour occurs twice or never in {zone} (daylight saving)", "write the stamps in UTC",
+        faults.add(f"this hour occurs twice or never in {zone.name} (daylight saving)", "write the stamps in UTC",
                    int(rows[i]), name, naive.iloc[int(i)])
     out = _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))
     out[clash] = 0  # already recorded

@@ -24,6 +24,8 @@ ALIASES = {
 }
 NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
 SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
+NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
+                "traded here, because features divide by prices: give another expiry or a file without those days")
 TICK_NOISE = 1e-4  # of a tick: decimal noise of a scaled price, far below any real off-tick price
 MAX_TICKS = 1 << 24  # float32 holds every integer up to here
 
@@ -87,10 +89,13 @@ def _missing(field: str, wanted: str, present: list[str], unused: list[str], fau
                f"set data.columns={{{field}: NAME}}{hint}")
 
 
-def product_of(symbol: str) -> str | None:
-    """The known market that an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD belongs to, or None."""
+def product_of(symbol: str, own: str = "") -> str | None:
+    """The market that an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD belongs to, or None.
+
+    own: symbol of a user's market, beside the known ones.
+    """
     text = symbol.upper().replace("/", "").lstrip("@$")
-    for root in sorted(CONTRACTS, key=len, reverse=True):
+    for root in sorted({*CONTRACTS, own} - {""}, key=lambda root: (-len(root), root)):
         rest = text[len(root):]
         dated = re.fullmatch(rf"[{MONTHS}]\d{{1,4}}.*", rest)
         if text.startswith(root) and (not rest or rest[0] in " .-_!#=1" or dated):
@@ -123,7 +128,7 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
             continue
         if key == names.get("symbol"):
             for value in counts.index:
-                product = product_of(value)
+                product = product_of(value, contract.symbol)
                 if product is not None and product != contract.symbol and not _siblings(product, contract.symbol):
                     row = int(rows[np.flatnonzero((values == value).to_numpy())[0]])
                     faults.add(f"these are {product} bars but data.market is {contract.symbol}",
@@ -154,7 +159,7 @@ def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults:
 
 def _siblings(a: str, b: str) -> bool:
     """A mini and its micro trade the same prices: bars of one may stand for the other."""
-    return {a, b} in ({"NQ", "MNQ"}, {"ES", "MES"}, {"YM", "MYM"}, {"RTY", "M2K"})
+    return {a, b} in ({"NQ", "MNQ"}, {"ES", "MES"}, {"YM", "MYM"}, {"RTY", "M2K"}, {"GC", "MGC"}, {"CL", "MCL"})
 
 
 def _choose(table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
@@ -213,8 +218,8 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
     for field in PRICES:
         points[field] = _numbers(table, names[field], rows, "price", faults) * price_scale
         for i in np.flatnonzero(points[field] <= 0):
-            faults.add("a price that is not positive", "remove the row, or check data.columns", int(rows[i]),
-                       names[field], table.columns[names[field]].iloc[int(rows[i])])
+            faults.add("a price that is not positive", NOT_POSITIVE, int(rows[i]), names[field],
+                       table.columns[names[field]].iloc[int(rows[i])])
     _check_range(table, names, rows, seconds, points, contract, faults, notes)
     exact = {field: values / tick for field, values in points.items()}
     ticks = {field: np.round(np.nan_to_num(values, nan=1.0)) for field, values in exact.items()}

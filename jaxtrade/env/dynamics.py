@@ -27,6 +27,7 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     """
     market, live_marks = params.market, config.mark == "extreme"
     row = state.row + 1
+    params = params.replace(contract=rules.contract_at(params, row))
     quote = execution.quote_at(market, row)
     carried, wanted = jnp.sign(state.position.quantity), jnp.sign(order.quantity)
     bar = quote.leaving(carried)

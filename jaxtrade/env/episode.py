@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
+from jaxtrade.env.money import money_of
 from jaxtrade.env.rewards import total
 from jaxtrade.env.state import (
     Account,
@@ -35,7 +36,7 @@ def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: Contr
     exit_entry = jnp.where(opened_here, event.entry_price, entry)
 
     def won(quantity: Array, price: Array, paid: Array) -> Array:
-        profit = (price - paid) * quantity * contract.tick_mills - 2 * jnp.abs(quantity) * contract.commission
+        profit = money_of((price - paid) * quantity, contract) - 2 * jnp.abs(quantity) * contract.commission
         return (profit > 0).astype(jnp.int32)
 
     ordered, left = event.order_exit_quantity, event.exit_quantity

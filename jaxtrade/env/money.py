@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from jaxtrade.env.state import ContractParams
 from jaxtrade.types import Array
 
 
@@ -54,3 +58,45 @@ def muldiv(a: Array, b: Array, c: Array) -> Array:
     up = (remainder > rest) | ((remainder == rest) & ((quotient & 1) == 1))
     result = (quotient + up.astype(jnp.uint32)).astype(jnp.int32)
     return jnp.where(negative, -result, result)
+
+
+def muldiv_host(a: Any, b: Any, c: Any) -> np.ndarray:
+    """`muldiv` on the host, int64: |a| < 2^31, 0 < b, c < 2^31, so that no product passes 2^63."""
+    a, b, c = (np.asarray(x, np.int64) for x in (a, b, c))
+    quotient, remainder = np.divmod(np.abs(a) * b, c)
+    up = (2 * remainder > c) | ((2 * remainder == c) & (quotient % 2 == 1))
+    return np.sign(a) * (quotient + up)
+
+
+def tick_mills(contract: ContractParams) -> Array:
+    """Mills of one tick of one contract, of a bar's own contract where profits are converted (times `1 / tick_over`).
+
+    Raises TypeError (a bug) where it was not taken from `rules.contract_at`.
+    """
+    if contract.tick_mills is None:
+        raise TypeError("this market's profits are converted bar by bar: take the contract from rules.contract_at")
+    return contract.tick_mills
+
+
+def money_of(ticks: Array, contract: ContractParams) -> Array:
+    """Mills that `ticks` (price change times signed contracts, int32) are worth in the account's currency.
+
+    The one place where ticks become money. contract: of the bar, from `rules.contract_at`.
+    """
+    if contract.tick_over is None:
+        return ticks * tick_mills(contract)
+    return muldiv(ticks, tick_mills(contract), contract.tick_over)
+
+
+def ticks_within(room: Array, size: Array, contract: ContractParams) -> Array:
+    """Largest whole number of ticks by which `size` contracts (int32, > 0) may move and make at most `room` mills.
+
+    Exact: `money_of` rises with its ticks, and a tick is worth at least one mill, so the rounded quotient is at most
+    one off the last tick within `room`.
+    """
+    size = jnp.maximum(size, 1)
+    if contract.tick_over is None:
+        return room // (size * tick_mills(contract))
+    near = muldiv(room, contract.tick_over, tick_mills(contract))
+    within = near + (money_of(near + 1, contract) <= room) - (money_of(near, contract) > room)
+    return within // size

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import Contract, whole_mills
+from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.env.presets import AccountPreset, resolve_account
 from jaxtrade.env.rewards import resolve_reward
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
@@ -59,10 +60,13 @@ def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
 
 
 def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
-    """The contract's figures with the configuration's costs put over them."""
+    """The contract's figures with the configuration's costs put over them.
+
+    A tick's money is left to the market's `tick_value` where profits are converted.
+    """
     chosen = contract.under(config)
     return ContractParams(
-        tick_mills=jnp.int32(chosen.tick_mills),
+        tick_mills=None if contract.currency != ACCOUNT else jnp.int32(chosen.tick_mills),
         commission=jnp.int32(chosen.commission_mills),
         slippage=jnp.int32(chosen.slippage_ticks),
         min_stop=jnp.int32(chosen.min_stop_ticks),
@@ -88,13 +92,22 @@ def _largest_ranges(market: Market) -> tuple[int, int]:
     return widest, busiest
 
 
+def _largest_tick(market: Market) -> int:
+    """Mills, rounded up: the most that a tick of one contract is worth in any bar."""
+    value = market.data.tick_value
+    if value is None:
+        return market.contract.tick_mills
+    times, over = np.asarray(value.times, np.int64), np.asarray(value.over, np.int64)
+    return int((-(-times // over)).max())
+
+
 def _check_money(market: Market, account: AccountParams, contract: ContractParams, config: RunConfig) -> int:
     """Largest quantity whose position int32 mills can hold. Raises ConfigError where an episode could pass int32.
 
     An account that ends at its drawdown and at its target is bounded by them and one position; any other by what its
     sessions' bars could give or take.
     """
-    tick = int(contract.tick_mills)
+    tick = _largest_tick(market)
     side_cost = int(contract.commission) + int(contract.slippage) * tick
     widest, busiest = _largest_ranges(market)
     one_position = widest * tick + 3 * side_cost
@@ -120,16 +133,16 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
     """Traced parameters of an environment.
 
     An order for more contracts than the account's cap, or than int32 mills could hold, is filled for that many.
-    Raises ConfigError where `env.quantity` passes the account's cap, the contract's currency is not the account's,
+    Raises ConfigError where `env.quantity` passes the account's cap, the market's data lack the contract's conversion,
     money could pass int32 mills, or the intrabar order needs second bars that the market does not have.
     """
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError("env.intrabar = path needs second bars, which this market does not have; give --seconds FILE "
                           "(data.seconds), or build_market(bars, config, seconds)")
     preset = resolve_account(config.account)
-    if market.contract.currency != "USD":
+    if (market.contract.currency != ACCOUNT) != (market.data.tick_value is not None):
         raise ConfigError(f"data.market = {market.contract.symbol}: profits arise in {market.contract.currency}, and "
-                          "conversion to the account's USD is not built; use a contract quoted in USD")
+                          "this market's data were built for another currency; build it with build_market")
     account = account_params(preset, market.contract.micro)
     contract = contract_params(market.contract, config)
     cap = int(account.max_contracts)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from jaxtrade.env.money import money_of, ticks_within
 from jaxtrade.env.state import (
     NO_LEVEL,
     OFF,
@@ -49,9 +50,17 @@ def highest_floor(account: Account, rules: AccountParams) -> Array:
     return jnp.maximum(drawdown_floor(account, rules), daily_floor(account, rules))
 
 
+def contract_at(params: EnvParams, row: Array) -> ContractParams:
+    """The contract's figures in bar `row`: what a tick is worth changes with the rate where profits are converted."""
+    value = params.market.tick_value
+    if value is None:
+        return params.contract
+    return params.contract.replace(tick_mills=value.times[row], tick_over=value.over[row])
+
+
 def unrealised(position: Position, price: Array, contract: ContractParams) -> Array:
-    """Mills that the open position has made at `price` (ticks); 0 when flat."""
-    return (price - position.entry) * position.quantity * contract.tick_mills
+    """Mills that the open position has made at `price` (ticks); 0 when flat. contract: the bar's own."""
+    return money_of((price - position.entry) * position.quantity, contract)
 
 
 def liquidation_level(position: Position, account: Account, params: EnvParams) -> Array:
@@ -62,7 +71,7 @@ def liquidation_level(position: Position, account: Account, params: EnvParams) -
     size, side = jnp.abs(position.quantity), jnp.sign(position.quantity)
     floor = highest_floor(account, params.account)
     room = floor + size * params.contract.commission - account.balance
-    ticks = room // jnp.maximum(size * params.contract.tick_mills, 1)
+    ticks = ticks_within(room, size, params.contract)
     ticks = jnp.where(floor == NO_FLOOR, -NO_LEVEL, jnp.clip(ticks, -NO_LEVEL, NO_LEVEL))
     return jnp.where(floor == NO_FLOOR, side * ticks, position.entry + side * ticks)
 

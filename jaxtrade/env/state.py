@@ -196,18 +196,21 @@ class StepInfo(struct.PyTreeNode):
 
 
 class ContractParams(struct.PyTreeNode):
-    """Traced figures of one contract; int32[] but the last.
+    """Traced figures of one contract; int32[] but tick_size.
 
-    tick_mills: money of one tick of one contract. commission: mills per side per contract. slippage: ticks.
+    tick_mills: money of one tick of one contract; None where the market converts profits, until `rules.contract_at`
+    puts a bar's fraction tick_mills / tick_over there. commission: mills per side per contract. slippage: ticks.
     min_stop: ticks. be_ticks: break-even stop beyond the entry fill, ticks. tick_size: float32[] points.
+    tick_over: None is 1.
     """
 
-    tick_mills: Array
+    tick_mills: Array | None
     commission: Array
     slippage: Array
     min_stop: Array
     be_ticks: Array
     tick_size: Array
+    tick_over: Array | None = None
 
 
 class AccountParams(struct.PyTreeNode):

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
 from jaxtrade.data.schema import NO_VOLUME, absent_features
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.presets import resolve_account
@@ -108,7 +109,7 @@ def _evaluate_one(
     key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on who else is evaluated
     account = backtest(env, agent, params, decisions, "account", key)
     strategy = backtest(env, agent, params, decisions, "strategy", key)
-    made = trades.assemble_trades(strategy, decisions, params.contract)
+    made = trades.assemble_trades(strategy, decisions, params)
     if int(made.net.sum()) != int(strategy.equity[-1]):
         raise RuntimeError(f"{agent.name}: trades sum to {made.net.sum()} mills, equity is {strategy.equity[-1]}")
     return AgentResult(
@@ -147,7 +148,8 @@ def _settings(
         "two_sided": market.bars.ask is not None,
         "commission_per_side": float(Decimal(int(params.contract.commission)) / 1000),
         "slippage_ticks": int(params.contract.slippage),
-        "tick_value": float(Decimal(int(params.contract.tick_mills)) / 1000),
+        "tick_value": dollars_per_tick(market.contract, params.market.tick_value, decisions.rows),
+        "currency": market.contract.currency,
         "start_balance": preset.start_balance,
         "account": config.account.preset,
         "rules": {
@@ -185,6 +187,9 @@ def _labels(
         if market.bars.ask is None:
             labels.append("one-sided bars: the spread is charged as slippage")
         labels.append("no overnight swap is charged (positions never stay overnight)")
+    rule = describe_conversion(market.contract)
+    if rule is not None:
+        labels.append(rule)
     if not market.has_volume and absent_features(env.config.features):
         labels.append(NO_VOLUME)
     return tuple(labels)

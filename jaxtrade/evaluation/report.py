@@ -91,6 +91,11 @@ def _rules_text(rules: dict[str, Any]) -> str:
     return ", ".join(limits) or "no limits"
 
 
+def _tick_text(settings: dict[str, Any]) -> str:
+    converted = settings["currency"] != "USD"
+    return f"${settings['tick_value']:.2f} per tick{' at the median rate' if converted else ''}"
+
+
 def header(result: EvaluationResult) -> list[str]:
     """What was evaluated, under which conventions and costs."""
     s = result.settings
@@ -99,7 +104,7 @@ def header(result: EvaluationResult) -> list[str]:
         f"Evaluation on {s['market']}, {_number(s['sessions'], 'session')} ({span}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
         f"costs: ${s['commission_per_side']:.2f} commission per side and contract, "
-        f"{_number(s['slippage_ticks'], 'tick')} slippage per market or stop fill (${s['tick_value']:.2f} per tick)",
+        f"{_number(s['slippage_ticks'], 'tick')} slippage per market or stop fill ({_tick_text(s)})",
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
         f"{_number(s['contracts_per_entry'], 'contract')} per entry",
     ] + [f"NOTE: {label}" for label in result.labels]

@@ -13,8 +13,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from jaxtrade.env.money import muldiv_host, tick_mills
 from jaxtrade.env.rules import NO_FLOOR
-from jaxtrade.env.state import ContractParams, EndReason, ExitReason
+from jaxtrade.env.state import EndReason, EnvParams, ExitReason
 from jaxtrade.evaluation.backtest import DecisionBars, Record
 
 Whole = Any  # int or a NumPy integer
@@ -78,12 +79,20 @@ def _extremes(record: Record, first: int, last: int, side: int, exit_mark: int |
     return int(marks.max()), int(marks.min())
 
 
-def assemble_trades(record: Record, decisions: DecisionBars, contract: ContractParams) -> Trades:
-    """Pair every entry with the exit that follows it.
+def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarray:
+    """int64[K] mills that `ticks` (price change times contracts) are worth in bars `rows`: `money_of` on the host."""
+    value = params.market.tick_value
+    if value is None:
+        return ticks * int(tick_mills(params.contract))
+    return muldiv_host(ticks, np.asarray(value.times)[rows], np.asarray(value.over)[rows])
+
+
+def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) -> Trades:
+    """Pair every entry with the exit that follows it. Money is that of the exit's bar.
 
     Raises RuntimeError where entries and exits do not alternate (a bug: every position leaves at the flat bar).
     """
-    event, tick = record.event, int(contract.tick_mills)
+    event, contract = record.event, params.contract
     entry = np.flatnonzero(event.entry_quantity)
     exit_, exit_quantity, exit_price, reason = _exits(record)
     quantity = event.entry_quantity[entry].astype(np.int64)
@@ -101,6 +110,7 @@ def assemble_trades(record: Record, decisions: DecisionBars, contract: ContractP
     best, worst = (np.array(marks, np.int64).reshape(-1, 2)).T
     commission = 2 * size * int(contract.commission)
     rows = decisions.rows
+    exit_row = rows[exit_] + 1
     return Trades(
         session=decisions.session[entry],
         side=side,
@@ -108,13 +118,13 @@ def assemble_trades(record: Record, decisions: DecisionBars, contract: ContractP
         decision_row=rows[entry],
         entry_row=rows[entry] + 1,
         entry_price=entry_price,
-        exit_row=rows[exit_] + 1,
+        exit_row=exit_row,
         exit_price=exit_price,
         reason=reason,
         ticks=ticks,
         commission=commission,
-        slippage=size * slip * tick * (2 - (reason == ExitReason.TARGET)),
-        net=ticks * size * tick - commission,
+        slippage=mills_at(size * slip * (2 - (reason == ExitReason.TARGET)), exit_row, params),
+        net=mills_at(ticks * size, exit_row, params) - commission,
         mae=np.maximum(side * entry_price - worst, 0),
         mfe=np.maximum(best - side * entry_price, 0),
     )

@@ -1,6 +1,7 @@
 """Reading bars: what is accepted, in which units, and what the notes admit."""
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from jaxtrade.data.bars import from_frame, load_bars
 from jaxtrade.data.contracts import get_contract
+from tests.data.conftest import utc
 
 ES = get_contract("ES")
 
@@ -126,3 +128,23 @@ def test_bundled_bars_have_the_published_counts(es_bars):
     assert len(es_bars) == 6826  # 201312, trade dates 2013-10-07..11
     assert es_bars.bar_seconds == 60
     assert es_bars.low.min() * 0.25 == 1640.0
+
+
+# Monday 00:00 of a trading server that keeps New York time plus seven hours is Sunday 17:00 in New York, also in the
+# weeks in which only one of Europe and the United States keeps summer time.
+SERVER_MIDNIGHTS = [("2014-03-03", "2014-03-02T22:00:00"), ("2014-03-10", "2014-03-09T21:00:00"),
+                    ("2014-03-31", "2014-03-30T21:00:00"), ("2014-10-27", "2014-10-26T21:00:00"),
+                    ("2014-11-03", "2014-11-02T22:00:00")]
+
+
+@pytest.mark.parametrize(("monday", "wanted"), SERVER_MIDNIGHTS)
+def test_a_zone_with_a_fixed_shift(write, monday, wanted):
+    lines = [f"{monday} {hour:02}:00:00,1670.25,1671.00,1669.75,1670.50,1" for hour in range(3)]
+    bars = load_bars(write(lines), replace(ES, price_ranges=()), stamp="open", time_zone="America/New_York+7h")
+    assert bars.time.tolist() == [utc(wanted) + 3600 * hour for hour in range(3)]
+
+
+def test_a_shift_backwards(write):
+    lines = [f"2014-07-01 {hour:02}:00:00,1670.25,1671.00,1669.75,1670.50,1" for hour in range(3)]
+    bars = load_bars(write(lines), replace(ES, price_ranges=()), stamp="open", time_zone="UTC-3h")
+    assert bars.time[0] == utc("2014-07-01T03:00:00")

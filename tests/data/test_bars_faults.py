@@ -108,6 +108,7 @@ OPTION_FAULTS = [
     ("no expiry column", {"expiry": "201312"}, ["no expiry or symbol column"]),
     ("no such date", {"start": "2014-01-01"}, ["no bars of trade dates 2014-01-01", "2013-10-07..2013-10-07"]),
     ("bad zone", {"time_zone": "New York"}, ["unknown time zone 'New York'", "America/New_York"]),
+    ("bad shift", {"time_zone": "America/New_York+7"}, ["unknown time zone 'America/New_York+7'", "York+7h"]),
 ]
 
 
@@ -215,6 +216,11 @@ def test_another_markets_quarter_ticks_are_told_as_that_market(write, rows):
     """ES on the quarter point given as YM (whole points): the market is the fault, the ticks only follow from it."""
     message = refused(write(rows), "6 of 6 bars of 2013 contradict YM", "they fit ES", contract=get_contract("YM"))
     assert "\n" not in message
+
+
+def test_oil_below_zero_is_refused_with_the_reason(write, rows):
+    lines = [row.replace("2013-10-07", "2020-04-20").split(",")[0] + ",-3.00,-2.50,-37.63,-10.01,5" for row in rows]
+    refused(write(lines), "'low' = '-37.63'", "oil in April 2020", "another expiry", contract=get_contract("CL"))
 
 
 def test_files_that_are_none(tmp_path):

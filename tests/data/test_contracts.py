@@ -1,12 +1,17 @@
+from decimal import Decimal
+
 import pytest
 
 from jaxtrade.data.contracts import CONTRACTS, get_contract, whole_mills
 from jaxtrade.errors import ConfigError
 
-# symbol, tick size, dollars per tick, dollars per point (CME contract specifications)
+# symbol, tick size, money per tick, money per point, all in the quote currency (CME contract specifications; lots)
 SPECS = [("NQ", "0.25", 5.0, 20), ("ES", "0.25", 12.5, 50), ("YM", "1", 5.0, 5), ("RTY", "0.10", 5.0, 50),
          ("MNQ", "0.25", 0.5, 2), ("MES", "0.25", 1.25, 5), ("MYM", "1", 0.5, 0.5), ("M2K", "0.10", 0.5, 5),
-         ("EURUSD", "0.00001", 1.0, 100_000)]
+         ("GC", "0.10", 10.0, 100), ("MGC", "0.10", 1.0, 10), ("CL", "0.01", 10.0, 1_000), ("MCL", "0.01", 1.0, 100),
+         ("6E", "0.00005", 6.25, 125_000), ("EURUSD", "0.00001", 1.0, 100_000), ("GBPUSD", "0.00001", 1.0, 100_000),
+         ("USDJPY", "0.001", 100.0, 100_000), ("USDCHF", "0.00001", 1.0, 100_000)]
+CURRENCY = {"USDJPY": "JPY", "USDCHF": "CHF"}
 
 
 @pytest.mark.parametrize(("symbol", "tick", "money", "point"), SPECS)
@@ -15,12 +20,32 @@ def test_tick_values_follow_the_exchange(symbol, tick, money, point):
     assert str(contract.tick_size) == tick
     assert contract.tick_mills == money * 1000
     assert float(contract.tick_size) * point == pytest.approx(money)
-    assert contract.commission_mills >= 0
+    assert contract.currency == CURRENCY.get(symbol, "USD")
+    assert contract.commission_mills > 0
     assert contract.micro == (contract.symbol[0] == "M")
 
 
 def test_all_contracts_are_specified_here():
     assert {spec[0] for spec in SPECS} == set(CONTRACTS)
+
+
+def test_figures_agree_with_the_table_of_lean(shared):
+    """Tick, multiplier and quote currency of every market that the extract has (an FX lot is 100,000 units there)."""
+    lines = (shared / "data/lean_calendar/symbol_properties_extract.csv").read_text(encoding="utf-8").splitlines()
+    rows = {line.split(",")[1]: line.split(",") for line in lines[1:]}
+    known = set(rows) & set(CONTRACTS)
+    assert len(known) == 13
+    for symbol in known:
+        contract, (_, _, kind, _, currency, multiplier, tick, *_) = CONTRACTS[symbol], rows[symbol]
+        size = Decimal(multiplier) * (100_000 if kind == "forex" else 1)
+        assert (contract.tick_size, contract.currency) == (Decimal(tick), currency), symbol
+        assert contract.tick_mills == Decimal(tick) * size * 1000, symbol
+
+
+def test_every_market_has_a_plausible_range_for_each_year():
+    for contract in CONTRACTS.values():
+        assert [year for year, _, _ in contract.price_ranges] == list(range(2007, 2027)), contract.symbol
+        assert all(0 < low < high < 3 * low for _, low, high in contract.price_ranges[6:13]), contract.symbol
 
 
 def test_the_calendar_and_the_turn_of_the_trade_date_belong_to_the_kind_of_market():

@@ -31,6 +31,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
+from jaxtrade.types import TickValue
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
 from tests.paths import Inside, random_paths
@@ -50,7 +51,7 @@ def config_for(market: str) -> RunConfig:
 @functools.cache
 def real_bars(market: str) -> Bars:
     contract = get_contract(market.removesuffix("-roll"))
-    if market == "NQ":
+    if market in ("NQ", "USDJPY"):
         return synthetic_bars(contract, 4, seed=5)
     if market == "ES-roll":  # March's contract from 2013-12-19 on
         return bundled(contract, roll="volume", start="2013-12-02", end="2013-12-20")
@@ -91,6 +92,9 @@ def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
 def columns_of(market: Market) -> dict[str, np.ndarray]:
     table = np.asarray(market.data.view.table)
     named = {name: table[:, i] for i, name in enumerate(market.columns)}
+    value = market.data.tick_value
+    if value is not None:
+        named["tick_value"] = np.asarray(value.times, np.int64) / np.asarray(value.over)
     return named | {name: np.asarray(getattr(market.data, name)) for name in KNOWN_AT_CLOSE}
 
 
@@ -115,12 +119,14 @@ CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ"])
+@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY"])
 def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
-    """Every feature and clock column, the true-range sums and the calendar's bars-to-flat: byte-equal prefixes."""
+    """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the money of a tick:
+    byte-equal prefixes."""
     bars = real_bars(market)
     config = config_for(market)
-    assert set(columns_of(build_market(bars, config))) == {*table_columns(ALL_FEATURES), *KNOWN_AT_CLOSE}
+    converted = {"tick_value"} if market == "USDJPY" else set()
+    assert set(columns_of(build_market(bars, config))) == {*table_columns(ALL_FEATURES), *KNOWN_AT_CLOSE, *converted}
     assert leaking_columns(bars, config, cuts_of(bars, 8), CHANGES[change]) == set()
 
 
@@ -257,10 +263,19 @@ def other_seconds_after(cut: int) -> tuple[EnvParams, EnvParams]:
     return hand_params(HAND_BARS, inside, tight=True), hand_params(HAND_BARS, changed, tight=True)
 
 
+def at_own_price(params: EnvParams) -> EnvParams:
+    """Profits in another currency, converted at the market's own price as USDJPY is: later bars have other rates."""
+    times = jnp.full_like(params.market.open, 250_000_000)
+    market = params.market.replace(tick_value=TickValue(times, params.market.open))
+    return params.replace(market=market, contract=params.contract.replace(tick_mills=None))
+
+
 def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
-                 only_seconds: bool = False) -> set[str]:
+                 only_seconds: bool = False, converted: bool = False) -> set[str]:
     """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
     full, changed = other_seconds_after(cut) if only_seconds else changed_after(cut, env, two_sided)
+    if converted:
+        full, changed = at_own_price(full), at_own_price(changed)
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -278,11 +293,30 @@ def hand_cuts(count: int) -> list[int]:
     return np.linspace(first + 2, last, count).astype(int).tolist()
 
 
-@pytest.mark.parametrize("name", list(ENVIRONMENTS))
+@pytest.mark.parametrize("name", [*ENVIRONMENTS, "converted"])
 def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) -> None:
-    env = TradingEnv(ENVIRONMENTS[name])
+    env = TradingEnv(ENVIRONMENTS.get(name, EnvConfig()))
     for seed, cut in enumerate(hand_cuts(25)):
-        assert paths_differ(env, cut, seed=seed) == set(), f"bars after row {cut} changed the past"
+        found = paths_differ(env, cut, seed=seed, converted=name == "converted")
+        assert found == set(), f"bars after row {cut} changed the past"
+
+
+@dataclass(frozen=True)
+class LeakyRateEnv(TradingEnv):
+    """Converts at the rate of the bar after."""
+
+    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+        value = jax.tree.map(lambda x: jnp.roll(x, -1), params.market.tick_value)
+        return dynamics.transition(self.config, state, order,
+                                   params.replace(market=params.market.replace(tick_value=value)))
+
+
+@pytest.mark.slow
+def test_a_planted_leak_of_the_rate_is_found() -> None:
+    """Most cuts fall where no position is open; where one is, its equity betrays the rate."""
+    found = [paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, converted=True)
+             for seed, cut in enumerate(hand_cuts(25))]
+    assert sum("state" in parts for parts in found) >= 3
 
 
 def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:

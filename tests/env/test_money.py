@@ -11,7 +11,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.env.money import ceil_div, muldiv
+from jaxtrade.env.money import ceil_div, money_of, muldiv, muldiv_host, ticks_within
+from jaxtrade.env.state import ContractParams
+from tests.env import worlds
 
 LOW, HIGH = -(2**31), 2**31 - 1
 ints = st.integers(LOW, HIGH)
@@ -56,6 +58,43 @@ def test_products_far_past_int32() -> None:
     assert int(compiled(-2_000_000_000, 2_000_000_000, 2_000_000_001)) == -1_999_999_999
     assert int(compiled(LOW, 1, 1)) == LOW
     assert int(compiled(HIGH, HIGH, HIGH)) == HIGH
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(LOW + 1, HIGH), st.integers(1, HIGH), divisors)
+def test_muldiv_on_the_host_is_exact(a: int, b: int, c: int) -> None:
+    assert int(muldiv_host(a, b, c)) == half_even(a, b, c)
+
+
+def converted(times: int, over: int) -> ContractParams:
+    return worlds.contract().replace(tick_mills=jnp.int32(times), tick_over=jnp.int32(over))
+
+
+def test_money_is_a_product_or_a_rounded_quotient() -> None:
+    assert int(money_of(jnp.int32(-3), worlds.contract())) == -37_500
+    # 153 ticks of USDJPY at 110.000: 153 x 100 JPY = 15,300 JPY = $139.0909...
+    assert int(money_of(jnp.int32(153), converted(100_000_000, 110_000))) == 139_091
+    with pytest.raises(TypeError, match="contract_at"):
+        money_of(jnp.int32(1), worlds.contract().replace(tick_mills=None))
+
+
+WITHIN = jax.jit(lambda room, size, times, over: ticks_within(
+    room, size, worlds.contract().replace(tick_mills=times, tick_over=over)))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(-3_000_000, 3_000_000), st.integers(1, 12),
+       st.one_of(st.tuples(st.integers(2**20, HIGH), st.integers(1, 2**20)), st.just((1, 1)), st.just((4, 3)),
+                 st.tuples(st.just(100_000_000), st.integers(75_000, 160_000))))
+@example(0, 1, (1, 1))
+@example(1, 1, (3, 2))  # 1.5 mills a tick: one tick is 2 mills, and too much
+@example(-1, 1, (3, 2))
+@example(-2, 3, (5, 4))
+def test_the_last_tick_within_a_sum_by_brute_force(room: int, size: int, rate: tuple[int, int]) -> None:
+    """Every neighbour is tried: the answer makes at most `room`, the next tick more."""
+    times, over = rate
+    found = int(WITHIN(room, size, times, over))
+    assert half_even(found * size, times, over) <= room < half_even((found + 1) * size, times, over)
 
 
 def test_muldiv_broadcasts_and_keeps_int32() -> None:

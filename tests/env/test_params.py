@@ -121,7 +121,7 @@ def test_orders_are_cut_to_what_int32_holds() -> None:
     assert int(params.account.max_contracts) * span * 12_500 < OFF
 
 
-def test_other_currencies_are_refused() -> None:
+def test_a_market_without_its_conversion_is_refused() -> None:
     market = replace(market_of("ES"), contract=replace(get_contract("ES"), currency="CHF"))
     with pytest.raises(ConfigError, match="CHF"):
         make_params(market, split_sessions(market, make_config({}).split)["all"], make_config({}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from fractions import Fraction
 from itertools import pairwise
 from typing import Literal
 
@@ -33,6 +34,7 @@ CASES = {
     "rules_off": (EnvConfig(quantity=2), {}),
     "nearer_extreme": (EnvConfig(intrabar="nearer_extreme", quantity=2), STRICT),
     "path": (EnvConfig(intrabar="path", quantity=2), STRICT),
+    "converted": (EnvConfig(quantity=2), STRICT),
     "two_sided": (EnvConfig(intrabar="path", quantity=2), STRICT),
 }
 
@@ -43,6 +45,8 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
     config, limits = CASES[case]
     env = TradingEnv(config)
     market = walk_market(3, paths=config.intrabar == "path", two_sided=case == "two_sided", step=8)
+    if case == "converted":
+        market = worlds.with_rates(market)
     params = make_params(market, account=rules(**limits), episode_sessions=2)
     return env, params, jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS))
 
@@ -53,15 +57,18 @@ def run(request: pytest.FixtureRequest) -> tuple[TradingEnv, EnvParams, Trace]:
 
 
 class Ledger:
-    """An account kept in Python integers from the events alone."""
+    """An account kept in Python integers from the events alone. rates: per row, mills of a tick."""
 
-    def __init__(self, tick_mills: int, commission: int) -> None:
-        self.tick_mills, self.commission = tick_mills, commission
+    def __init__(self, rates: list[Fraction], commission: int) -> None:
+        self.rates, self.commission = rates, commission
         self.balance = self.quantity = self.entry = self.sides = self.paid = 0
 
-    def _leave(self, quantity: int, price: int) -> None:
+    def _worth(self, price: int, row: int) -> int:
+        return round((price - self.entry) * self.quantity * self.rates[row])  # of a fraction: half to even
+
+    def _leave(self, quantity: int, price: int, row: int) -> None:
         assert quantity == self.quantity != 0
-        self.balance += (price - self.entry) * quantity * self.tick_mills
+        self.balance += self._worth(price, row)
         self._pay(quantity)
         self.quantity = self.entry = 0
 
@@ -70,21 +77,29 @@ class Ledger:
         self.paid += abs(quantity) * self.commission
         self.sides += abs(quantity)
 
-    def book(self, event: dict[str, int]) -> None:
+    def book(self, event: dict[str, int], row: int) -> None:
         before = self.paid
         if event["order_exit_quantity"]:
-            self._leave(event["order_exit_quantity"], event["order_exit_price"])
+            self._leave(event["order_exit_quantity"], event["order_exit_price"], row)
         if event["entry_quantity"]:
             assert self.quantity == 0
             self.quantity, self.entry = event["entry_quantity"], event["entry_price"]
             self._pay(self.quantity)
         if event["exit_quantity"]:
-            self._leave(event["exit_quantity"], event["exit_price"])
+            self._leave(event["exit_quantity"], event["exit_price"], row)
             assert event["exit_reason"] != ExitReason.NONE
         assert self.paid - before == event["commission"]
 
-    def equity(self, close: int) -> int:
-        return self.balance + (close - self.entry) * self.quantity * self.tick_mills
+    def equity(self, close: int, row: int) -> int:
+        return self.balance + self._worth(close, row)
+
+
+def rates_of(params: EnvParams) -> list[Fraction]:
+    """Mills of a tick in each row."""
+    value = params.market.tick_value
+    if value is None:
+        return [Fraction(worlds.TICK_MILLS)] * params.market.close.shape[0]
+    return [Fraction(*pair) for pair in zip(value.times.tolist(), value.over.tolist(), strict=True)]
 
 
 def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) -> None:
@@ -94,21 +109,22 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
     bid, ask = (np.asarray(side.close) for side in (market, market.ask or market))
     info = trace.outcome.info
     rows = trace.state.row + 1
-    fills = 0
+    rates, fills = rates_of(params), 0
     for e in range(ENVS):
-        ledger = Ledger(worlds.TICK_MILLS, worlds.COMMISSION)
+        ledger = Ledger(rates, worlds.COMMISSION)
         for t in range(STEPS):
             event = {name: int(getattr(info.event, name)[t, e]) for name in vars(info.event)}
-            ledger.book(event)
+            row = int(rows[t, e])
+            ledger.book(event, row)
             close = ask if ledger.quantity < 0 else bid
-            assert ledger.equity(int(close[rows[t, e]])) == info.equity[t, e]
+            assert ledger.equity(int(close[row]), row) == info.equity[t, e]
             assert ledger.sides == info.stats.sides[t, e]
             assert ledger.paid == info.stats.commission[t, e]
             if info.end[t, e] != EndReason.NONE:
                 assert ledger.quantity == 0
                 assert ledger.balance == info.equity[t, e]
                 fills += ledger.sides
-                ledger = Ledger(worlds.TICK_MILLS, worlds.COMMISSION)
+                ledger = Ledger(rates, worlds.COMMISSION)
             elif t + 1 < STEPS:
                 assert ledger.balance == trace.state.account.balance[t + 1, e]
     assert fills > 1_000

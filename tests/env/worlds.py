@@ -16,7 +16,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
-from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable
+from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.paths import Inside, path_arrays, random_paths
 from tests.quotes import random_ask
 
@@ -157,6 +157,14 @@ def two_sided_market(bid: Bars, ask: Bars, sessions: Sequence[Session], tr_sum: 
                         ask=Quotes(*(i32(prices) for prices in ask), path_arrays(ask.open, ask_paths)))
 
 
+def with_rates(market: MarketData, seed: int = 0) -> MarketData:
+    """The market with profits in another currency: a tick of about $12.50 whose money moves in every bar."""
+    count = market.open.shape[0]
+    walk = np.cumsum(np.random.default_rng([seed, 3]).uniform(-0.01, 0.01, count))
+    over = np.clip(8_000 * np.exp(walk), 4_000, 16_000).astype(int)
+    return market.replace(tick_value=TickValue(i32(np.full(count, 100_000_000)), i32(over)))
+
+
 def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, two_sided: bool = False,
                 **walk: int) -> MarketData:
     """A random walk; `paths`: with random orders of prices inside its bars; `two_sided`: with a random ask."""
@@ -191,7 +199,10 @@ def make_params(market: MarketData, *, account: AccountParams | None = None, cos
     total = market.sessions.start.shape[0]
     chosen = list(range(total)) if ids is None else list(ids)
     padded = chosen + [chosen[0]] * (total - len(chosen))
-    return EnvParams(market, SessionSet(i32(padded), i32(len(chosen))), contract() if costs is None else costs,
+    costs = contract() if costs is None else costs
+    if market.tick_value is not None:
+        costs = costs.replace(tick_mills=None)
+    return EnvParams(market, SessionSet(i32(padded), i32(len(chosen))), costs,
                      rules() if account is None else account, BracketParams(*map(i32, brackets)),
                      {"equity_change": jnp.float32(1)}, i32(episode_sessions), i32(max_steps))
 

@@ -41,7 +41,7 @@ def test_buy_and_hold_by_hand():
     # In at 8002, marked at each close, $12.50 a tick, $2.08 a side, out at 8006.
     assert record.equity.tolist() == [22_920, 85_420, -2_080, 35_420, 45_840]
     assert record.quantity.tolist() == [1, 1, 1, 1, 0]
-    trades = assemble_trades(record, decisions, params.contract)
+    trades = assemble_trades(record, decisions, params)
     assert [int(getattr(trades, name)[0]) for name in ("ticks", "net", "commission", "slippage", "mae", "mfe")] == [
         4, 45_840, 4_160, 25_000, 3, 9]
     assert trades.reason.tolist() == [ExitReason.FLAT]
@@ -215,7 +215,7 @@ def test_money_beyond_int32_is_exact_where_no_rule_looks_back(which):
     assert 6 * a_session > 2**31
     assert record.equity[decisions.last].tolist() == [a_session * k for k in range(1, 7)]
     assert record.high_water[-1] == 5 * a_session + 1000 * (39 * 12_500 - 2_080)
-    assert assemble_trades(record, decisions, params.contract).net.sum() == 6 * a_session
+    assert assemble_trades(record, decisions, params).net.sum() == 6 * a_session
 
 
 def test_an_illegal_action_is_executed_as_hold():
@@ -284,7 +284,7 @@ def test_data_that_end_early_force_an_exit_named_so():
     table = market.data.sessions.replace(complete=jnp.asarray([True, False]))
     market = dataclasses.replace(market, data=market.data.replace(sessions=table))
     record, decisions, params = run(market, "strategy")
-    trades = assemble_trades(record, decisions, params.contract)
+    trades = assemble_trades(record, decisions, params)
     assert trades.reason.tolist() == [ExitReason.FLAT, ExitReason.END_OF_DATA]
     assert record.equity[-1] == 2 * 45_840
     account, *_ = run(market, "account")

@@ -69,7 +69,7 @@ def test_random_depends_on_its_seed():
 
 def test_buy_and_hold_trades_once_a_session():
     record, decisions, params = run("buy_hold", "strategy", quantity=2)
-    trades = assemble_trades(record, decisions, params.contract)
+    trades = assemble_trades(record, decisions, params)
     assert trades.session.tolist() == [0, 1, 2, 3]
     assert trades.decision_row.tolist() == np.asarray(MARKET.data.sessions.first).tolist()
     assert trades.exit_row.tolist() == (np.asarray(MARKET.data.sessions.last) + 1).tolist()
@@ -120,7 +120,7 @@ def test_sma_cross_follows_its_signs():
         held = wanted if wanted == held or to_flat[row] >= 2 else 0
         held = 0 if to_flat[row] == 1 else held  # the flat bar
         assert record.quantity[i] == held
-    trades = assemble_trades(record, decisions, params.contract)
+    trades = assemble_trades(record, decisions, params)
     assert flips > 5
     assert (record.action == NO_ACTION).sum() >= flips
     assert set(trades.reason.tolist()) == {ExitReason.ORDER, ExitReason.FLAT}

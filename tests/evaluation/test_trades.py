@@ -23,7 +23,7 @@ def run(name, env_values=None, **sections):
     env, params, _ = setup(MARKET, sessions, env=env_values or {}, **sections)
     decisions = decision_bars(MARKET.data, sessions)
     record = backtest(env, rule(name, env), params, decisions, "strategy", jax.random.key(3))
-    return record, assemble_trades(record, decisions, params.contract), decisions
+    return record, assemble_trades(record, decisions, params), decisions
 
 
 @pytest.mark.parametrize("name", ["random", "buy_hold", "sma_cross"])
@@ -91,7 +91,7 @@ def test_entries_without_exits_are_a_bug():
     broken = record.replace(event=record.event.replace(exit_quantity=quantity))
     _, params, _ = setup(MARKET, MARKET.sessions(0))
     with pytest.raises(RuntimeError, match="do not pair"):
-        assemble_trades(broken, decisions, params.contract)
+        assemble_trades(broken, decisions, params)
 
 
 def test_stamps_and_prices_are_exact():

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
-from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable
+from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.oracle.features import Features
 from tests.oracle.model import Ask, Bars, Settings
 from tests.oracle.seed_indicators import LEVELS
@@ -30,11 +30,16 @@ def pad_bars(bars: Bars, count: int) -> Bars:
 
     names = ("open", "high", "low", "close", "volume", "window_open", "flat_time", "trade_date")
     stamps = [*bars.stamps, *[bars.stamps[-1] + bars.bar_seconds * (i + 1) for i in range(extra)]]
-    paths = longer(bars.paths) if bars.paths else ()
+    paths, rates = (longer(values) if values else () for values in (bars.paths, bars.rates))
     ask = None if bars.ask is None else Ask(*(longer(getattr(bars.ask, field.name)) if getattr(bars.ask, field.name)
                                               else () for field in dataclasses.fields(Ask)))
-    return dataclasses.replace(bars, stamps=stamps, paths=paths, ask=ask,
+    return dataclasses.replace(bars, stamps=stamps, paths=paths, rates=rates, ask=ask,
                                **{name: longer(getattr(bars, name)) for name in names})
+
+
+def tick_value(bars: Bars, settings: Settings) -> TickValue | None:
+    """Rates as the environment holds them; None where profits arise in dollars."""
+    return TickValue(*(ints(column) for column in zip(*bars.rates, strict=True))) if settings.converted else None
 
 
 def ask_arrays(ask: Ask | None) -> Quotes | None:
@@ -70,7 +75,8 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
                       tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
                       view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32),
-                      path=path_arrays(bars.open, bars.paths), ask=ask_arrays(bars.ask))
+                      path=path_arrays(bars.open, bars.paths), ask=ask_arrays(bars.ask),
+                      tick_value=tick_value(bars, settings))
 
 
 def session_set(bars: Bars, settings: Settings) -> SessionSet:
@@ -85,7 +91,8 @@ def env_params(bars: Bars, settings: Settings, market: MarketData | None = None)
         return ints(OFF if value is None else value)
 
     contract = ContractParams(
-        tick_mills=ints(settings.tick_mills), commission=ints(settings.commission), slippage=ints(settings.slippage),
+        tick_mills=None if settings.converted else ints(settings.tick_mills),
+        commission=ints(settings.commission), slippage=ints(settings.slippage),
         min_stop=ints(settings.min_stop), be_ticks=ints(settings.be_ticks), tick_size=jnp.float32(settings.tick_size))
     account = AccountParams(
         drawdown=limit(settings.drawdown), daily_loss=limit(settings.daily_loss), target=limit(settings.target),

@@ -52,6 +52,7 @@ class Bars:
     restarts: Sequence[int] = ()
     has_volume: bool = True
     paths: Sequence[Inside] = ()  # the seconds inside each bar, where they are known
+    rates: Sequence[tuple[int, int]] = ()  # per bar: mills of a tick as numerator and denominator
     ask: Ask | None = None
 
     @property
@@ -76,6 +77,7 @@ class Settings:
     intrabar: str = "stop_first"
     tick_size: float = 0.25
     tick_mills: int = 12_500
+    converted: bool = False  # money of a tick by the bars' rates instead of tick_mills
     commission: int = 2_080
     slippage: int = 1
     min_stop: int = 8

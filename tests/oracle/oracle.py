@@ -13,6 +13,7 @@ close; 5i floors; 5j profit target; 5k trail ratchet, live from the next bar.
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class OracleEnv:
         self.features = Features(self.mid, settings)
         self.tr_sum = self.features.tr_sum
         self.position, self.account, self.stats = Position(), Account(), Stats()
-        self.row = self.slot = self.time = self.sessions_left = 0
+        self.row = self.slot = self.time = self.sessions_left = self.bar = 0
         self.done = True
 
     # ------------------------------------------------------------------ state
@@ -159,15 +160,21 @@ class OracleEnv:
             self.account.traded = True
             self.account.days += 1
 
+    def _worth(self, ticks: int) -> int:
+        """Mills of price change times contracts in the present bar, rounded half to even where they are converted."""
+        if self.settings.converted:
+            return round(ticks * Fraction(*self.bars.rates[self.bar]))
+        return ticks * self.settings.tick_mills
+
     def _marked(self, price: int) -> int:
         """Equity with the present position at `price`, no exit costs."""
         position = self.position
-        return self.account.balance + (price - position.entry) * position.quantity * self.settings.tick_mills
+        return self.account.balance + self._worth((price - position.entry) * position.quantity)
 
     def _leave(self, price: int, event: Event) -> int:
         """Close the position at fill `price` -> the signed quantity that left."""
         quantity = self.position.quantity
-        gain = (price - self.position.entry) * quantity * self.settings.tick_mills
+        gain = self._worth((price - self.position.entry) * quantity)
         net = gain - 2 * self.settings.commission * abs(quantity)
         self.account.balance += gain
         self._pay(quantity, event)
@@ -192,7 +199,12 @@ class OracleEnv:
         if floor is None or self.settings.mark == "close":
             return None
         size, side = abs(self.position.quantity), self.position.side
-        ticks = (floor + self.settings.commission * size - self.account.balance) // (size * self.settings.tick_mills)
+        room = floor + self.settings.commission * size - self.account.balance
+        ticks = room // self._worth(size) if self._worth(size) else 0  # near it; then tick by tick
+        while self._worth((ticks + 1) * size) <= room:
+            ticks += 1
+        while self._worth(ticks * size) > room:
+            ticks -= 1
         return self.position.entry + side * ticks
 
     def _nearest_stop(self) -> tuple[int | None, ExitReason]:
@@ -208,6 +220,7 @@ class OracleEnv:
         assert not self.done, "reset first"
         settings, account = self.settings, self.account
         before, decided, bar = account.equity, self.row, self.row + 1
+        self.bar = bar
         open_profit = account.equity - account.balance
         slip, size_before = settings.slippage, self.position.quantity
         carried = self.leaving(self.position.side)

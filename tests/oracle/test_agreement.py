@@ -10,6 +10,7 @@ import dataclasses
 import functools
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from jaxtrade.config import AccountConfig
@@ -78,6 +79,7 @@ UNITS = {
     "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
     "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
+    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
     "two_sided/full/stop_first": {},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "shipped": {},  # the package's account presets
@@ -88,6 +90,9 @@ SLOW_UNITS = {
     "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
 }
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
+SLOW_TO_COMPILE = ("full/path/converted",)  # each fill and mark divides
+# Profits in another currency change money alone: the presets in which money decides.
+CONVERTED = ("rules_off_two_sessions", "drawdown_frozen_at_start_plus_100", "daily_loss_locks", "target_terminates")
 TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
@@ -107,6 +112,12 @@ def lanes_of(settings: Settings, unit: str) -> list[Lane]:
             for index, (bars, habit) in enumerate(zip(chosen, habits_of(count), strict=True))]
 
 
+def names_of(unit: str) -> tuple[str, ...]:
+    if unit.startswith("two_sided"):
+        return TWO_SIDED
+    return CONVERTED if (UNITS | SLOW_UNITS)[unit].get("converted") else tuple(PRESETS)
+
+
 def presets_of(unit: str) -> list[Settings]:
     """The account rules that a unit plays: the hand-made ones (of two-sided bars a few), or shipped ones."""
     if unit == "shipped":  # their limits are far for one contract: a tick of $125 reaches them in these short sessions
@@ -119,8 +130,7 @@ def presets_of(unit: str) -> list[Settings]:
         weights = [none | preset for preset in REWARDS.values()] + [every]
         unique = [row for i, row in enumerate(weights) if row not in weights[:i]]
         return [dataclasses.replace(rules[i % 2], reward=row) for i, row in enumerate(unique)]
-    names = TWO_SIDED if unit.startswith("two_sided") else PRESETS
-    return [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names]
+    return [scaled(PRESETS[name], **(UNITS | SLOW_UNITS)[unit]) for name in names_of(unit)]
 
 
 def scaled(settings: Settings, **changes: object) -> Settings:
@@ -134,12 +144,20 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 def markets(count: int = LANES, two_sided: bool = False) -> tuple[Bars, ...]:
     bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3])
             for seed in range(count)]
-    bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close))
+    bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close),
+                                rates=random_rates(seed, len(b.close)))
             for seed, b in enumerate(bars)]
     if two_sided:
         bars = [dataclasses.replace(b, ask=ask_of(seed, b)) for seed, b in enumerate(bars)]
     length = max(len(b.close) for b in bars)
     return tuple(pad_bars(b, length) for b in bars)
+
+
+def random_rates(seed: int, count: int) -> list[tuple[int, int]]:
+    """A tick of about $12.50 that moves by up to 1 % a bar: fractions by a rate, or (every second market) over one."""
+    rng = np.random.default_rng(seed)
+    rate = np.clip(8_000 * np.exp(np.cumsum(rng.uniform(-0.01, 0.01, count))), 4_000, 16_000).astype(int).tolist()
+    return [(100_000_000, x) if seed % 2 else (25 * x, 16) for x in rate]
 
 
 def ask_of(seed: int, bars: Bars) -> Ask:
@@ -156,7 +174,7 @@ def split_of(index: int) -> tuple[int, ...]:
 @functools.cache
 def played(unit: str) -> Comparison:
     """All presets of one static configuration in one compiled program."""
-    quick = unit in BLIND or unit.startswith("two_sided")
+    quick = unit in BLIND + SLOW_TO_COMPILE or unit.startswith("two_sided")
     lanes = [lane for settings in presets_of(unit) for lane in lanes_of(settings, unit)]
     rollout = make_rollout(lanes[0].settings, TradingEnv, look=unit not in BLIND, optimise=not quick)
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)

@@ -21,7 +21,7 @@ from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stac
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
 from tests.oracle.model import Settings
-from tests.oracle.test_agreement import PRESETS, UNITS, lanes_of, markets, presets_of, scaled
+from tests.oracle.test_agreement import PRESETS, UNITS, lanes_of, markets, names_of, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 LANES, STEPS = 8, 150
@@ -92,9 +92,14 @@ MUTATIONS = (
              "params.contract)", "full/open/close"),
     Mutation("the floor cap is ignored", "rules", "jnp.minimum(account.high_water - rules.drawdown, rules.floor_cap)",
              "account.high_water - rules.drawdown"),
-    Mutation("liquidation level rounded up", "rules",
-             "room // jnp.maximum(size * params.contract.tick_mills, 1)",
-             "-((-room) // jnp.maximum(size * params.contract.tick_mills, 1))"),
+    Mutation("liquidation level rounded up", "money", "room // (size * tick_mills(contract))",
+             "-((-room) // (size * tick_mills(contract)))"),
+    Mutation("converted at the rate of the bar decided on", "dynamics", "contract=rules.contract_at(params, row)",
+             "contract=rules.contract_at(params, state.row)", "full/path/converted"),
+    Mutation("converted money rounded half up", "money", "((remainder == rest) & ((quotient & 1) == 1))",
+             "(remainder == rest)", "full/path/converted"),
+    Mutation("converted level not corrected downwards", "money", " - (money_of(near, contract) > room)", "",
+             "full/path/converted"),
     Mutation("liquidation level without the exit cost", "rules", "floor + size * params.contract.commission -",
              "floor -"),
     Mutation("mask without the calendar", "rules", "return in_time & warm &", "return warm &"),
@@ -224,7 +229,7 @@ def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
         for lane in lanes_of(preset, unit)
     ) if unit == "rewards" else tuple(
         Lane(bars, scaled(preset, **UNITS[unit]), habit)
-        for preset in PRESETS.values()
+        for preset in (PRESETS[name] for name in names_of(unit))
         for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
     return lanes, stack([env_params(lane.bars, lane.settings) for lane in lanes])
 

@@ -1,0 +1,76 @@
+"""A user's own contract: a YAML file of its figures, or one of the examples shipped in `configs/contracts`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from jaxtrade.config import DataConfig, find_file, read_values, validated
+from jaxtrade.data.contracts import Calendar, Contract, Kind, get_contract, whole_mills
+from jaxtrade.errors import ConfigError
+
+CALENDARS: dict[Kind, tuple[Calendar, ...]] = {
+    "future": ("cme_equity", "cme_metal_energy", "cme_fx"), "fx": ("fx",), "equity": ("us_equity",)}
+TURN_HOUR: dict[Kind, int] = {"future": 18, "fx": 17, "equity": 0}
+Year = Annotated[int, Field(ge=1990, le=2100)]
+Price = Annotated[float, Field(gt=0)]
+
+
+class ContractFile(BaseModel, frozen=True):
+    """The keys of a contract file. Money of a tick is in `currency`, the commission in dollars."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    symbol: str = Field(pattern=r"^[A-Z0-9][A-Z0-9._]{0,15}$", description="capitals and digits")
+    kind: Kind
+    currency: str = Field(pattern=r"^[A-Z]{3}$", description="that prices are quoted in, e.g. USD")
+    tick_size: float = Field(gt=0, description="points")
+    tick_value: float = Field(gt=0, description="money of one tick of one contract, in `currency`")
+    commission: float = Field(ge=0, description="dollars per side per contract, all-in")
+    slippage: int = Field(ge=0, le=10_000, description="ticks against us per market or stop fill")
+    min_stop_ticks: int = Field(ge=1, le=1_000_000)
+    calendar: Calendar
+    micro: bool = Field(default=False, description="ten of them count as one mini in contract caps")
+    price_ranges: dict[Year, Annotated[tuple[Price, Price], Field(strict=False)]] = Field(
+        default_factory=dict, description="year -> [low, high] in points; bars outside are refused")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ContractFile:
+        if self.calendar not in CALENDARS[self.kind]:
+            raise ValueError(f"calendar = {self.calendar} is not one of a market of kind {self.kind} "
+                             f"(expected {', '.join(CALENDARS[self.kind])})")
+        for year, (low, high) in self.price_ranges.items():
+            if low >= high:
+                raise ValueError(f"price_ranges.{year} = [{low}, {high}]: the low must be below the high")
+        return self
+
+
+def load_contract(name: str) -> Contract:
+    """The contract of a file, or of a shipped example such as `SPY`.
+
+    Raises ConfigError naming file, key and value of every fault.
+    """
+    path = find_file(name, "contracts", "contract")
+    given = validated(ContractFile, read_values(path), str(path))
+    return Contract(
+        symbol=given.symbol, kind=given.kind, tick_size=Decimal(str(given.tick_size)),
+        tick_mills=_tick_mills(given.tick_value, path), currency=given.currency,
+        commission_mills=whole_mills(given.commission, f"{path}: commission"), slippage_ticks=given.slippage,
+        min_stop_ticks=given.min_stop_ticks, micro=given.micro, turn_hour=TURN_HOUR[given.kind],
+        calendar=given.calendar,
+        price_ranges=tuple((year, low, high) for year, (low, high) in sorted(given.price_ranges.items())))
+
+
+def _tick_mills(value: float, path: Path) -> int:
+    mills = whole_mills(value, f"{path}: tick_value")
+    if mills == 0:
+        raise ConfigError(f"{path}: tick_value = {value}: a tick is worth at least one mill (0.001)")
+    return mills
+
+
+def contract_of(data: DataConfig) -> Contract:
+    """The contract that `data.contract` gives, else the known one of `data.market`."""
+    return get_contract(data.market) if data.contract is None else load_contract(data.contract)

@@ -1,0 +1,120 @@
+"""What a tick is worth in the account's dollars, bar by bar, where profits arise in another currency.
+
+The rate of a bar is the one known at its open, before anything in the bar is decided, and holds for every fill and
+mark in it. Rates are exact: a tick's money is a fraction of two integers, `muldiv` rounds once per fill or mark.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from jaxtrade.config import DataConfig
+from jaxtrade.data.bars import Bars, load_bars
+from jaxtrade.data.calendar import trade_dates
+from jaxtrade.data.contracts import CONTRACTS, Contract
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import TickValue
+
+ACCOUNT = "USD"
+INT32 = 1 << 31
+
+
+def rate_contract(currency: str) -> Contract | None:
+    """The known market that quotes a currency in dollars (EURUSD) or dollars in it (USDJPY); None where none does."""
+    return CONTRACTS.get(currency + ACCOUNT) or CONTRACTS.get(ACCOUNT + currency)
+
+
+def converts_itself(contract: Contract) -> bool:
+    """Whether the market's own price is its rate: USDJPY in JPY."""
+    return contract.symbol == ACCOUNT + contract.currency
+
+
+def describe_conversion(contract: Contract) -> str | None:
+    """The rule in a sentence, for notes and reports; None where profits arise in dollars."""
+    if contract.currency == ACCOUNT:
+        return None
+    rate = contract if converts_itself(contract) else rate_contract(contract.currency)
+    source = f"{rate.symbol}" if rate is not None else contract.currency
+    return (f"profits arise in {contract.currency} and are converted to {ACCOUNT} at the {source} rate known at each "
+            "bar's open")
+
+
+def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
+    """The bars of `data.conversion`; None where none is needed.
+
+    They are read with the bars' `data.time_zone` and `data.stamp`; columns go by their obvious names, prices are in
+    points. Raises ConfigError: a file that is not needed, one that is missing, or a currency without a known rate;
+    DataError: faults of the file.
+    """
+    where = f"{contract.symbol}: profits arise in {contract.currency}"
+    if contract.currency == ACCOUNT or converts_itself(contract):
+        if data.conversion is not None:
+            raise ConfigError(f"data.conversion = '{data.conversion}': {where}, which needs no file; drop it")
+        return None
+    rate = rate_contract(contract.currency)
+    if rate is None:
+        known = sorted({c.symbol.replace(ACCOUNT, "") for c in CONTRACTS.values() if c.kind == "fx"})
+        raise ConfigError(f"{where}, and conversion to {ACCOUNT} is known for {', '.join(known)} only, or for a "
+                          f"market {ACCOUNT}{contract.currency} by its own price")
+    if data.conversion is None:
+        raise ConfigError(f"{where}: give bars of {rate.symbol} with data.conversion=FILE (read with data.time_zone "
+                          f"and data.stamp), so that they can be converted to {ACCOUNT}")
+    if not Path(data.conversion).is_file():
+        raise ConfigError(f"data.conversion = '{data.conversion}': no such file (expected bars of {rate.symbol})")
+    return load_bars(data.conversion, rate, time_zone=data.time_zone, stamp=data.stamp)
+
+
+def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
+    """Mills of one tick of one contract in each bar (NumPy leaves); None where profits arise in dollars.
+
+    Raises DataError: rates that do not reach a bar or are older than one session; ConfigError: rates that are needed
+    and not given, or a tick that cannot be held in int32 or is worth less than a mill.
+    """
+    contract = bars.contract
+    if contract.currency == ACCOUNT:
+        return None
+    if converts_itself(contract):
+        price, rate = bars.open, contract
+    elif rates is None:
+        raise ConfigError(f"{contract.symbol}: profits arise in {contract.currency}; give the bars of its rate to "
+                          "the dollar (data.conversion, or rates=... in Python)")
+    else:
+        price, rate = rates.close[rows_known(bars, rates)], rates.contract
+    per_unit = rate.symbol.startswith(ACCOUNT)  # the price is units of the currency per dollar: divide by it
+    money, tick = Fraction(contract.tick_mills), Fraction(rate.tick_size)
+    fixed = money / tick if per_unit else money * tick
+    price = price.astype(np.int64)
+    times = np.full(len(price), fixed.numerator) if per_unit else price * fixed.numerator
+    over = price * fixed.denominator if per_unit else np.full(len(price), fixed.denominator)
+    common = math.gcd(int(np.gcd.reduce(times)), int(np.gcd.reduce(over)))
+    times, over = times // common, over // common
+    if max(int(times.max()), int(over.max())) >= INT32 or np.any(times < over):
+        raise ConfigError(f"{contract.symbol}: a tick of {contract.tick_mills / 1000} {contract.currency} at "
+                          f"{rate.symbol} {rate.tick_size * int(price.min())}..{rate.tick_size * int(price.max())} is "
+                          "worth less than a mill or cannot be held exactly in int32; check tick_value and tick_size")
+    return TickValue(times.astype(np.int32), over.astype(np.int32))  # type: ignore[arg-type]  # host leaves
+
+
+def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
+    """Row of the last rate whose bar had closed by each bar's open, int64[T]. Raises DataError: none, or too old."""
+    at = np.searchsorted(rates.time + rates.bar_seconds, bars.time, side="right") - 1
+    age = np.busday_count(trade_dates(rates.time, rates.contract)[np.maximum(at, 0)],
+                          trade_dates(bars.time, rates.contract))
+    old = np.flatnonzero((at < 0) | (age > 1))
+    if len(old):
+        stamp = f"{np.datetime64(int(bars.time[old[0]]), 's')}Z"
+        raise DataError(f"{rates.source}: no {rates.contract.symbol} rate of the session or the one before for "
+                        f"{len(old)} of {len(bars)} bars of {bars.source}, first {stamp}. Fix: give rates that cover "
+                        "them, or set data.start and data.end inside")
+    return at
+
+
+def dollars_per_tick(contract: Contract, value: TickValue | None, rows: np.ndarray) -> float:
+    """Dollars of one tick of one contract; the median over the rows where profits are converted."""
+    if value is None:
+        return contract.tick_mills / 1000
+    return float(np.median(np.asarray(value.times)[rows] / np.asarray(value.over)[rows])) / 1000
