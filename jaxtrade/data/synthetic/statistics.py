@@ -92,16 +92,16 @@ FIGURES: dict[str, Callable[[_View], float]] = {
 def compared() -> dict[str, Bars]:
     """Name of a column -> its bars."""
     es, nq, euro = (get_contract(symbol) for symbol in ("ES", "NQ", "EURUSD"))
-    years = {"start": "2014-01-01", "end": "2014-12-31"}
+    first, last = "2014-01-01", "2014-12-31"
     return {
         "real ES, 2013-10-07..11": bundled(es),
         "real ES, 2020-01-06": bundled(es, expiry="202003"),
         "`nq_like` ES": bars_of_kind(es, DataConfig()),
         "`nq_like` NQ": bars_of_kind(nq, DataConfig()),
         "`phase_randomised` ES": bars_of_kind(es, DataConfig(synthetic="phase_randomised")),
-        "real EURUSD, hours of 2014": bundled(euro, **years),
-        "`phase_randomised` EURUSD": bars_of_kind(euro, DataConfig(synthetic="phase_randomised",
-                                                                   synthetic_sessions=5000, **years)),
+        "real EURUSD, hours of 2014": bundled(euro, start=first, end=last),
+        "`phase_randomised` EURUSD": bars_of_kind(euro, DataConfig(
+            synthetic="phase_randomised", synthetic_sessions=5000, start=first, end=last)),
     }
 
 
