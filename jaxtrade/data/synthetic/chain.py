@@ -25,7 +25,7 @@ INERTIA = 0.95  # probability of going on, towards the anchor
 FIRST_VOLUME, LAST_VOLUME = 50, 150
 
 
-def level_of(state: np.ndarray) -> np.ndarray:
+def level_of(state: np.ndarray | int) -> np.ndarray:
     """int[...] level (0..7) of states (0..15): a state is 2 * level + (1 if the last move was up)."""
     return np.asarray(state) // 2
 
