@@ -34,7 +34,8 @@ class SessionTable(struct.PyTreeNode):
 
 
 class IntrabarPath(struct.PyTreeNode):
-    """What second bars say about the order of prices inside each bar.
+    """What second bars say about the order of prices inside each bar. Of two-sided bars a long reads the bid's falls, a
+    short the ask's.
 
     falls: int16[T, 2, 3, K] for a long [:, 0], and of the bar upside down for a short [:, 1], every fall from the
         running high that is deeper than all before it, in time order: the running high before the second of its low
@@ -61,14 +62,13 @@ class TickValue(struct.PyTreeNode):
 class Quotes(struct.PyTreeNode):
     """The ask side of a market with two-sided bars.
 
-    open, high, low, close: int32[T] ticks, nowhere below the bid's. path: the order of ask prices inside each bar.
+    open, high, low, close: int32[T] ticks, nowhere below the bid's.
     """
 
     open: Array
     high: Array
     low: Array
     close: Array
-    path: IntrabarPath | None = None
 
 
 class MarketView(struct.PyTreeNode):

@@ -39,16 +39,18 @@ def falls(open_: int, inside: Inside, side: int) -> list[Fall]:
     return found
 
 
-def path_arrays(opens: Sequence[int], paths: Sequence[Inside]) -> IntrabarPath | None:
-    """Paths as the environment holds them; None where there are none."""
+def path_arrays(opens: Sequence[int], paths: Sequence[Inside], ask_opens: Sequence[int] = (),
+                ask_paths: Sequence[Inside] = ()) -> IntrabarPath | None:
+    """Paths as the environment holds them, a short's on the ask where there is one; None where there are none."""
     if not paths:
         return None
-    out = np.zeros((len(paths), 2, 3, FALLS), np.int16)
-    for row, (open_, inside) in enumerate(zip(opens, paths, strict=True)):
-        for i, side in enumerate((1, -1)):
+    out, untold = np.zeros((len(paths), 2, 3, FALLS), np.int16), np.zeros((len(paths), 2), bool)
+    short = (ask_opens, ask_paths) if ask_paths else (opens, paths)
+    for i, (side, at, insides) in enumerate([(1, opens, paths), (-1, *short)]):
+        for row, (open_, inside) in enumerate(zip(at, insides, strict=True)):
+            untold[row, i] = not inside.told
             for k, fall in enumerate(falls(int(open_), inside, side)):
                 out[row, i, :, k] = fall
-    untold = np.array([[not inside.told] * 2 for inside in paths])
     return IntrabarPath(jnp.asarray(out), jnp.asarray(untold))
 
 

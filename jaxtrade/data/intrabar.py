@@ -54,6 +54,16 @@ def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
     return tuple(replace(made, notes=tuple(f"{side}: {note}" for note in made.notes)) for side, made in found)
 
 
+def market_path(passages: tuple[Passages, ...]) -> IntrabarPath | None:
+    """Host path of a market: a long reads its falls on the bid, a short its own on the ask; None without seconds."""
+    if not passages:
+        return None
+    long, short = passages[0].path, passages[-1].path
+    falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)
+    ambiguous = np.stack([long.ambiguous[:, 0], short.ambiguous[:, 1]], axis=1)
+    return IntrabarPath(falls, ambiguous)  # type: ignore[arg-type]  # host leaves
+
+
 def first_passages(bars: Bars, seconds: Bars) -> Passages:
     """Reduce `seconds` to one path per bar of `bars`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_secon
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
-from jaxtrade.data.intrabar import side_passages
+from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.pairing import attach
 from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.roll import explicit, splice_dates
@@ -187,9 +186,9 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     }
     if bars.ask is not None:
         arrays |= {f"ask.{name}": prices for name, prices in bars.ask._asdict().items()}
-    paths = [found.path for found in passages]
-    for side, path in zip(("", "ask."), paths, strict=False):
-        arrays |= {f"{side}path.{name}": value for name, value in vars(path).items()}
+    path = market_path(passages)
+    if path is not None:
+        arrays |= {f"path.{name}": array for name, array in vars(path).items()}
     if value is not None:
         arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
     rule = describe_conversion(contract)
@@ -201,15 +200,14 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
-    return Market(data=_to_device(arrays, digest, paths, value), contract=contract, bars=bars,
+    return Market(data=_to_device(arrays, digest, path, value), contract=contract, bars=bars,
                   trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
                   has_volume=has_volume)
 
 
-def _to_device(arrays: dict[str, np.ndarray], digest: str, paths: Sequence[IntrabarPath],
+def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | None,
                value: TickValue | None) -> MarketData:
-    """Host arrays by name, the fingerprint in hex, the paths of each side and tick values (NumPy leaves) as the device
-    pytree."""
+    """Host arrays by name, the fingerprint in hex, paths and tick values (NumPy leaves) as the device pytree."""
     import jax
     import jax.numpy as jnp
 
@@ -218,10 +216,10 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, paths: Sequence[Intra
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
     words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    path, ask_path = (*jax.tree.map(jnp.asarray, list(paths)), None, None)[:2]
     ask = {name: jnp.asarray(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
-    return MarketData(**device, sessions=sessions, view=view, fingerprint=words, path=path,
-                      ask=Quotes(**ask, path=ask_path) if ask else None, tick_value=jax.tree.map(jnp.asarray, value))
+    return MarketData(**device, sessions=sessions, view=view, fingerprint=words,
+                      path=jax.tree.map(jnp.asarray, path), ask=Quotes(**ask) if ask else None,
+                      tick_value=jax.tree.map(jnp.asarray, value))
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:

@@ -74,19 +74,6 @@ def quote_at(market: MarketData, row: Array) -> Quote:
                  None if ask is None else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]))
 
 
-def path_at(market: MarketData, row: Array, side: Array) -> IntrabarPath:
-    """The order of prices inside bar `row` on the side at which a position of `side` would leave; leaves without T.
-
-    Raises ConfigError where the market has no second bars.
-    """
-    if market.path is None:
-        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
-    path = jax.tree.map(lambda leaf: leaf[row], market.path)
-    if market.ask is None:
-        return path
-    return select(side < 0, jax.tree.map(lambda leaf: leaf[row], market.ask.path), path)
-
-
 def empty_event(price: Array) -> Event:
     """Nothing happened yet; `price` (ticks) stands for both marks."""
     zero = jnp.int32(0)
@@ -274,14 +261,14 @@ def nearer_extreme(book: Book, bar: Bar, liquidates: bool, params: EnvParams) ->
     return walk(book, bar, falls, jnp.bool_(False), liquidates, params)
 
 
-def traded_path(book: Book, bar: Bar, path: IntrabarPath, liquidates: bool, params: EnvParams) -> Book:
-    """Intrabar order `path`: what second bars tell of this bar (leaves of `path` without T), `stop_first` where they
-    do not: the bar as one fall from its favourable to its adverse extreme."""
+def traded_path(book: Book, bar: Bar, path: IntrabarPath, row: Array, liquidates: bool, params: EnvParams) -> Book:
+    """Intrabar order `path`: what second bars tell of bar `row`, `stop_first` where they do not: the bar as one fall
+    from its favourable to its adverse extreme."""
     short = (book.position.quantity < 0).astype(jnp.int32)
     up, down = bar.high - bar.open, bar.open - bar.low
     one = jnp.stack([jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down)])
-    ambiguous = path.ambiguous[short]
-    falls = jnp.where(ambiguous, one[:, None], path.falls[short].astype(jnp.int32))
+    ambiguous = path.ambiguous[row, short]
+    falls = jnp.where(ambiguous, one[:, None], path.falls[row, short].astype(jnp.int32))
     return walk(book, bar, falls, ambiguous, liquidates, params)
 
 
@@ -291,8 +278,10 @@ def resolve(book: Book, bar: Bar, row: Array, mode: str, liquidates: bool, param
         return stop_first(book, bar, liquidates, params)
     if mode == "nearer_extreme":
         return nearer_extreme(book, bar, liquidates, params)
-    path = path_at(params.market, row, jnp.sign(book.position.quantity))
-    return traded_path(book, bar, path, liquidates, params)
+    path = params.market.path
+    if path is None:
+        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
+    return traded_path(book, bar, path, row, liquidates, params)
 
 
 def force_exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:

@@ -153,8 +153,8 @@ def two_sided_market(bid: Bars, ask: Bars, sessions: Sequence[Session], tr_sum: 
     mid = Bars(*((b + a) // 2 for b, a in zip(bid, ask, strict=True)))
     seen = make_market(mid, sessions, tr_sum)
     return seen.replace(**{name: i32(prices) for name, prices in bid._asdict().items()},
-                        path=path_arrays(bid.open, paths),
-                        ask=Quotes(*(i32(prices) for prices in ask), path_arrays(ask.open, ask_paths)))
+                        path=path_arrays(bid.open, paths, ask.open, ask_paths),
+                        ask=Quotes(*(i32(prices) for prices in ask)))
 
 
 def with_rates(market: MarketData, seed: int = 0) -> MarketData:

@@ -46,7 +46,7 @@ def ask_arrays(ask: Ask | None) -> Quotes | None:
     """The other side as the environment holds it; None where there is none."""
     if ask is None:
         return None
-    return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close), path_arrays(ask.open, ask.paths))
+    return Quotes(ints(ask.open), ints(ask.high), ints(ask.low), ints(ask.close))
 
 
 def ints(values: object) -> jnp.ndarray:
@@ -75,7 +75,8 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
     return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
                       tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
                       view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32),
-                      path=path_arrays(bars.open, bars.paths), ask=ask_arrays(bars.ask),
+                      path=path_arrays(bars.open, bars.paths, *((bars.ask.open, bars.ask.paths) if bars.ask else ())),
+                      ask=ask_arrays(bars.ask),
                       tick_value=tick_value(bars, settings))
 
 
