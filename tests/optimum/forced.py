@@ -48,7 +48,7 @@ def trades_of(setup: Setup, agent: Agent, key: int = 0) -> Trades:
     decisions = decision_bars(setup.market.data, setup.splits["all"])
     params = setup.params.replace(sessions=setup.splits["all"])
     return assemble_trades(backtest(setup.env, agent, params, decisions, "strategy", jax.random.key(key)), decisions,
-                           params.contract)
+                           params)
 
 
 SCORE = 2.576  # a normal variable lies within as many standard errors 99 times in 100
