@@ -127,16 +127,20 @@ def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
 
 
 def check_names(config: RunConfig) -> None:
-    """Market, account preset and features must exist: asked of the tables themselves, before anything heavy loads."""
+    """Market, account preset, reward and features must exist: asked of the tables, before anything heavy loads."""
     from jaxtrade.data.contract_file import contract_of
     from jaxtrade.data.schema import table_columns
     from jaxtrade.env.presets import resolve_account
+    from jaxtrade.env.reward_presets import resolve_reward
 
     contract_of(config.data)
     resolve_account(config.account)
+    resolve_reward(config.reward)
     table_columns(config.env.features)
     if config.data.source == "file" and not Path(str(config.data.file)).exists():
         raise DataError(f"{config.data.file}: there is no such file; check --data (or data.file)")
+    if config.data.seconds is not None and not Path(config.data.seconds).exists():
+        raise DataError(f"{config.data.seconds}: there is no such file; check --seconds (or data.seconds)")
     if config.data.quotes is not None and not Path(config.data.quotes).exists():
         raise DataError(f"{config.data.quotes}: there is no such file; check --quotes (or data.quotes)")
 

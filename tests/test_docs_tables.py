@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from jaxtrade.env.presets import PRESETS, AccountPreset
-from jaxtrade.env.rewards import REWARDS, TERMS
+from jaxtrade.env.reward_presets import REWARDS
+from jaxtrade.env.rewards import TERMS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

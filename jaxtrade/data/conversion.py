@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxtrade.config import DataConfig
 from jaxtrade.data.bars import Bars, load_bars
-from jaxtrade.data.calendar import trade_dates
+from jaxtrade.data.calendar import table_schedule, trade_dates
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import TickValue
@@ -102,14 +102,17 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
 def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
     """Row of the last rate whose bar had closed by each bar's open, int64[T]. Raises DataError: none, or too old."""
     at = np.searchsorted(rates.time + rates.bar_seconds, bars.time, side="right") - 1
-    age = np.busday_count(trade_dates(rates.time, rates.contract)[np.maximum(at, 0)],
-                          trade_dates(bars.time, rates.contract))
+    given = trade_dates(rates.time, rates.contract)[np.maximum(at, 0)]
+    wanted = trade_dates(bars.time, rates.contract)
+    sessions = table_schedule(rates.contract, min(given[0], wanted[0]), max(given[-1], wanted[-1])).dates
+    age = np.searchsorted(sessions, wanted) - np.searchsorted(sessions, given)
     old = np.flatnonzero((at < 0) | (age > 1))
     if len(old):
         stamp = f"{np.datetime64(int(bars.time[old[0]]), 's')}Z"
         raise DataError(f"{rates.source}: no {rates.contract.symbol} rate of the session or the one before for "
-                        f"{len(old)} of {len(bars)} bars of {bars.source}, first {stamp}. Fix: give rates that cover "
-                        "them, or set data.start and data.end inside")
+                        f"{len(old)} of {len(bars)} bars of {bars.source}, first {stamp}; rates span "
+                        f"{given[0]}..{given[-1]}, and one is known once its bar has closed. Fix: give rates that "
+                        "cover them, or set data.start and data.end inside")
     return at
 
 

@@ -13,7 +13,8 @@ MIB, GIB = 1 << 20, 1 << 30
 # Distribution -> (at least, below); a test holds it against pyproject.toml
 REQUIRED = {
     "jax": ("0.10.2", "0.12"), "jaxlib": ("0.10.2", "0.12"), "flax": ("0.12.8", "0.13"), "optax": ("0.2.8", "0.3"),
-    "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "2"), "six": ("1.16", ""), "numpy": ("2.4", "3"),
+    "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "2"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", ""),
+    "numpy": ("2.4", "3"),
     "pandas": ("3.0", "4"), "pydantic": ("2.13", "3"), "pyyaml": ("6.0", "7"), "matplotlib": ("3.10", "4"),
     "tensorboardx": ("2.6.5", "3"), "tzdata": ("2026.1", ""),
 }

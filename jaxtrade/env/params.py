@@ -13,7 +13,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.env.presets import AccountPreset, resolve_account
-from jaxtrade.env.rewards import resolve_reward
+from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet

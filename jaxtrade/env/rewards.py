@@ -1,27 +1,26 @@
-"""Reward: a weighted sum of pure terms `(prev, next, happened, params) -> float32[]`, and named compositions of them.
+"""Reward: a weighted sum of pure terms `(prev, next, happened, params) -> float32[]`.
 
-A composition is a table of weights. Which terms it names is static (the keys of `EnvParams.reward_weights` are part of
-the pytree's structure, so only those are compiled); the weights are leaves and can be swept by `vmap`.
+A composition is a table of weights (`env.reward_presets` names some). Which terms it names is static (the keys of
+`EnvParams.reward_weights` are part of the pytree's structure, so only those are compiled); the weights are leaves and
+can be swept by `vmap`.
 docs/rewards.md has formulas, units, sources and the known defects of the old systems' rewards.
 """
 
 from __future__ import annotations
 
-import difflib
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import RewardConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason
-from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 
-MILLS = 1000.0  # per dollar
+DOLLARS = 1.0 / 1000.0  # per mill; a factor, as a compiler divides by a constant alone and multiplies in a batch
 
 
 class Happened(NamedTuple):
@@ -63,7 +62,7 @@ def equity_change(prev: EnvState, next: EnvState, happened: Happened, params: En
 
 def net_return(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
     """(equity at this close - equity at the last one) / start balance: the change net of all costs as a share."""
-    return (next.account.equity - prev.account.equity).astype(jnp.float32) / params.account.start_balance
+    return (next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.start_balance)
 
 
 def closed_profit(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
@@ -71,7 +70,7 @@ def closed_profit(prev: EnvState, next: EnvState, happened: Happened, params: En
     event = happened.event
     gross = next.account.balance - prev.account.balance + event.commission
     closed = jnp.abs(event.order_exit_quantity) + jnp.abs(event.exit_quantity)
-    return (gross - 2 * closed * params.contract.commission).astype(jnp.float32) / MILLS
+    return (gross - 2 * closed * params.contract.commission).astype(jnp.float32) * DOLLARS
 
 
 def win(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
@@ -129,12 +128,12 @@ def trail_enabled_in_profit(prev: EnvState, next: EnvState, happened: Happened, 
 
 def profit_level(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
     """Dollars: max(0, equity at this close - start balance), in every bar. A level, not a change."""
-    return jnp.maximum(next.account.equity, 0).astype(jnp.float32) / MILLS
+    return jnp.maximum(next.account.equity, 0).astype(jnp.float32) * DOLLARS
 
 
 def return_level(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
     """(equity at this close - start balance) / start balance, in every bar. A level, not a change."""
-    return next.account.equity.astype(jnp.float32) / params.account.start_balance
+    return next.account.equity.astype(jnp.float32) * (1.0 / params.account.start_balance)
 
 
 def illegal(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> Array:
@@ -151,48 +150,16 @@ TERMS: dict[str, Term] = {term.__name__: term for term in (
     equity_change, net_return, closed_profit, win, loss, trail_win, in_position, flat, floor_reached, forced_flat,
     breakeven_moved, trail_enabled, trail_enabled_in_profit, profit_level, return_level, illegal, illegal_management)}
 
-_PHASE1 = {"closed_profit": 0.01, "in_position": -0.01, "floor_reached": -10.0, "forced_flat": -10.0}
-_PHASE2 = {"breakeven_moved": 0.1, "trail_enabled": 0.05, "win": 1.0, "loss": -0.5, "profit_level": 1e-4,
-           "floor_reached": -0.1, "illegal": -1.0}
-_PHASE2_FORK = {"trail_enabled_in_profit": 0.1, "win": 2.0, "trail_win": 0.5, "loss": -1.0, "return_level": 20.0,
-                "floor_reached": -10.0, "illegal_management": -0.1}
-
-REWARDS: dict[str, dict[str, float]] = {
-    "equity_change": {"equity_change": 1.0},
-    "seed_phase1": _PHASE1,
-    "seed_phase1_fork": _PHASE1 | {"flat": 0.001},
-    "seed_phase2": _PHASE2,
-    "seed_phase2_fork": _PHASE2_FORK,
-    "seed_phase3": _PHASE2,
-    "seed_phase3_fork": _PHASE2_FORK,
-    "jules_net": {"net_return": 1.0},
-}
-
-
-def _known(kind: str, name: str, names: Iterable[str]) -> None:
-    if name not in (known := list(names)):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"{kind} '{name}' (known: {', '.join(known)}){hint}")
-
-
-def resolve_reward(config: RewardConfig) -> dict[str, float]:
-    """Term -> weight: the preset's, with the user's over them. Raises ConfigError for an unknown preset or term, and
-    where every weight is 0.
-    """
-    _known("reward.preset: unknown preset", config.preset, REWARDS)
-    for name in config.weights:
-        _known("reward.weights: unknown term", name, TERMS)
-    weights = REWARDS[config.preset] | config.weights
-    if not any(weights.values()):
-        raise ConfigError(f"reward.weights: every term of the reward has weight 0 ({', '.join(weights)}); there would "
-                          "be nothing to learn from: give one a weight")
-    return weights
-
 
 def weighted_terms(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> dict[str, Array]:
     """Term -> float32[]: each term of the composition times its weight; the reward is their `total`."""
-    return {name: weight * TERMS[name](prev, next, happened, params)
+    terms = {name: TERMS[name](prev, next, happened, params) for name in params.reward_weights}
+    if len(terms) == 1:
+        return {name: weight * terms[name] for name, weight in params.reward_weights.items()}
+    # Rounded before they are weighted and before they are added: a compiler joins factors, and products with sums, for
+    # one environment and not for a batch. The condition is always true, which no compiler knows.
+    terms = jax.lax.optimization_barrier(terms)
+    return {name: jnp.where(next.time >= 0, weight * terms[name], jnp.nan)
             for name, weight in params.reward_weights.items()}
 
 

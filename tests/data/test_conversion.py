@@ -80,6 +80,10 @@ def test_rates_that_are_missing_or_old_are_errors():
         tick_values(bars_at(EURGBP, TUESDAY + 2 * day, [84_000]), rates)
     friday = bars_at(get_contract("GBPUSD"), TUESDAY + 3 * day, [160_000])  # over the weekend to Monday
     assert mills(bars_at(EURGBP, TUESDAY + 6 * day, [84_000]), friday) == [1_600]
+    christmas = bars_at(get_contract("GBPUSD"), utc("2014-12-24T16:00:00"), [155_000])  # a closed day is no session
+    assert mills(bars_at(EURGBP, utc("2014-12-26T13:00:00"), [78_000]), christmas) == [1_550]
+    with pytest.raises(DataError, match=r"for 1 of 1 bars"):
+        tick_values(bars_at(EURGBP, utc("2014-12-29T13:00:00"), [78_000]), christmas)
     with pytest.raises(ConfigError, match=r"EURGBP: profits arise in GBP; give the bars of its rate"):
         tick_values(bars_at(EURGBP, TUESDAY, [84_000]), None)
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.data import contracts
-from jaxtrade.data.contracts import Contract
 
 SMALL = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=1024",
          "train.chunk_updates=2", "train.checkpoint_every=2", "train.tensorboard=false")
-GOOG = Contract("GOOG", "equity", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 0, "us_equity", ())
-GOOG_BARS = "data/lean_us_equity/goog_minute_trade_x10000.csv.gz"
+SHARES = ["data.stamp=open", "data.time_zone=America/New_York", "data.price_scale=0.0001", "data.columns={time: ts_et}",
+          "env.features=[close, volume, sma_5, atr]"]
+EQUITY, FX = "data/lean_us_equity/", "data/lean_fx_oanda/"
 
 # flags; keys; decision bars of each trade date that is evaluated (all but the first, trained on); what is said
 RUNS = {
@@ -30,20 +28,29 @@ RUNS = {
         ["--market", "ES"], ["session.overnight=true"],
         {"2013-10-08": 1349, "2013-10-09": 1359, "2013-10-10": 1346, "2013-10-11": 1356}, "ES"),
     "a half day of shares": (
-        ["--market", "GOOG"], ["data.stamp=open", "data.time_zone=America/New_York", "data.price_scale=0.0001",
-                               "data.columns={time: ts_et}", "env.features=[close, volume, sma_5, atr]"],
+        ["--contract", "GOOG", "--data", EQUITY + "goog_minute_trade_x10000.csv.gz"], SHARES,
         {"2015-12-24": 208, "2015-12-28": 380}, "GOOG"),
+    # 390 minutes a day, all of them there; the last decision is at 15:58, the close of the bar before the flat bar.
+    "seconds of shares": (
+        ["--contract", "SPY", "--data", EQUITY + "spy_minute_trade_x10000.csv.gz",
+         "--seconds", EQUITY + "spy_second_trade_x10000.csv.gz"],
+        [*SHARES, "data.start=2013-10-07", "data.end=2013-10-11", "env.intrabar=path"],
+        {"2013-10-08": 388, "2013-10-09": 388, "2013-10-10": 388, "2013-10-11": 388}, "intrabar order: path"),
+    # The minutes of each trade date from 17:00 that close by 16:59, without the flat bar.
+    "bid and ask": (
+        ["--market", "EURUSD", "--data", FX + "eurusd_minute_bidask.csv.gz",
+         "--seconds", FX + "eurusd_second_bidask.csv.gz"],
+        ["data.stamp=open", "data.start=2014-05-12", "data.end=2014-05-15", "env.intrabar=path"],
+        {"2014-05-13": 1402, "2014-05-14": 1419, "2014-05-15": 1405}, "two-sided bars"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(RUNS))
 def test_train_and_evaluate(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-                            monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+                            request: pytest.FixtureRequest) -> None:
     flags, keys, bars, said = RUNS[name]
-    if "GOOG" in flags:
-        monkeypatch.setitem(contracts.CONTRACTS, "GOOG", GOOG)
-        flags = [*flags, "--data", str(request.getfixturevalue("shared") / GOOG_BARS)]
+    flags = [str(request.getfixturevalue("shared") / flag) if flag.startswith("data/") else flag for flag in flags]
     sets = [part for key in (*SMALL, *keys, f"split.test_sessions={len(bars)}") for part in ("--set", key)]
     run = tmp_path / "run"
     assert main(["train", *flags, *sets, "--run-dir", str(run)]) in (0, 1)  # 1: so short a run may fail a health check

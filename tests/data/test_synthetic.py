@@ -59,6 +59,10 @@ def test_bars_are_valid_on_the_real_calendar(symbol, name):
     assert (bars.high >= np.maximum(bars.open, bars.close)).all()
     assert (bars.low > 0).all()
     assert (np.diff(bars.time) >= bars.bar_seconds).all()
+    if bars.ask is not None:
+        assert (bars.ask.low <= np.minimum(bars.ask.open, bars.ask.close)).all()
+        assert (bars.ask.high >= np.maximum(bars.ask.open, bars.ask.close)).all()
+        assert all((prices >= getattr(bars, column)).all() for column, prices in bars.ask._asdict().items())
     if name != "phase_randomised":  # whose clock and volume are the real bars', faults included
         assert (bars.volume >= 1).all()
         assert findings(schedule_for("table", contract, bars.time, 60), bars.time, 60, contract) == ()

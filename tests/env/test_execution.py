@@ -223,8 +223,10 @@ def test_nearer_extreme_raises_the_floor_in_its_order(prices: tuple, wanted: tup
 
 
 def path_of(inside: Inside, open_: int = 100) -> IntrabarPath:
-    """The path of one bar, leaves without T."""
-    return jax.tree.map(lambda leaf: leaf[0], path_arrays([open_], [inside]))
+    """The path of a market of one bar."""
+    made = path_arrays([open_], [inside])
+    assert made is not None
+    return made
 
 
 def prices_of(*prices: int, told: bool = True) -> Inside:
@@ -270,12 +272,12 @@ def test_path(inside: Inside, limits: dict, wanted: tuple, mark: int) -> None:
     """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
     params, opened = params_for(**limits), inside.seconds[0][0]
     prices = (opened, max(s[0] for s in inside.seconds), min(s[1] for s in inside.seconds), inside.seconds[-1][0])
-    result = execution.traded_path(book(long_at()), bar(*prices), path_of(inside, opened), True, params)
+    result = execution.traded_path(book(long_at()), bar(*prices), path_of(inside, opened), 0, True, params)
     assert exited(result) == wanted
     assert int(result.account.high_water) == max(0, mark * V - C)
     upside_down = bar(*(200 - prices[i] for i in (0, 2, 1, 3)))
     path = path_of(mirrored([inside], 100)[0], 200 - opened)
-    short = execution.traded_path(book(short_at()), upside_down, path, True, params)
+    short = execution.traded_path(book(short_at()), upside_down, path, 0, True, params)
     assert exited(short) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
     assert int(short.account.high_water) == max(0, mark * V - C)
     for name in ("favourable", "adverse"):
@@ -287,7 +289,7 @@ def test_a_fall_that_raised_no_mark_meets_the_old_level() -> None:
     marked = book(long_at(target=NO_LEVEL), high_water=15 * V - C)  # level 101 + 7 = 108
     for low, wanted in ((109, HELD), (108, (1, 107, ExitReason.LIQUIDATION, -C + 6 * V - C))):
         path = path_of(prices_of(114, 115, low, 115), 114)
-        result = execution.traded_path(marked, bar(114, 115, low, 115), path, True, params_for(**BREACH))
+        result = execution.traded_path(marked, bar(114, 115, low, 115), path, 0, True, params_for(**BREACH))
         assert exited(result) == wanted
 
 
@@ -296,14 +298,14 @@ def test_a_cap_on_the_floor_holds_its_level() -> None:
     limits = {"account": rules(drawdown=100_000, floor_cap=0)}  # level 101: a tick pays for two sides
     for low, wanted in ((102, HELD), (101, (1, 100, ExitReason.LIQUIDATION, -C - V - C))):
         path = path_of(prices_of(114, 140, low, 115), 114)
-        result = execution.traded_path(book(long_at(target=NO_LEVEL)), bar(114, 140, low, 115), path, True,
+        result = execution.traded_path(book(long_at(target=NO_LEVEL)), bar(114, 140, low, 115), path, 0, True,
                                        params_for(**limits))
         assert exited(result) == wanted
 
 
 def test_close_marks_walk_without_floors() -> None:
     path = path_of(prices_of(114, 110, 121, 113, 118), 114)
-    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), path, False, params_for(**BREACH))
+    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), path, 0, False, params_for(**BREACH))
     assert exited(held) == HELD
     assert int(held.account.high_water) == 0
 

@@ -425,9 +425,9 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 
 
 @pytest.mark.parametrize(("mark", "intrabar", "two_sided"), [
-    ("extreme", "stop_first", False), ("close", "stop_first", False), ("extreme", "nearer_extreme", False),
-    ("extreme", "path", False), ("extreme", "path", True),
-    pytest.param("close", "stop_first", True, marks=pytest.mark.slow)])
+    ("extreme", "stop_first", False), ("extreme", "nearer_extreme", False), ("extreme", "path", True), *(
+        pytest.param(*row, marks=pytest.mark.slow)
+        for row in (("close", "stop_first", False), ("close", "stop_first", True), ("extreme", "path", False)))])
 def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
                                           ) -> None:
     """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored. Of two-sided

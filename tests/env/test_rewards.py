@@ -12,7 +12,8 @@ import pytest
 
 from jaxtrade.config import EnvConfig, RewardConfig, load_config
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.rewards import REWARDS, TERMS, resolve_reward
+from jaxtrade.env.reward_presets import REWARDS, TERM_NAMES, resolve_reward
+from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
@@ -92,3 +93,7 @@ def test_each_terms_sum_is_logged() -> None:
     np.testing.assert_allclose(trace.outcome.reward, sum(info.terms.values()), rtol=1e-5, atol=1e-6)
     only = SimpleNamespace(info=info.replace(stats=info.stats.replace(terms={"win": info.stats.terms["win"]})))
     assert not [name for name in summarise(only) if name.startswith("reward_")]  # type: ignore[arg-type]
+
+
+def test_the_early_table_names_every_term():
+    assert tuple(TERMS) == TERM_NAMES

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import EndReason
 from tests.env import worlds
 
@@ -19,11 +20,13 @@ ENDS = (EndReason.BUST, EndReason.SESSION_END, EndReason.STEP_LIMIT, EndReason.E
 
 
 def make_params() -> Any:
-    """Eight sessions of 110 bars, the fourth cut short; a drawdown of $300 and a limit of 60 steps."""
+    """Eight sessions of 110 bars, the fourth cut short; a drawdown of $300, a limit of 60 steps, every reward term."""
     bars = worlds.random_bars(3, 8 * 110)
     sessions = worlds.even_sessions(8, 110, warm=20)
     sessions[3] = sessions[3]._replace(complete=False)
-    return worlds.make_params(worlds.make_market(bars, sessions), account=worlds.rules(drawdown=300_000), max_steps=60)
+    market, account = worlds.make_market(bars, sessions), worlds.rules(drawdown=300_000)
+    params = worlds.make_params(market, account=account, max_steps=60)
+    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(TERMS, 1)})
 
 
 PARAMS = make_params()

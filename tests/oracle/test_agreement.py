@@ -18,7 +18,8 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import account_params
 from jaxtrade.env.presets import PRESETS as SHIPPED_PRESETS
 from jaxtrade.env.presets import resolve_account
-from jaxtrade.env.rewards import REWARDS, TERMS
+from jaxtrade.env.reward_presets import REWARDS
+from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import OFF as OFF_LIMIT
 from jaxtrade.env.state import Trailing
 from tests.oracle.agreement import Comparison, Lane, compare, make_rollout
@@ -67,25 +68,25 @@ def shipped(name: str) -> Settings:
 
 UNITS = {
     "entry/open/extreme": {"task": "entry"},
-    "entry/open/close": {"task": "entry", "mark": "close"},
-    "entry/close/close": {"task": "entry", "mark": "close", "fill": "close"},
-    "seed6/open/extreme": {"actions": "seed6", "quantity": 2},
-    "seed6/open/close": {"actions": "seed6", "quantity": 2, "mark": "close"},
     "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
     "full/open/extreme": {},
     "full/open/close": {"mark": "close"},
     "full/close/close": {"mark": "close", "fill": "close"},
     "full/nearer_extreme": {"intrabar": "nearer_extreme"},
     "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
-    "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
-    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
     "two_sided/full/stop_first": {},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "shipped": {},  # the package's account presets
     "rewards": {},  # the package's reward presets
 }
 SLOW_UNITS = {
+    "entry/open/close": {"task": "entry", "mark": "close"},
+    "seed6/open/extreme": {"actions": "seed6", "quantity": 2},
+    "seed6/open/close": {"actions": "seed6", "quantity": 2, "mark": "close"},
+    "entry/close/close": {"task": "entry", "mark": "close", "fill": "close"},
+    "entry/path": {"task": "entry", "intrabar": "path", "quantity": 2},
+    "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
     "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
 }

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.env.rewards import REWARDS, TERMS
+from jaxtrade.env.reward_presets import REWARDS
+from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import EndReason, ExitReason
 from tests.oracle.engines import ENGINES, Record
 from tests.oracle.events import WARM_UP, eastern

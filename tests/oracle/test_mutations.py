@@ -21,7 +21,7 @@ from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stac
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params
 from tests.oracle.model import Settings
-from tests.oracle.test_agreement import PRESETS, UNITS, lanes_of, markets, names_of, presets_of, scaled
+from tests.oracle.test_agreement import PRESETS, SLOW_UNITS, UNITS, lanes_of, markets, names_of, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
 LANES, STEPS = 8, 150
@@ -86,7 +86,7 @@ MUTATIONS = (
     Mutation("flat bar one bar late", "dynamics", "at_flat_bar = row > market.sessions.last[session]",
              "at_flat_bar = row > market.sessions.last[session] + 1"),
     Mutation("a day is counted per fill", "dynamics", "(filled & ~account.traded)", "filled"),
-    Mutation("fill=close fills at the open", "dynamics", "else market.close[state.row]", "else bar.open",
+    Mutation("fill=close fills at the open", "dynamics", "decided.leaving(carried).close", "bar.open",
              "full/close/close"),
     Mutation("close marks forget the exit cost", "dynamics", "params.contract) - exit_cost",
              "params.contract)", "full/open/close"),
@@ -130,8 +130,8 @@ MUTATIONS = (
     Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
              "params.market.tr_sum[state.row + 1]"),
     Mutation("reward of realised money only", "rewards",
-             "(next.account.equity - prev.account.equity).astype(jnp.float32) / params.account.risk_unit",
-             "(next.account.balance - prev.account.balance).astype(jnp.float32) / params.account.risk_unit"),
+             "(next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.risk_unit)",
+             "(next.account.balance - prev.account.balance).astype(jnp.float32) * (1.0 / params.account.risk_unit)"),
     Mutation("bars in position one short", "observation", "state.row - position.opened + 1",
              "state.row - position.opened"),
     Mutation("the window holds the present bar", "observation", "table, row - config.window,",
@@ -229,7 +229,7 @@ def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
         for preset in presets_of(unit)
         for lane in lanes_of(preset, unit)
     ) if unit == "rewards" else tuple(
-        Lane(bars, scaled(preset, **UNITS[unit]), habit)
+        Lane(bars, scaled(preset, **(UNITS | SLOW_UNITS)[unit]), habit)
         for preset in (PRESETS[name] for name in names_of(unit))
         for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
     return lanes, stack([env_params(lane.bars, lane.settings) for lane in lanes])
@@ -241,18 +241,26 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
-@pytest.mark.parametrize("unit", ["full/open/extreme", "full/open/close", "full/close/close", *(
-    pytest.param(unit, marks=pytest.mark.slow) for unit in (*INTRABAR_UNITS, "rewards"))])
+@pytest.mark.parametrize("unit", ["full/open/extreme", *(
+    pytest.param(unit, marks=pytest.mark.slow)
+    for unit in ("full/open/close", "full/close/close", *INTRABAR_UNITS, "rewards"))])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
 
 
 def most_are_slow(index: int, mutation: Mutation) -> Any:
-    """Every second one is in the quick pass; of the reward unit, whose programs are larger, every fourth, of the
-    intrabar orders every sixth."""
-    quick = {"rewards": 4, **dict.fromkeys(INTRABAR_UNITS, 6)}.get(mutation.unit, 2)
+    """Every fourth one is in the quick pass; of the reward unit, whose programs are larger, and of the intrabar orders
+    every eighth."""
+    quick = dict.fromkeys(("rewards", *INTRABAR_UNITS), 8).get(mutation.unit, 4)
     marks = [pytest.mark.slow] if index % quick else []
     return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
+
+
+def test_every_mutation_finds_its_place():
+    for mutation in MUTATIONS:
+        text = (SOURCE / f"{mutation.module}.py").read_text(encoding="utf-8")
+        assert text.count(mutation.old) == 1, mutation.name
+        assert mutation.new not in ("", mutation.old), mutation.name
 
 
 @pytest.mark.parametrize("mutation", [most_are_slow(i, m) for i, m in enumerate(MUTATIONS)])

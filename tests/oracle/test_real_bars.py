@@ -102,7 +102,8 @@ def test_a_splice_that_is_missed_is_seen():
     assert len(found) == 6
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "ES-roll")) for name in CASES])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[] if name in ("ES", "EURUSD") else [pytest.mark.slow]) for name in CASES])
 def test_every_step_agrees_with_the_default_account(name):
     market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]

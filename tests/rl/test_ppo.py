@@ -270,10 +270,10 @@ def test_rollout_stores_references_and_no_observations():
 
 
 def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
-    state = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS)
-    algorithm = make_ppo(CONFIG, ENV, 1, summarise=lambda seen: {"mean_reward": seen.reward.mean()})
+    state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.algorithm.config
+    algorithm = make_ppo(config, ENV, 1, summarise=lambda seen: {"mean_reward": seen.reward.mean()})
     assert jax.eval_shape(algorithm.update, state, PARAMS, ())[1]["mean_reward"].shape == ()
-    clash = make_ppo(CONFIG, ENV, 1, summarise=lambda seen: {"entropy": seen.reward.mean()})
+    clash = make_ppo(config, ENV, 1, summarise=lambda seen: {"entropy": seen.reward.mean()})
     with pytest.raises(ValueError, match="entropy"):
         jax.eval_shape(clash.update, state, PARAMS, ())
 

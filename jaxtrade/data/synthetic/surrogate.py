@@ -6,7 +6,8 @@ with it variance and linear autocorrelation, is kept exactly (then prices are ro
 clusters, the intraday shape of the close-to-close volatility and any non-linear prediction are gone.
 
 Inside a bar, gap and wicks are the real bar's own, in ticks: open' = last close' + (open - last close), high' =
-max(open', close') + (high - max(open, close)), low likewise. Stamps and volume are the real ones too: the clock shape
+max(open', close') + (high - max(open, close)), low likewise. Of two-sided bars this is the bid, and the ask keeps the
+real spread above it. Stamps and volume are the real ones too: the clock shape
 of wicks and volume survives. (Schreiber and Schmitz, "Surrogate time series", Physica D 142, 2000.)
 """
 
@@ -52,6 +53,12 @@ def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
                         "another data.synthetic_seed or fewer data.synthetic_sessions")
     prices = {name: value.astype(np.int32) for name, value in
               {"open": open_, "high": high, "low": low, "close": close}.items()}
+    ask = None
+    if bars.ask is not None:  # each price above the bid's by the real spread, and the high and low around the rest
+        spread = {name: getattr(bars.ask, name) - getattr(bars, name) for name in prices}
+        ask = bars.ask._replace(**{name: prices[name] + spread[name] for name in prices})
+        ask = ask._replace(high=np.maximum(ask.high, np.maximum(ask.open, ask.close)),
+                           low=np.minimum(ask.low, np.minimum(ask.open, ask.close)))
     note = "the bars are synthetic: a phase-randomised copy of real ones (spectrum kept, nothing else to predict)"
-    return replace(bars, **prices, synthetic=True, notes=(*bars.notes, note),
+    return replace(bars, **prices, ask=ask, synthetic=True, notes=(*bars.notes, note),
                    source=f"phase-randomised copy, seed {seed}, of {bars.source}")
