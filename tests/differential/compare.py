@@ -41,7 +41,8 @@ class Tally:
     def __str__(self) -> str:
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.reasons.items()))
         return (f"{self.trades} trades identical, equity equal at {self.equity_bars} bars; {kinds}; "
-                f"same-bar {self.same_bar}, filled at a gap {self.gaps}, at a spread {self.spreads}, allowed difference {self.allowed}")
+                f"same-bar {self.same_bar}, filled at a gap {self.gaps}, of those at a spread "
+                f"{self.spreads}, allowed difference {self.allowed}")
 
 
 def slipped(fill: Fill, ticks: int, enters: np.ndarray) -> Fill:

@@ -21,9 +21,9 @@ jaxtrade it takes only the bars, the session rows and the decisions. How each tr
 - The engine has no exit at a close. One bar O=H=L=C=close follows each flat bar, `close()` is called at the flat bar,
   and exit and equity are read back as the flat bar's. `finalize_trades` stays off (it would exit at an *open*).
 - `spread` is relative, so slippage is not simulated: see `Replay.slippage`.
-- It has one price for buying and selling. Two-sided bars are replayed twice, longs on the bid bars and shorts on the ask
-  bars, where they leave; the price that an entry is made at (`Log.enters`) is known to the strategy only, which puts
-  bracket and break-even stop around it. Booked it is at the open of the bars played, as with slippage.
+- It has one price for buying and selling. Two-sided bars are replayed twice, longs on the bid and shorts on the ask,
+  where they leave; the price that an entry is made at (`Log.enters`) is known to the strategy only, which puts bracket
+  and break-even stop around it. The entry is booked at the open of the bars played; whoever compares adds the spread.
 - It has one currency. Where profits are converted it counts ticks (a cent each), and whoever compares converts them.
 - An open beyond the target in a bar that later touches the stop is booked as the stop, because stop orders come first.
   We book the target at the open. That is the one allowed difference; `Fill.open_beyond_target` marks it.
