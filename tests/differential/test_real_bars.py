@@ -49,16 +49,16 @@ QUICK = {
 }
 # Three expiries, day and overnight windows, halts, thin bars; twelve years of hours
 SLOW = {
-    "ES 201312 overnight": Case("ES", 1, {"expiry": "201312", **AUTUMN}, overnight=True),
-    "ES 201312": Case("ES", 1, {"expiry": "201312", **AUTUMN}, 2),
-    "ES 201403 overnight": Case("ES", 1, {"expiry": "201403", **AUTUMN}, 3, overnight=True),
-    "ES 202003 overnight": Case("ES", 1, {"expiry": "202003", "start": "2020-01-01", "end": "2020-12-31"}, 4,
+    "ES 201312 overnight": Case("ES", 20_000, {"expiry": "201312", **AUTUMN}, overnight=True),
+    "ES 201312": Case("ES", 8_000, {"expiry": "201312", **AUTUMN}, 2),
+    "ES 201403 overnight": Case("ES", 6_500, {"expiry": "201403", **AUTUMN}, 3, overnight=True),
+    "ES 202003 overnight": Case("ES", 2_000, {"expiry": "202003", "start": "2020-01-01", "end": "2020-12-31"}, 4,
                                 overnight=True),
-    "ES with a roll, overnight": Case("ES", 1, {"roll": "volume", **WINTER}, overnight=True),
-    "EURUSD bid": Case("EURUSD", 1, bid_only=True),
-    "EURUSD two-sided": Case("EURUSD", 1, {"start": "2012-01-01"}),
-    "EURUSD two-sided minutes": Case("EURUSD", 1, {"file": MINUTES, "end": "2014-05-15"}),
-    "USDJPY": Case("USDJPY", 1, YEN_KEYS),
+    "ES with a roll, overnight": Case("ES", 6_000, {"roll": "volume", **WINTER}, overnight=True),
+    "EURUSD bid": Case("EURUSD", 150_000, bid_only=True),
+    "EURUSD two-sided": Case("EURUSD", 25_000, {"start": "2014-01-01", "end": "2015-12-31"}),
+    "EURUSD two-sided minutes": Case("EURUSD", 22_000, {"file": MINUTES, "end": "2014-05-08"}),
+    "USDJPY": Case("USDJPY", 30_000, {**YEN_KEYS, "start": "2014-01-01", "end": "2016-06-30"}),
 }
 
 
