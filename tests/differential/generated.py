@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
-from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
+from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.differential.reference import true_ranges
+from tests.quotes import random_ask
 
 START_PRICE = 40_000  # ticks, far above any walk below
 
@@ -46,9 +47,12 @@ def _session(rng: np.random.Generator, start: int) -> tuple[list[int], dict[str,
     return np.maximum(flat_minute - minutes, 0).tolist(), row
 
 
-def market(seed: int, sessions: int) -> MarketData:
+def market(seed: int, sessions: int, two_sided: bool = False, converted: bool = False) -> MarketData:
     """A market of many short sessions, each with its own volatility. The true-range window starts anew at every tenth,
-    and the data end inside the last one where `seed` is odd."""
+    and the data end inside the last one where `seed` is odd.
+
+    converted: profits arise in another currency, at the market's own price: about $5 a tick.
+    """
     rng = np.random.default_rng(seed)
     to_flat: list[int] = []
     table: list[dict[str, int]] = []
@@ -62,13 +66,14 @@ def market(seed: int, sessions: int) -> MarketData:
         close = int(pieces[-1][-1, 3]) if pieces else START_PRICE
         pieces.append(bars(rng, row["end"] - row["start"], volatility, close))
     ohlc = np.concatenate(pieces)
-    tr_sum = np.convolve(true_ranges(ohlc), np.ones(14, np.int64))[: len(ohlc)]
+    ask = np.stack(random_ask(seed, *ohlc.T.tolist()), axis=1) if two_sided else ohlc
+    tr_sum = np.convolve(true_ranges((ohlc + ask) // 2), np.ones(14, np.int64))[: len(ohlc)]
     for row in table[::10]:
         tr_sum[row["start"]:row["start"] + 14] = -1
     complete = np.ones(sessions, bool)
     complete[-1] = seed % 2 == 0
     ints = {name: jnp.asarray([row[name] for row in table], jnp.int32) for name in ("start", "end", "first", "last")}
-    column = [jnp.asarray(ohlc[:, i], jnp.int32) for i in range(4)]
+    column, other = ([jnp.asarray(side[:, i], jnp.int32) for i in range(4)] for side in (ohlc, ask))
     return MarketData(
         *column,
         tr_sum=jnp.asarray(tr_sum, jnp.int32),
@@ -77,6 +82,8 @@ def market(seed: int, sessions: int) -> MarketData:
                               date=jnp.arange(sessions, dtype=jnp.int32), complete=jnp.asarray(complete)),
         view=MarketView(jnp.zeros((len(ohlc), 1), jnp.float32)),
         fingerprint=jnp.zeros(8, jnp.uint32),
+        ask=Quotes(*other) if two_sided else None,
+        tick_value=TickValue(jnp.full_like(column[0], 5_000 * START_PRICE), column[0]) if converted else None,
     )
 
 
@@ -88,7 +95,8 @@ def rules_off(data: MarketData, *, tick_mills: int = 5_000, commission: int = 2_
     return EnvParams(
         market=data,
         sessions=SessionSet(jnp.arange(sessions, dtype=jnp.int32), jnp.int32(sessions)),
-        contract=ContractParams(*map(jnp.int32, (tick_mills, commission, slippage, min_stop, be_ticks)),
+        contract=ContractParams(None if data.tick_value is not None else jnp.int32(tick_mills),
+                                *map(jnp.int32, (commission, slippage, min_stop, be_ticks)),
                                 tick_size=jnp.float32(0.25)),
         account=AccountParams(*map(jnp.int32, (OFF, OFF, OFF, OFF, 0)), stop_at_target=jnp.bool_(False),
                               fail_on_daily_loss=jnp.bool_(False), max_contracts=jnp.int32(100),

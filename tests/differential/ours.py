@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -15,8 +16,8 @@ from jaxtrade.env.actions import Action, task_actions
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.execution import select
 from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
-from jaxtrade.types import Array
-from tests.differential.reference import REVERSE, Fill, Fine, Log, Terms
+from jaxtrade.types import Array, MarketData, Quotes
+from tests.differential.reference import REVERSE, SIDE, Fill, Fine, Log, Terms
 
 # Odds of each legal action. Mostly HOLD, so that stops, targets and the flat bar get their share of exits.
 ODDS: Mapping[int, float] = {
@@ -102,7 +103,7 @@ def play(config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | 
          ) -> tuple[Log, list[Fill], np.ndarray]:
     """Steps the whole split once; with one column more than the task has actions, through Orders (REVERSE).
 
-    `fine` is for the log alone.
+    `fine` is for the log alone; of two-sided bars the log holds the bid (see `by_side`).
     -> (decision log, our round turns with slipped prices, equity mills at each row, int64[T]). Equity outside the
     stepped bars is the last one known (the account is flat there).
     """
@@ -116,7 +117,7 @@ def play(config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | 
     assert illegal.max() == 0
 
     market = jax.tree.map(np.asarray, params.market)
-    bars = np.stack([market.open, market.high, market.low, market.close], axis=1).astype(np.int64)
+    bars = ohlc(market)
     taken = np.full(len(bars), -1)
     taken[rows] = action
     flat_reason = np.zeros(len(bars), int)
@@ -127,8 +128,37 @@ def play(config: EnvConfig, params: EnvParams, logits: np.ndarray, fine: Fine | 
     known[rows + 1] = np.arange(len(rows))
     known = np.maximum.accumulate(known)
     series = np.where(known >= 0, equity[known], 0).astype(np.int64)
-    log = Log(bars, taken, flat_reason, fine)
+    log = Log(bars, bars[:, 0], bars, taken, flat_reason, fine)
     return log, round_turns(row + 1, event, int(params.contract.commission) // 10), series
+
+
+def ohlc(prices: MarketData | Quotes) -> np.ndarray:
+    """int64[T, 4] open, high, low, close in ticks."""
+    return np.stack([np.asarray(x, np.int64) for x in (prices.open, prices.high, prices.low, prices.close)], axis=1)
+
+
+def by_side(log: Log, market: MarketData, turns: list[Fill]) -> list[Log]:
+    """The log itself, or of two-sided bars one of the longs on the bid and one of the shorts on the ask.
+
+    A BUY or SELL goes to its side whether or not we filled it; what was done to a position, to the side that we held
+    (`turns`) then; of a REVERSE each side has its half.
+    """
+    if market.ask is None:
+        return [log]
+    bid, ask = log.bars, ohlc(market.ask)
+    held = np.zeros(len(bid), int)
+    for turn in turns:
+        held[turn.entry_row:turn.exit_row] = turn.side
+    decided = log.action
+    managed = (decided > 0) & ~np.isin(decided, list(SIDE))
+    assert np.all(held[managed] != 0), "an action that needs a position was taken without one"
+    ended = np.where(decided == REVERSE, int(Action.CLOSE), decided)
+    logs = []
+    for side, entry, bars, other in ((1, Action.BUY, bid, ask), (-1, Action.SELL, ask, bid)):
+        action = np.select([decided < 0, decided == entry, managed & (held == side), decided == REVERSE],
+                           [decided, decided, ended, int(entry)], int(Action.HOLD))
+        logs.append(replace(log, bars=bars, enters=other[:, 0], mid=(bid + ask) // 2, action=action))
+    return logs
 
 
 def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[Fill]:
@@ -161,8 +191,10 @@ def round_turns(rows: np.ndarray, event: Event, commission_cents: int) -> list[F
 
 
 def reference_terms(params: EnvParams, contracts: int) -> Terms:
-    """The same figures in the reference engine's units. Fails where they are not whole cents."""
-    tick, commission = int(params.contract.tick_mills), int(params.contract.commission)
+    """The same figures in the reference engine's units; a tick is a cent where profits are converted. Fails where they
+    are not whole cents."""
+    converted = params.market.tick_value is not None
+    tick, commission = 10 if converted else int(params.contract.tick_mills), int(params.contract.commission)
     assert tick % 10 == 0, "the comparison is in whole cents"
     assert commission % 10 == 0, "the comparison is in whole cents"
     return Terms(

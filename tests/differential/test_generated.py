@@ -13,11 +13,13 @@ CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False
 REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT", "END_OF_DATA")
 
 
-def test_trades_and_equity_are_identical():
+@pytest.mark.parametrize("kind", [{}, {"two_sided": True, "converted": True}], ids=["one side", "two sides, converted"])
+def test_trades_and_equity_are_identical(kind: dict[str, bool]):
     """Headline, tight, slipped and wide brackets; every kind of exit, gaps, and the one allowed difference."""
-    params = generated.rules_off(generated.market(1, sessions=40))
+    params = generated.rules_off(generated.market(1, sessions=40, **kind))
     total = run_passes(CONFIG, params, (HEADLINE, TIGHT, SLIPPED, WIDE), first_seed=0)
     print(f"generated: {total}")
+    assert (total.spreads >= 50) == bool(kind), "a spread as wide as the stop"
     assert total.trades >= 1_500
     assert all(total.reasons[reason] for reason in REASONS), total
     assert total.gaps >= 100

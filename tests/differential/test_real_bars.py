@@ -1,74 +1,112 @@
-"""Against backtesting.py on the bundled real bars: ES minutes and EURUSD hours, built by the data layer."""
+"""Against backtesting.py on real bars, built by the data layer: the bundled ones, and where shared data are at hand
+two-sided minutes and a pair whose profits are converted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.calendar import trade_dates
 from jaxtrade.data.market import bars_of, build_market
+from jaxtrade.data.roll import splice_dates
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from tests.differential.compare import Tally, compare_random
-from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, drawn, run_passes
+from tests.differential.passes import HEADLINE, SLIPPED, TIGHT, WIDE, Setting, drawn, run_passes
 
 LEVEL_REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT")
+MINUTES, YEN = "lean_fx_oanda/eurusd_minute_bidask.csv.gz", "ejtrader_fx_h1/USDJPY_h1.csv.gz"
+YEN_KEYS = {"file": YEN, "time_zone": "America/New_York+7h", "price_scale": 0.001, "columns": {"volume": "tick_volume"}}
+AUTUMN, WINTER = {"start": "2013-10-01", "end": "2013-12-31"}, {"start": "2013-12-02", "end": "2013-12-20"}
 
 
-def real(market: str, contracts: int, overnight: bool = False, **data: str) -> tuple[RunConfig, EnvParams]:
-    """Every session of bundled bars, account rules off, commission in whole cents, no slippage."""
+@dataclass(frozen=True)
+class Case:
+    """Bars of one market. data: keys of the configuration, `file` below the shared data. trades: at least so many in
+    all passes. bid_only: as if the bid were the only side."""
+
+    market: str
+    trades: int
+    data: dict[str, Any] = field(default_factory=dict)
+    contracts: int = 1
+    overnight: bool = False
+    bid_only: bool = False
+
+
+QUICK = {
+    "ES week": Case("ES", 1_000, contracts=2),
+    "ES with a roll": Case("ES", 100, {"roll": "volume", "start": "2013-12-16", "end": "2013-12-20"}, contracts=2),
+    "EURUSD bid": Case("EURUSD", 2_000, {"start": "2012-01-01", "end": "2012-05-31"}, bid_only=True),
+    "EURUSD two-sided": Case("EURUSD", 1_500, {"start": "2012-01-01", "end": "2012-04-30"}),
+    "USDJPY": Case("USDJPY", 1_500, {**YEN_KEYS, "start": "2015-01-02", "end": "2015-04-30"}),
+}
+# Three expiries, day and overnight windows, halts, thin bars; twelve years of hours
+SLOW = {
+    "ES 201312 overnight": Case("ES", 20_000, {"expiry": "201312", **AUTUMN}, overnight=True),
+    "ES 201312": Case("ES", 8_000, {"expiry": "201312", **AUTUMN}, 2),
+    "ES 201403 overnight": Case("ES", 6_500, {"expiry": "201403", **AUTUMN}, 3, overnight=True),
+    "ES 202003 overnight": Case("ES", 2_000, {"expiry": "202003", "start": "2020-01-01", "end": "2020-12-31"}, 4,
+                                overnight=True),
+    "ES with a roll, overnight": Case("ES", 6_000, {"roll": "volume", **WINTER}, overnight=True),
+    "EURUSD bid": Case("EURUSD", 150_000, bid_only=True),
+    "EURUSD two-sided": Case("EURUSD", 25_000, {"start": "2014-01-01", "end": "2015-12-31"}),
+    "EURUSD two-sided minutes": Case("EURUSD", 22_000, {"file": MINUTES, "end": "2014-05-08"}),
+    "USDJPY": Case("USDJPY", 30_000, {**YEN_KEYS, "start": "2014-01-01", "end": "2016-06-30"}),
+}
+
+
+def real(case: Case, shared: Path | None) -> tuple[RunConfig, EnvParams, np.ndarray]:
+    """Every session of a case, account rules off, commission in whole cents, no slippage; and the rows at which another
+    contract begins."""
+    data = {"market": case.market, **case.data}
+    if "file" in data:
+        assert shared is not None
+        data |= {"source": "file", "stamp": "open", "file": str(shared / "data" / data["file"])}
     config = make_config({
-        "data": {"market": market, **data}, "session": {"overnight": overnight},
-        "account": {"preset": "rules_off_50k"}, "env": {"quantity": contracts, "random_start": False},
-        "costs": {"commission": 2.08, "slippage": 0}})
-    bars = build_market(bars_of(config).sides[0], config)  # that engine has one price for buying and selling
-    return config, make_params(bars, split_sessions(bars, config.split)["all"], config)
+        "data": data, "session": {"overnight": case.overnight}, "account": {"preset": "rules_off_50k"},
+        "env": {"quantity": case.contracts, "random_start": False}, "costs": {"commission": 2.08, "slippage": 0}})
+    bars = bars_of(config)
+    market = build_market(bars.sides[0] if case.bid_only else bars, config)
+    splices = np.searchsorted(trade_dates(bars.time, bars.contract), splice_dates(bars.legs))
+    splices = splices[(splices > 0) & (splices < len(bars))]
+    return config, make_params(market, split_sessions(market, config.split)["all"], config), splices
 
 
-def test_es_week():
-    """The default run's week as configured, then other brackets and costs."""
-    config, params = real("ES", contracts=2)
-    total = compare_random(config.env, params, seed=1)
-    total.add(run_passes(config.env, params, (HEADLINE, TIGHT, SLIPPED), first_seed=10))
-    print(f"ES: {total}")
-    assert total.trades >= 1_000
+def played(case: Case, settings: Iterable[Setting], seed: int, request: pytest.FixtureRequest) -> Tally:
+    """As configured, then under each setting. No round turn crosses a splice, and there are some on either side."""
+    shared = request.getfixturevalue("shared") if "file" in case.data else None
+    config, params, splices = real(case, shared)
+    assert (params.market.ask is None) == (case.bid_only or case.market != "EURUSD")
+    assert (params.market.tick_value is None) == (case.market != "USDJPY")
+    assert len(splices) == ("roll" in case.data)
+    total = compare_random(config.env, params, seed)
+    total.add(run_passes(config.env, params, settings, first_seed=seed + 1))
+    print(f"{request.node.name}: {total}")
+    for row in splices:
+        sides = {(turn.entry_row >= row, turn.exit_row >= row) for turn in total.turns}
+        assert sides == {(False, False), (True, True)}, f"a trade across row {row}"
     assert all(total.reasons[reason] for reason in LEVEL_REASONS), total
+    return total
 
 
-def test_eurusd_hours():
-    """A year and a half of hours; one lot."""
-    config, params = real("EURUSD", contracts=1, start="2012-01-01", end="2013-06-30")
-    total = run_passes(config.env, params, (HEADLINE, SLIPPED), first_seed=20)
-    print(f"EURUSD: {total}")
-    assert total.trades >= 2_000
-    assert all(total.reasons[reason] for reason in LEVEL_REASONS), total
+@pytest.mark.parametrize("name", QUICK)
+def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureRequest):
+    """As configured, other brackets, and slippage."""
+    total = played(QUICK[name], (TIGHT, SLIPPED), 10, request)
+    assert total.trades >= QUICK[name].trades
 
 
 @pytest.mark.slow
-def test_es_every_contract():
-    """All bundled ES bars: three expiries, day and overnight windows, halts, thin bars, random settings."""
-    total = Tally()
-    selections = (
-        {"expiry": "201312", "start": "2013-10-01", "end": "2013-12-31", "overnight": True},
-        {"expiry": "201312", "start": "2013-10-01", "end": "2013-12-31"},
-        {"expiry": "201403", "start": "2013-10-01", "end": "2013-12-31", "overnight": True},
-        {"expiry": "202003", "start": "2020-01-01", "end": "2020-12-31", "overnight": True},
-    )
-    for number, selection in enumerate(selections):
-        config, params = real("ES", contracts=1 + number, **selection)
-        settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(100 * number + i) for i in range(4)))
-        total.add(run_passes(config.env, params, settings, first_seed=1_000 * number))
-    print(f"ES: {total}")
-    assert total.trades >= 15_000
-    assert all(total.reasons[reason] for reason in LEVEL_REASONS), total
-
-
-@pytest.mark.slow
-def test_eurusd_every_hour():
-    """Twelve years of hours, random settings."""
-    config, params = real("EURUSD", contracts=1)
+@pytest.mark.parametrize("name", SLOW)
+def test_many_settings_are_identical(name: str, request: pytest.FixtureRequest):
+    """Headline, tight, slipped and wide brackets, and random ones."""
     settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(i) for i in range(4)))
-    total = run_passes(config.env, params, settings, first_seed=50)
-    print(f"EURUSD: {total}")
-    assert total.trades >= 100_000
-    assert all(total.reasons[reason] for reason in LEVEL_REASONS), total
+    total = played(SLOW[name], settings, 50, request)
+    assert total.trades >= SLOW[name].trades

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import dynamics, execution
+from jaxtrade.env import dynamics, execution, rules
 from jaxtrade.env.state import ExitReason
 from tests.differential import generated, ours
 from tests.differential.compare import compare, compare_random
@@ -18,10 +18,17 @@ from tests.differential.passes import Setting
 CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False)
 
 
-@pytest.fixture(scope="module")
-def params():
-    setting = Setting(slippage=2, trail_atr=600, commission=52)
-    return setting.apply(generated.rules_off(generated.market(3, sessions=60)))
+OTHER = "two sides, converted"
+KINDS = {"one side": {}, OTHER: {"two_sided": True, "converted": True}}
+
+# Spreads take their share of the exits: on two sides, stop and target must be near for one bar to hold both.
+BRACKETS = {"one side": {}, OTHER: {"stop_atr": 800, "target_multiple": 2}}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def params(request: pytest.FixtureRequest):
+    setting = Setting(slippage=2, trail_atr=600, commission=52, **BRACKETS[request.param])
+    return setting.apply(generated.rules_off(generated.market(3, sessions=60, **KINDS[request.param])))
 
 
 @pytest.mark.parametrize("change", [
@@ -82,10 +89,49 @@ FAULTS = [("stop_first", target_first), ("stop_first", not_in_the_entry_bar), ("
           ("force_exit", flat_at_the_open), ("ratchet", loose_trail), ("enter", bracket_around_the_fill)]
 
 
+def enters_where_it_leaves(quote, side):
+    """No spread is paid at the entry."""
+    return quote.leaving(side)
+
+
+def always_the_bid(quote, side):
+    """A short leaves, and a long enters, at the bid too."""
+    return quote.bid
+
+
+def the_other_side(quote, side):
+    """Left at the side that is entered at, and entered at the side that is left at."""
+    return execution.select(side < 0, quote.bid, quote.ask)
+
+
+def rate_of_the_bar_before(params, row):
+    """Converted at the rate of the bar decided on."""
+    return CONTRACT_AT(params, row - 1)
+
+
+CONTRACT_AT = rules.contract_at
+OTHER_FAULTS = [(execution.Quote, "entering", enters_where_it_leaves), (execution.Quote, "leaving", always_the_bid),
+                (execution.Quote, "leaving", the_other_side), (rules, "contract_at", rate_of_the_bar_before)]
+QUICK = (enters_where_it_leaves, rate_of_the_bar_before)
+
+
+@pytest.mark.parametrize("params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
     assert dynamics.execution is execution
-    monkeypatch.setattr(execution, name, fault)
+    is_seen(params, monkeypatch, execution, name, fault)
+
+
+@pytest.mark.parametrize("params", [OTHER], indirect=True)
+@pytest.mark.parametrize(("owner", "name", "fault"), [
+    pytest.param(*row, id=row[-1].__name__, marks=[pytest.mark.slow] * (row[-1] not in QUICK)) for row in OTHER_FAULTS])
+def test_a_fault_in_sides_or_rates_is_seen(params, monkeypatch, owner, name: str, fault):
+    assert dynamics.rules is rules
+    is_seen(params, monkeypatch, owner, name, fault)
+
+
+def is_seen(params, monkeypatch, owner, name: str, fault):
+    monkeypatch.setattr(owner, name, fault)
     ours.forget_compiled()
     try:
         with pytest.raises(AssertionError, match=r"trade \d+: ours|equity differs"):
