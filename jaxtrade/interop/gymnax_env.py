@@ -141,8 +141,17 @@ def _step(env: TradingEnv, state: EnvState, action: Array, params: EnvParams) ->
     return env.observe(ref, params), state, outcome.reward, outcome.terminated, outcome.truncated, info
 
 
+class _Table(spaces.Dict):
+    """A `Dict` of plain dictionaries; gymnax's own looks names up as attributes."""
+
+    def contains(self, x: Any) -> Array:
+        return jnp.all(jnp.array([space.contains(x[name]) for name, space in self.spaces.items()]))
+
+
 def _space(tree: PyTree) -> Any:
     """A gymnax space for a pytree of named nodes."""
+    if isinstance(tree, dict):
+        return _Table({name: _space(leaf) for name, leaf in tree.items()})
     if hasattr(tree, "__dataclass_fields__") and not hasattr(tree, "dtype"):
         return spaces.Dict({name: _space(getattr(tree, name)) for name in tree.__dataclass_fields__})
     if tree.dtype == jnp.bool_:

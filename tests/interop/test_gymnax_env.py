@@ -72,7 +72,7 @@ def test_gymnaxs_gym_wrapper_runs() -> None:
     assert env.observation_space.contains(np.asarray(observation))
     observation, reward, _, _, info = env.step(0)
     assert np.isfinite(observation).all()
-    assert float(reward) == 0.0
+    assert float(reward) == float(PARAMS.reward_weights["flat"])
     assert info["action_mask"][0]
 
 
