@@ -354,7 +354,9 @@ def find_file(name: str, folder: str, what: str) -> Path:
 
 
 def _suggest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
+    known = list(known)
+    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
+    near = same or difflib.get_close_matches(word, known, n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
@@ -383,6 +385,8 @@ def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
     for item in error.errors():
         key = _key(item["loc"])
         if item["type"] == "extra_forbidden":
+            if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
+                key = f"{key}.{next(iter(item['input']))}"  # a whole section is unknown: its first key tells more
             section = key.rpartition(".")[0]
             siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
             hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"

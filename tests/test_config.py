@@ -30,6 +30,7 @@ def message(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) ->
 FAULTS = {  # text of the file -> what the message has to say
     # unknown keys
     "ppo: {num_env: 3}": ["unknown key 'ppo.num_env'", "did you mean 'ppo.num_envs'"],
+    "observation: {features: [close]}": ["unknown key 'observation.features'", "did you mean 'env.features'"],
     "num_envs: 3": ["unknown key 'num_envs'", "did you mean 'ppo.num_envs'"],
     "ppo: {lr: 1}": ["unknown key 'ppo.lr'", "ppo.learning_rate"],
     "qwertz: 1": ["unknown key 'qwertz'", "expected one of: seed, data"],
