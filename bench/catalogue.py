@@ -1,0 +1,52 @@
+"""The benches by name, and how one is run: the one place that writes results."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RESULTS = Path("bench") / "results"  # below the working directory: of a checkout, the committed ones
+BENCHES = {  # module -> what it measures
+    "env_step": "environment steps with observations consumed, by number of environments; SB3's vector environments",
+    "intrabar": "the cost of each intrabar order",
+    "rollout": "acting and stepping, without learning",
+    "ppo_update": "one update: where its time goes, and its share of the matrix-product rate",
+    "ppo_train": "whole PPO training against SB3 and every JAX peer, same network, batch, epochs and minibatches",
+    "time_to_reward": "environment steps and seconds until a target reward, against SB3",
+    "population": "many seeds in one program against one after the other",
+    "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
+    "compile": "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
+    "scaling": "cost against num_envs, num_steps, bars",
+    "ablation": "what each optimisation is worth",
+}
+
+
+class Options(NamedTuple):
+    """What a bench is told. quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or
+    more for a result that is quoted. purejaxrl: the user's own checkout of PureJaxRL, which is no package; its side is
+    left out (and the result says so) where it is None.
+    """
+
+    quick: bool = False
+    repeats: int = 7
+    purejaxrl: Path | None = None
+
+
+def run(name: str, options: Options, command: Sequence[str]) -> dict[str, Any]:
+    """Run bench `name`: its module's `run(options)`, with the stamp of this machine put before it."""
+    from .stamp import stamp  # JAX starts here, not for `--help`
+
+    before = stamp(command)
+    found = importlib.import_module(f".{name}", __package__).run(options)
+    return {"bench": name, "about": BENCHES[name], "quick": options.quick, "stamp": before} | found
+
+
+def write(result: dict[str, Any], folder: Path) -> Path:
+    """`folder/NAME.json`, indented, one trailing newline."""
+    path = folder / f"{result['bench']}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,57 @@
+"""What ran where: the part of every result that lets a reader repeat it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from . import harness
+
+PACKAGES = ("jaxtrade", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy", "gymnasium", "torch", "stable-baselines3",
+            "sb3-contrib", "sbx-rl", "rejax")
+
+
+def stamp(command: Sequence[str]) -> dict[str, Any]:
+    """command, commit, device, cores, load average (of one minute, before the bench), versions."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    return {"command": " ".join(command), "commit": commit(), "device": device_name(),
+            "platform": jax.devices()[0].platform, "devices": jax.device_count(), "cores": harness.cores(),
+            "load_before": load, "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of what is installed of `PACKAGES`."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """The commit of the source, `+` where it has changes; "unknown" outside a checkout."""
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True,
+                              check=True).stdout.strip()
+    try:
+        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def device_name() -> str:
+    """The device's kind; on a CPU the name that Linux gives it, where there is one."""
+    device, info = jax.devices()[0], Path("/proc/cpuinfo")
+    if device.platform == "cpu" and info.exists():
+        names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if "model name" in line]
+        return names[0] if names else platform.processor()
+    return device.device_kind
