@@ -72,12 +72,19 @@ class Quotes(struct.PyTreeNode):
 
 
 class MarketView(struct.PyTreeNode):
-    """The float half of the market, the only floats an observation reads.
+    """The float half of the market, the only floats an observation reads (`jaxtrade.data.view` has the formula).
 
-    table: float32[T, C] columns of `jaxtrade.data.schema.table_columns(...)`, price-like ones in ticks.
+    value: float32[T, F + 3] one column per feature, then three times. level: the same shape, whole ticks that prices
+        are relative to; None (static) where no column needs them. now: float32[T, 4], what a bar's own figures scale
+        its window by.
+    scaling, features: what the view was made for (static).
     """
 
-    table: Array
+    value: Array
+    level: Array | None
+    now: Array
+    scaling: str = struct.field(pytree_node=False, default="relative")
+    features: tuple[str, ...] = struct.field(pytree_node=False, default=())
 
 
 class MarketData(struct.PyTreeNode):

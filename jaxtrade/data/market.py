@@ -37,6 +37,7 @@ from jaxtrade.data.sessions import (
 )
 from jaxtrade.data.synthetic import bars_of_kind
 from jaxtrade.data.table import float_table
+from jaxtrade.data.view import host_view
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
@@ -48,14 +49,16 @@ class Market:
     """One market on device, with the host arrays it was made from.
 
     data: device pytree. contract: figures in use. bars: host bars, row for row with `data`. trade_dates:
-    datetime64[D][N], one per session. columns: names of `data.view.table`'s columns. fingerprint: sha256 (hex) of all
-    device arrays and contract figures. notes: what was assumed or found.
+    datetime64[D][N], one per session. table: float32[T, C], the features and clocks that `data.view` was made from;
+    columns: their names. fingerprint: sha256 (hex) of the table, the device's other arrays and contract figures. notes:
+    what was assumed or found.
     """
 
     data: MarketData
     contract: Contract
     bars: Bars
     trade_dates: np.ndarray
+    table: np.ndarray
     columns: tuple[str, ...]
     fingerprint: str
     synthetic: bool
@@ -200,24 +203,24 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features(config.env.features):
         notes += (NO_VOLUME,)
-    return Market(data=_to_device(arrays, digest, path, value), contract=contract, bars=bars,
-                  trade_dates=rows.date, columns=columns, fingerprint=digest, synthetic=bars.synthetic, notes=notes,
-                  has_volume=has_volume)
+    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size))
+    return Market(data=_to_device(arrays, digest, view, path, value), contract=contract, bars=bars,
+                  trade_dates=rows.date, table=table, columns=columns, fingerprint=digest, synthetic=bars.synthetic,
+                  notes=notes, has_volume=has_volume)
 
 
-def _to_device(arrays: dict[str, np.ndarray], digest: str, path: IntrabarPath | None,
+def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, path: IntrabarPath | None,
                value: TickValue | None) -> MarketData:
-    """Host arrays by name, the fingerprint in hex, paths and tick values (NumPy leaves) as the device pytree."""
+    """Host arrays by name, the fingerprint in hex, view, paths and tick values (NumPy leaves) as the device pytree."""
     import jax
     import jax.numpy as jnp
 
-    device = {name: jnp.asarray(value) for name, value in arrays.items() if "." not in name}
-    view = MarketView(table=device.pop("table"))
+    device = {name: jnp.asarray(value) for name, value in arrays.items() if "." not in name and name != "table"}
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
     words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
     ask = {name: jnp.asarray(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
-    return MarketData(**device, sessions=sessions, view=view, fingerprint=words,
+    return MarketData(**device, sessions=sessions, view=jax.tree.map(jnp.asarray, view), fingerprint=words,
                       path=jax.tree.map(jnp.asarray, path), ask=Quotes(**ask) if ask else None,
                       tick_value=jax.tree.map(jnp.asarray, value))
 

@@ -36,6 +36,11 @@ FIXED_COLUMNS: tuple[str, ...] = (
     "close", "atr", "volume_mean", "hour", "from_open_seed", "to_close_seed", "from_open", "to_flat",
 )
 
+TIME_COLUMNS = {  # scaling -> the three of them that follow the features of each window bar
+    "seed": ("hour", "from_open_seed", "to_close_seed"),
+    "relative": ("hour", "from_open", "to_flat"),
+}
+
 
 @dataclass(frozen=True)
 class FeatureSpec:

@@ -12,19 +12,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import feature_column, feature_spec, table_columns
+from jaxtrade.data.schema import feature_spec
+from jaxtrade.data.view import NOW, Shape, shape_of
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
-from jaxtrade.types import Array
+from jaxtrade.errors import ConfigError
+from jaxtrade.types import Array, MarketView
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
-TIME_SLOTS = {  # the table columns behind them
-    "seed": ("hour", "from_open_seed", "to_close_seed"),
-    "relative": ("hour", "from_open", "to_flat"),
-}
 POSITION_SLOTS = ("position", "entry", "stop_distance", "target_distance", "bars_in_position")
 MANAGE_SLOTS = ("can_enter", "can_manage", "has_position")
 BARS_PER_DAY = 390.0  # scale of bars_in_position, the cash session in minutes
@@ -91,68 +90,26 @@ def make_ref(state: EnvState, mask: Array) -> ObservationRef:
     return ObservationRef(row=state.row[None], legs=leg[None], account=(), mask=mask, aux=())
 
 
-def _decision_bar(row: Array, columns: tuple[str, ...]) -> dict[str, Array]:
-    """`close` (ticks), `per_atr` (1 / ticks) and `per_volume` (1 / (mean volume + 1)) at the decision bar, float32[].
-
-    Reciprocals, because a compiler may turn the division of a window by a scalar into a product, or may not: written
-    out, the bits are the same in a batch and alone.
-    """
-    close, atr, volume = (row[columns.index(name)] for name in ("close", "atr", "volume_mean"))
-    return {"close": close, "per_atr": 1.0 / atr, "per_volume": 1.0 / (volume + 1.0)}
+def _pattern(config: EnvConfig) -> np.ndarray:
+    """float32[4, W * (F + 3)], `data.view.Shape` of every window slot: constants of the program."""
+    columns = [shape_of(feature_spec(name).unit, config.scaling) for name in config.features]
+    columns += [Shape()] * len(TIME_NAMES)
+    return np.tile(np.array(columns, np.float32).T, config.window)
 
 
-def _scale(unit: str, scaling: str, x: Array, close: Array, now: dict[str, Array], tick: Array) -> Array:
-    """One feature column of the window, float32[W], from its stored form (`data.schema`: prices in ticks).
+def _window_slots(config: EnvConfig, view: MarketView, row: Array, now: dict[str, Array]) -> Array:
+    """float32[W * (F + 3)], bar-major, oldest bar first. The formula: `jaxtrade.data.view`."""
+    level, per_atr, log_per_atr, log_per_volume = _pattern(config)
+    width = len(config.features) + len(TIME_NAMES)
 
-    close: float32[W] closes of the same bars. now: figures of the decision bar, see `_decision_bar`.
-    """
-    if scaling == "seed":
-        match unit:
-            case "price":
-                return (x + close) * tick
-            case "move" | "range":
-                return x * tick
-            case "growth":
-                return close / (close - x)
-            case _:
-                return x
-    match unit:
-        case "price":
-            return (x + (close - now["close"])) * now["per_atr"]
-        case "move" | "growth":
-            return x * now["per_atr"]
-        case "range":
-            return jnp.log(jnp.maximum(x, 1.0) * now["per_atr"])
-        case "volume":
-            return jnp.log((x + 1.0) * now["per_volume"])
-        case "index":
-            return (x - 50.0) / 50.0
-        case "negative_index":
-            return (x + 50.0) / 50.0
-        case "score":
-            return x / 100.0
-        case "ratio":
-            return x - 1.0
-        case "share":
-            return x * (close * now["per_atr"])
-        case _:
-            return x
+    def window(column: Array) -> Array:  # bars lie one after the other, so this is one run of memory
+        return jax.lax.dynamic_slice_in_dim(column.reshape(-1), (row - config.window) * width, config.window * width)
 
-
-def _window_slots(config: EnvConfig, window: Array, now: dict[str, Array], tick: Array) -> Array:
-    """float32[W * (F + 3)], bar-major, oldest bar first."""
-    columns = table_columns(config.features)
-
-    def column(name: str) -> Array:
-        return window[:, columns.index(name)]
-
-    close = column("close")
-    values = [
-        _scale(feature_spec(name).unit, config.scaling, column(feature_column(name)), close, now, tick)
-        for name in config.features
-    ]
-    values += [column(name) for name in TIME_SLOTS[config.scaling]]
-    return jnp.stack(values, axis=1).reshape(-1)
+    x = window(view.value)
+    if view.level is not None:
+        x = (window(view.level) - level * now["close"]) + x
+    return (x * (per_atr * now["per_atr"] + (1.0 - per_atr))
+            + (log_per_atr * now["log_per_atr"] + log_per_volume * now["log_per_volume"]))
 
 
 def _position_slots(config: EnvConfig, leg: Array, now: dict[str, Array]) -> Array:
@@ -179,14 +136,13 @@ def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
 
     Reads the reference and the float `MarketView` only, at rows <= t.
     """
-    table, row = params.market.view.table, ref.row[0]
-    columns = table_columns(config.features)
-    rows = jax.lax.dynamic_slice_in_dim(table, row - config.window, config.window + 1)
-    now = _decision_bar(rows[-1], columns)
-    parts = [
-        _window_slots(config, rows[:-1], now, params.contract.tick_size),
-        _position_slots(config, ref.legs[0], now),
-    ]
+    view, row = params.market.view, ref.row[0]
+    if (view.scaling, view.features) != (config.scaling, config.features):
+        raise ConfigError(f"the market was made for env.scaling={view.scaling} and features {list(view.features)}, the "
+                          f"environment for {config.scaling} and {list(config.features)}; make both from one "
+                          "configuration")
+    now: dict[str, Array] = dict(zip(NOW, view.now[row], strict=True))
+    parts = [_window_slots(config, view, row, now), _position_slots(config, ref.legs[0], now)]
     if config.task == "manage":
         held = ref.legs[0, 0] != 0
         parts.append(jnp.stack([ref.mask[Action.BUY], held, held]).astype(jnp.float32))

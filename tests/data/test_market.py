@@ -23,7 +23,7 @@ def clock(market, row):
 
 
 def column(market, name):
-    return np.asarray(market.data.view.table)[:, market.columns.index(name)]
+    return market.table[:, market.columns.index(name)]
 
 
 def test_the_real_week_has_five_full_sessions(es_market):
@@ -117,7 +117,7 @@ def test_stored_features_are_gaps_in_ticks(es_market):
 
 def test_every_float_is_finite(es_market, nq_market):
     for market in (es_market, nq_market):
-        assert np.isfinite(np.asarray(market.data.view.table)).all()
+        assert np.isfinite(market.table).all()
 
 
 @pytest.mark.parametrize("features", [("close",), ("ema_50", "rsi_14"), ("macd", "vwap")])
@@ -217,7 +217,7 @@ def test_windows_that_restart_with_the_session_start_decisions_after_its_warm_up
         assert tr_sum[start + 14] >= 0
     alone = build_market(es_bars.between("2013-10-09", "2013-10-09"), make_config(options))
     rows = slice(int(sessions.start[2]), int(sessions.end[2]))
-    np.testing.assert_array_equal(np.asarray(market.data.view.table)[rows], np.asarray(alone.data.view.table))
+    np.testing.assert_array_equal(market.table[rows], alone.table)
     assert "feature windows restart with every trade date (data.window_reset=session)" in market.notes
     day = build_market(es_bars, make_config({"data": {"window_reset": "session"}}))
     assert np.array_equal(day.data.sessions.first, es_market.data.sessions.first)  # warm since the evening before

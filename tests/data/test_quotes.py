@@ -185,10 +185,10 @@ def test_features_and_ranges_are_those_of_the_mid(hourly):
     bars, data = market.bars, market.data
     one_sided = build_market(bars.mid, config)
     assert one_sided.data.ask is None
-    np.testing.assert_array_equal(data.view.table, one_sided.data.view.table)
+    np.testing.assert_array_equal(market.table, one_sided.table)
     np.testing.assert_array_equal(data.tr_sum, one_sided.data.tr_sum)
     np.testing.assert_array_equal(data.mid_close, one_sided.data.close)
-    np.testing.assert_array_equal(data.view.table[:, 0], data.mid_close)
+    np.testing.assert_array_equal(market.table[:, 0], data.mid_close)
     middle = [(np.asarray(getattr(data, name), np.int64) + np.asarray(getattr(data.ask, name))) // 2
               for name in ("high", "low", "close")]
     np.testing.assert_array_equal(data.tr_sum, true_range_sum(*middle))

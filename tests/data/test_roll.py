@@ -160,8 +160,8 @@ def test_features_after_a_splice_are_those_of_the_contract_alone(lifted: Market)
     """The rows of each contract, as a market of its own, give the same bytes."""
     row = splice_row(lifted)
     alone = replace(lifted.bars.rows(slice(row, None)), legs=())
-    np.testing.assert_array_equal(np.asarray(build_market(alone, make_config({})).data.view.table),
-                                  np.asarray(lifted.data.view.table)[row:])
+    np.testing.assert_array_equal(build_market(alone, make_config({})).table,
+                                  lifted.table[row:])
 
 
 def test_a_planted_leak_over_the_splice_is_caught(lifted: Market, monkeypatch: pytest.MonkeyPatch) -> None:

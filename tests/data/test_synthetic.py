@@ -80,7 +80,7 @@ def test_it_looks_like_an_index_future():
     bars = synthetic_bars(NQ, 60, 0)
     market = build_market(bars, RunConfig())
     ranges = (bars.high - bars.low).astype(float)
-    minute = (np.asarray(market.data.view.table)[:, 3] * 7.48 + 9.5) * 60
+    minute = (market.table[:, 3] * 7.48 + 9.5) * 60
     opening, noon, close, night = (ranges[(minute >= a) & (minute < b)].mean()
                                    for a, b in ((570, 600), (710, 740), (930, 960), (60, 120)))
     assert opening > 1.5 * noon > 1.5 * night  # U-shaped by day, quiet by night

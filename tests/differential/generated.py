@@ -13,6 +13,11 @@ from tests.quotes import random_ask
 START_PRICE = 40_000  # ticks, far above any walk below
 
 
+def unseen(count: int) -> MarketView:
+    """A float view of `count` bars for runs that never look."""
+    return MarketView(value=jnp.zeros((count, 1)), level=None, now=jnp.zeros((count, 4)))
+
+
 def bars(rng: np.random.Generator, count: int, volatility: float, close: int) -> np.ndarray:
     """int64[count, 4] open, high, low, close in ticks, following a bar that closed at `close`.
 
@@ -80,7 +85,7 @@ def market(seed: int, sessions: int, two_sided: bool = False, converted: bool = 
         bars_to_flat=jnp.asarray(to_flat, jnp.int32),
         sessions=SessionTable(**ints, symbol=jnp.zeros(sessions, jnp.int32),
                               date=jnp.arange(sessions, dtype=jnp.int32), complete=jnp.asarray(complete)),
-        view=MarketView(jnp.zeros((len(ohlc), 1), jnp.float32)),
+        view=unseen(len(ohlc)),
         fingerprint=jnp.zeros(8, jnp.uint32),
         ask=Quotes(*other) if two_sided else None,
         tick_value=TickValue(jnp.full_like(column[0], 5_000 * START_PRICE), column[0]) if converted else None,

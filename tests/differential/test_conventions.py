@@ -16,7 +16,7 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import EnvParams, ExitReason
-from jaxtrade.types import MarketData, MarketView, SessionTable
+from jaxtrade.types import MarketData, SessionTable
 from tests.differential import generated, ours, reference
 from tests.differential.compare import compare
 from tests.differential.reference import Fill, true_ranges
@@ -70,7 +70,7 @@ def market(offsets: list[tuple[int, int, int, int]], side: int) -> EnvParams:
     return generated.rules_off(MarketData(
         *(jnp.asarray(bars[:, i], jnp.int32) for i in range(4)), tr_sum=jnp.asarray(tr_sum, jnp.int32),
         bars_to_flat=jnp.arange(ROWS - 1, -1, -1, dtype=jnp.int32), sessions=table,
-        view=MarketView(jnp.zeros((ROWS, 1), jnp.float32)), fingerprint=jnp.zeros(8, jnp.uint32)))
+        view=generated.unseen(ROWS), fingerprint=jnp.zeros(8, jnp.uint32)))
 
 
 def logits(side: int, actions: list[int]) -> np.ndarray:

@@ -24,9 +24,9 @@ CONFIG = EnvConfig(quantity=2)
 KEY = jax.random.key(0)
 
 
-def make(seed: int = 3, **kwargs: Any) -> EnvParams:
+def make(seed: int = 3, scaling: str = "relative", **kwargs: Any) -> EnvParams:
     limits = rules(drawdown=1_000_000, daily_loss=700_000, target=1_200_000, floor_cap=100_000)
-    market = walk_market(seed, step=8)
+    market = walk_market(seed, step=8, scaling=scaling)
     cut = market.sessions.complete.at[5].set(False)
     market = market.replace(sessions=market.sessions.replace(complete=cut))
     return make_params(market, account=limits, **({"episode_sessions": 3, "max_steps": 130} | kwargs))
@@ -99,7 +99,7 @@ def test_vmap_equals_single() -> None:
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
 def test_an_observation_has_the_same_bits_wherever_it_is_made(scaling: str) -> None:
     """In a rollout over environments, again in a minibatch in another order, and one at a time."""
-    env, params = TradingEnv(CONFIG.model_copy(update={"scaling": scaling})), make()
+    env, params = TradingEnv(CONFIG.model_copy(update={"scaling": scaling})), make(scaling=scaling)
     rows = np.random.default_rng(0).permutation(ENVS * STEPS)[:96]
     ref = flat_rows(sample()[2].ref, rows)
     many = jax.jit(jax.vmap(env.observe, (0, None)))

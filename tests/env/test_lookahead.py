@@ -31,7 +31,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
-from jaxtrade.types import TickValue
+from jaxtrade.types import MarketView, TickValue
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
 from tests.paths import Inside, random_paths
@@ -90,8 +90,7 @@ def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
 
 
 def columns_of(market: Market) -> dict[str, np.ndarray]:
-    table = np.asarray(market.data.view.table)
-    named = {name: table[:, i] for i, name in enumerate(market.columns)}
+    named = {name: market.table[:, i] for i, name in enumerate(market.columns)}
     value = market.data.tick_value
     if value is not None:
         named["tick_value"] = np.asarray(value.times, np.int64) / np.asarray(value.over)
@@ -228,11 +227,11 @@ def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
     return random_paths(seed, *HAND_BARS)
 
 
-def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None
-                ) -> EnvParams:
+def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None,
+                scaling: str = "relative") -> EnvParams:
     """tight: stops and targets so near that most bars touch both."""
-    market = worlds.make_market(bars, SESSIONS, paths=paths) if ask is None else worlds.two_sided_market(bars, ask,
-                                                                                                     SESSIONS)
+    market = (worlds.make_market(bars, SESSIONS, paths=paths, scaling=scaling) if ask is None
+              else worlds.two_sided_market(bars, ask, SESSIONS, scaling=scaling))
     return make_params(market, episode_sessions=2, brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
                        account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
                        costs=worlds.contract(min_stop=1 if tight else 8))
@@ -250,7 +249,8 @@ def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams
         ask = ask_of(HAND_BARS, 1)
         return hand_params(HAND_BARS, ask=ask), hand_params(later, ask=worlds.replace_after(ask, cut, ask_of(other, 2)))
     if env.config.intrabar != "path":
-        return hand_params(HAND_BARS), hand_params(later)
+        scaling = env.config.scaling
+        return hand_params(HAND_BARS, scaling=scaling), hand_params(later, scaling=scaling)
     inside = inside_hand_bars(1)
     instead = random_paths(cut, *later)
     return hand_params(HAND_BARS, inside), hand_params(later, (*inside[: cut + 1], *instead[cut + 1:]))
@@ -379,21 +379,20 @@ def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
 
 
 def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
-    """bool[T]: rows of the float table on which the observation at `row` depends, by automatic differentiation."""
+    """bool[T]: rows of the float view on which the observation at `row` depends, by automatic differentiation."""
     bars = worlds.random_bars(5, 64)
-    params = make_params(worlds.make_market(bars, [worlds.Session(0, 64, 30, 60)]))
+    params = make_params(worlds.make_market(bars, [worlds.Session(0, 64, 30, 60)], scaling=env.config.scaling))
     close = int(bars.close[row])
     leg = i32([[1, close - 7, close - 20, close + 33, 4]])
     ref = ObservationRef(i32([row]), leg, (), jnp.ones(env.num_actions, bool), ())
 
-    def observe(table: jax.Array) -> jax.Array:
-        market = params.market.replace(view=params.market.view.replace(table=table))
-        return env.observe(ref, params.replace(market=market))
+    def observe(view: MarketView) -> jax.Array:
+        return env.observe(ref, params.replace(market=params.market.replace(view=view)))
 
-    jacobian = np.asarray(jax.jit(jax.jacrev(observe))(params.market.view.table))
-    assert jacobian.shape[0] == env.observation_size
-    assert np.isfinite(jacobian).all()
-    return (jacobian != 0).any(axis=(0, 2))
+    parts = [np.asarray(part) for part in jax.tree.leaves(jax.jit(jax.jacrev(observe))(params.market.view))]
+    assert all(part.shape[:2] == (env.observation_size, len(bars.close)) for part in parts)
+    assert all(np.isfinite(part).all() for part in parts)
+    return np.any([(part != 0).any(axis=(0, 2)) for part in parts], axis=0)
 
 
 @pytest.mark.parametrize("scaling", ["relative", "seed"])

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
+from jaxtrade.data.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
@@ -115,6 +116,11 @@ def make_table(bars: Bars, sums: np.ndarray, to_flat: np.ndarray, seed: int = 7)
     return np.stack([columns[name] for name in table_columns(FEATURES)], axis=1).astype(np.float32)
 
 
+def make_view(table: np.ndarray, scaling: str = "relative") -> MarketView:
+    """The float view of a table, in quarter-point ticks."""
+    return jax.tree.map(jnp.asarray, host_view(table, FEATURES, scaling, 0.25))
+
+
 def even_sessions(count: int, length: int, warm: int = 40, tail: int = 10) -> list[Session]:
     """`count` sessions of `length` bars: decisions start after `warm` bars, `tail` bars follow the last one."""
     return [Session(i * length, (i + 1) * length, i * length + warm, (i + 1) * length - tail - 1)
@@ -131,8 +137,8 @@ def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
 
 
 def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                table: np.ndarray | None = None, paths: Sequence[Inside] = ()) -> MarketData:
-    """Market data around bars. `tr_sum`: a constant or a column instead of the true one."""
+                table: np.ndarray | None = None, paths: Sequence[Inside] = (), scaling: str = "relative") -> MarketData:
+    """Market data around bars. `tr_sum`: a constant or a column instead of the true one. scaling: of the float view."""
     count = len(bars.close)
     sums = true_range_sums(bars) if tr_sum is None else np.broadcast_to(tr_sum, count)
     left = bars_to_flat(sessions, count)
@@ -141,17 +147,18 @@ def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | in
         *(i32(x) for x in bars), i32(sums), i32(left),
         SessionTable(*(i32(rows[:, k]) for k in range(4)), symbol=i32(np.zeros(len(rows))),
                      date=i32(16_000 + np.arange(len(rows))), complete=jnp.asarray([s.complete for s in sessions])),
-        MarketView(jnp.asarray(make_table(bars, np.asarray(sums), left) if table is None else table)),
+        make_view(make_table(bars, np.asarray(sums), left) if table is None else table, scaling),
         jnp.zeros(8, jnp.uint32),
         path_arrays(bars.open, paths),
     )
 
 
 def two_sided_market(bid: Bars, ask: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                     paths: Sequence[Inside] = (), ask_paths: Sequence[Inside] = ()) -> MarketData:
+                     paths: Sequence[Inside] = (), ask_paths: Sequence[Inside] = (), scaling: str = "relative"
+                     ) -> MarketData:
     """Market data of bid and ask; ranges and the float table are those of the mid."""
     mid = Bars(*((b + a) // 2 for b, a in zip(bid, ask, strict=True)))
-    seen = make_market(mid, sessions, tr_sum)
+    seen = make_market(mid, sessions, tr_sum, scaling=scaling)
     return seen.replace(**{name: i32(prices) for name, prices in bid._asdict().items()},
                         path=path_arrays(bid.open, paths, ask.open, ask_paths),
                         ask=Quotes(*(i32(prices) for prices in ask)))
@@ -166,14 +173,16 @@ def with_rates(market: MarketData, seed: int = 0) -> MarketData:
 
 
 def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, two_sided: bool = False,
-                **walk: int) -> MarketData:
+                scaling: str = "relative", **walk: int) -> MarketData:
     """A random walk; `paths`: with random orders of prices inside its bars; `two_sided`: with a random ask."""
     bars = random_bars(seed, sessions * length, **walk)
     if two_sided:
         ask = Bars(*random_ask(seed, *bars))
         inside = [random_paths(seed + i, *side) if paths else () for i, side in enumerate((bars, ask))]
-        return two_sided_market(bars, ask, even_sessions(sessions, length), paths=inside[0], ask_paths=inside[1])
-    return make_market(bars, even_sessions(sessions, length), paths=random_paths(seed, *bars) if paths else ())
+        return two_sided_market(bars, ask, even_sessions(sessions, length), paths=inside[0], ask_paths=inside[1],
+                                scaling=scaling)
+    return make_market(bars, even_sessions(sessions, length), paths=random_paths(seed, *bars) if paths else (),
+                       scaling=scaling)
 
 
 def rules(drawdown: int | None = None, daily_loss: int | None = None, target: int | None = None,

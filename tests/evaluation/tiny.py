@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.schema import table_columns
+from jaxtrade.data.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.agents import Agent, compiled_together
-from jaxtrade.types import MarketData, MarketView, SessionSet, SessionTable
+from jaxtrade.types import MarketData, SessionSet, SessionTable
 
 WARM = 22  # bars before the first session's first decision
 
@@ -82,10 +84,11 @@ def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> Tiny
     columns = table_columns(RunConfig().env.features)
     view = np.ones((len(prices), len(columns)), np.float32)
     view[:, columns.index("close")] = prices[:, 3]
+    seen = host_view(view, RunConfig().env.features, "relative", 0.25)
     data = MarketData(
         open=jnp.asarray(prices[:, 0]), high=jnp.asarray(prices[:, 1]), low=jnp.asarray(prices[:, 2]),
         close=jnp.asarray(prices[:, 3]), tr_sum=jnp.full(len(prices), tr_sum, jnp.int32),
-        bars_to_flat=jnp.asarray(to_flat, jnp.int32), sessions=table, view=MarketView(jnp.asarray(view)),
+        bars_to_flat=jnp.asarray(to_flat, jnp.int32), sessions=table, view=jax.tree.map(jnp.asarray, seen),
         fingerprint=jnp.zeros(8, jnp.uint32),
     )
     return TinyMarket(data, TinyBars(time.astype(np.int64), *prices.T), get_contract("ES"))

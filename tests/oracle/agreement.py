@@ -16,15 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import EnvParams
+from jaxtrade.types import MarketView
 from tests.oracle.engines import env_config
 from tests.oracle.events import habit_logits
-from tests.oracle.markets import env_params
+from tests.oracle.markets import env_params, view_of
 from tests.oracle.model import Bars, Settings
 from tests.oracle.oracle import OracleEnv
 
 TOLERANCE = 1e-5  # of observations and rewards, relative to max(1, |x|)
 WILD = 0.04  # share of actions drawn without a look at the mask
 Tree = Any
+Both = tuple[EnvParams, EnvParams]  # relative scaling, parity scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,19 +47,25 @@ class Comparison:
     kinds: Counter[str]
 
 
+def both_scalings(params: EnvParams, seed: MarketView) -> Both:
+    """`params`, and the same as the environment in parity scaling is told them."""
+    return params, params.replace(market=params.market.replace(view=seed))
+
+
 def stack(trees: Sequence[Tree]) -> Tree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
 def make_rollout(settings: Settings, env_class: Any, look: bool = True, optimise: bool = True) -> Any:
-    """jit of (params[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of T steps).
+    """jit of (both[E], keys[E], logits[E, A], noise[T, E, A], wild[T, E]) -> (last states, trace of T steps).
 
     look: rebuild observations as well. optimise: False compiles twice as fast.
     """
     env, seed_env = env_class(env_config(settings)), env_class(env_config(settings, "seed"))
 
-    def one(state: Tree, params: EnvParams, key: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
+    def one(state: Tree, both: Both, key: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
             ) -> tuple[Tree, Tree]:
+        params, raw = both
         ref, mask = env.ref(state, params), env.mask(state, params)
         action = jnp.where(wild >= 0, wild, jnp.argmax(jnp.where(mask, logits + noise, -jnp.inf)))
         following, _, outcome = env.step(key, state, action, params)
@@ -66,17 +74,17 @@ def make_rollout(settings: Settings, env_class: Any, look: bool = True, optimise
                  "info": outcome.info, "seen": {}}
         if look:
             trace["seen"] = {
-                "relative": env.observe(ref, params), "seed": seed_env.observe(ref, params),
+                "relative": env.observe(ref, params), "seed": seed_env.observe(ref, raw),
                 "final_relative": env.observe(outcome.final_ref, params),
-                "final_seed": seed_env.observe(outcome.final_ref, params)}
+                "final_seed": seed_env.observe(outcome.final_ref, raw)}
         return following, trace
 
-    def rollout(params: EnvParams, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
+    def rollout(both: Both, keys: jax.Array, logits: jax.Array, noise: jax.Array, wild: jax.Array
                 ) -> tuple[Tree, Tree]:
-        states, _ = jax.vmap(env.reset)(keys, params)
+        states, _ = jax.vmap(env.reset)(keys, both[0])
 
         def body(states: Tree, inputs: tuple[jax.Array, jax.Array]) -> tuple[Tree, Tree]:
-            return jax.vmap(one)(states, params, keys, logits, *inputs)
+            return jax.vmap(one)(states, both, keys, logits, *inputs)
 
         return jax.lax.scan(body, states, (noise, wild))
 
@@ -92,10 +100,11 @@ def draw(lanes: Sequence[Lane], steps: int, seed: int) -> tuple[np.ndarray, np.n
     return habit_logits([lane.habit for lane in lanes], actions), noise, wild
 
 
-def compare(lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: EnvParams | None = None) -> Comparison:
+def compare(lanes: Sequence[Lane], steps: int, seed: int, rollout: Any, params: Both | None = None) -> Comparison:
     """Roll the JAX environment, replay in the oracle, compare everything. All lanes share the static settings."""
     if params is None:
-        params = stack([env_params(lane.bars, lane.settings) for lane in lanes])
+        params = stack([both_scalings(env_params(lane.bars, lane.settings),
+                                      view_of(lane.bars, lane.settings, "seed")) for lane in lanes])
     keys = jax.random.split(jax.random.key(seed), len(lanes))
     last, trace = jax.device_get(rollout(params, keys, *draw(lanes, steps, seed)))
     kinds: Counter[str] = Counter()

@@ -10,9 +10,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.data.view import host_view
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
 from tests.oracle.features import Features
@@ -60,8 +62,8 @@ def session_table(bars: Bars) -> SessionTable:
                         complete=jnp.asarray([s.complete for s in bars.sessions]))
 
 
-def market_data(bars: Bars, settings: Settings) -> MarketData:
-    """MarketData with the table columns in the package's order: base columns, then one per feature (gaps to close)."""
+def view_of(bars: Bars, settings: Settings, scaling: str) -> MarketView:
+    """The table columns in the package's order: base columns, then one per feature (gaps to close)."""
     features = Features(bars.mid, settings)
     atr = np.array([features.atr_at(row) for row in range(len(bars.close))])
     columns = [features.close, atr, features.volume_mean, features.hour,
@@ -70,11 +72,17 @@ def market_data(bars: Bars, settings: Settings) -> MarketData:
         gap = name.partition("_")[0] in ("close", "sma", "ema", "vwap") or name in LEVELS
         columns.append(features.columns[:, j] - (features.close if gap else 0.0))
     table = np.nan_to_num(np.stack(columns, 1)).astype(np.float32)
+    return jax.tree.map(jnp.asarray, host_view(table, settings.features, scaling, settings.tick_size))
+
+
+def market_data(bars: Bars, settings: Settings) -> MarketData:
+    """Everything but the account and the costs."""
+    tr_sum = Features(bars.mid, settings).tr_sum
     closes = np.array(bars.stamps) + bars.bar_seconds
     to_flat = (np.array(bars.flat_time) - closes) // bars.bar_seconds
     return MarketData(open=ints(bars.open), high=ints(bars.high), low=ints(bars.low), close=ints(bars.close),
-                      tr_sum=ints(features.tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
-                      view=MarketView(table=jnp.asarray(table)), fingerprint=jnp.zeros(8, jnp.uint32),
+                      tr_sum=ints(tr_sum), bars_to_flat=ints(to_flat), sessions=session_table(bars),
+                      view=view_of(bars, settings, "relative"), fingerprint=jnp.zeros(8, jnp.uint32),
                       path=path_arrays(bars.open, bars.paths, *((bars.ask.open, bars.ask.paths) if bars.ask else ())),
                       ask=ask_arrays(bars.ask),
                       tick_value=tick_value(bars, settings))

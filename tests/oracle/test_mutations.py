@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import jaxtrade.env
-from tests.oracle.agreement import Comparison, Lane, compare, make_rollout, stack
+from tests.oracle.agreement import Comparison, Lane, both_scalings, compare, make_rollout, stack
 from tests.oracle.events import habits_of
-from tests.oracle.markets import env_params
+from tests.oracle.markets import env_params, view_of
 from tests.oracle.model import Settings
 from tests.oracle.test_agreement import PRESETS, SLOW_UNITS, UNITS, lanes_of, markets, names_of, presets_of, scaled
 
@@ -134,11 +134,11 @@ MUTATIONS = (
              "(next.account.balance - prev.account.balance).astype(jnp.float32) * (1.0 / params.account.risk_unit)"),
     Mutation("bars in position one short", "observation", "state.row - position.opened + 1",
              "state.row - position.opened"),
-    Mutation("the window holds the present bar", "observation", "table, row - config.window,",
-             "table, row - config.window + 1,"),
+    Mutation("the window holds the present bar", "observation", "(row - config.window) * width",
+             "(row - config.window + 1) * width"),
     Mutation("entry slot without the side", "observation", "held, side * (close - price) * per_atr",
              "held, (close - price) * per_atr"),
-    Mutation("momentum not a ratio", "observation", "return close / (close - x)", "return x * tick"),
+    Mutation("ranges not against the present one", "observation", "log_per_atr * now[\"log_per_atr\"]", "0.0"),
     Mutation("nearer extreme: the farther one first", "execution", "jnp.where(best < -worst, best, 0)",
              "jnp.where(best > -worst, best, 0)", "full/nearer_extreme"),
     Mutation("nearer extreme: a tie is kind", "execution", "jnp.where(best < -worst, best, 0)",
@@ -180,8 +180,7 @@ MUTATIONS = (
              "return walk(book, bar, falls, jnp.bool_(False), liquidates, params)", "full/path"),
     Mutation("path: the bar before", "execution", "path.falls[row, short]",
              "path.falls[row - 1, short]", "full/path"),
-    Mutation("prices against their own bar", "observation", "(x + (close - now[\"close\"])) * now[\"per_atr\"]",
-             "x * now[\"per_atr\"]"),
+    Mutation("prices against their own bar", "observation", "(window(view.level) - level * now[\"close\"]) + x", "x"),
     Mutation("an end-of-day mark rises inside the session", "rules", "rules.trailing == Trailing.INTRADAY",
              "rules.trailing != Trailing.STATIC", "rewards"),
     Mutation("a static floor moves when a session ends", "rules", "rules.trailing == Trailing.END_OF_DAY",
@@ -232,7 +231,8 @@ def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
         Lane(bars, scaled(preset, **(UNITS | SLOW_UNITS)[unit]), habit)
         for preset in (PRESETS[name] for name in names_of(unit))
         for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
-    return lanes, stack([env_params(lane.bars, lane.settings) for lane in lanes])
+    return lanes, stack([both_scalings(env_params(lane.bars, lane.settings), view_of(lane.bars, lane.settings, "seed"))
+                         for lane in lanes])
 
 
 def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:

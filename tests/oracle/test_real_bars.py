@@ -11,15 +11,19 @@ import datetime as dt
 import functools
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bars import Bars as FileBars
 from jaxtrade.data.market import Market, load_market, seconds_of
+from jaxtrade.data.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from tests.oracle.agreement import Lane, compare, make_rollout, stack
+from jaxtrade.env.state import EnvParams
+from tests.oracle.agreement import Both, Lane, both_scalings, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, session_set
 from tests.oracle.model import Bars, Settings
@@ -86,6 +90,12 @@ def bars_of(name: str, features: tuple[str, ...], window: int) -> Bars:
     return oracle_bars(market_of(name, features, window), warm_up, **CASES[name].calendar)
 
 
+def both(market: Market, params: EnvParams) -> Both:
+    """`params` of this market in relative scaling, and in parity scaling."""
+    seed = host_view(market.table, market.data.view.features, "seed", float(market.contract.tick_size))
+    return both_scalings(params, jax.tree.map(jnp.asarray, seed))
+
+
 @pytest.mark.parametrize("name", list(CASES))
 def test_sessions_found_again(name):
     bars, table = bars_of(name, DEFAULT, 20), market_of(name, DEFAULT, 20).data.sessions
@@ -107,7 +117,8 @@ def test_a_splice_that_is_missed_is_seen():
 def test_every_step_agrees_with_the_default_account(name):
     market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
-    params = stack([make_params(market, session_set(bars, settings), config_of(name, DEFAULT, 20))] * len(lanes))
+    params = stack([both(market, make_params(market, session_set(bars, settings), config_of(name, DEFAULT, 20)))]
+                   * len(lanes))
     comparison = compare(lanes, 500, 1, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 8_000)
 
@@ -118,7 +129,7 @@ def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
     settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
-    params = stack([env_params(bars, settings, market.data)] * len(lanes))
+    params = stack([both(market, env_params(bars, settings, market.data))] * len(lanes))
     comparison = compare(lanes, 500, 2, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 8_000)
     assert {kind for kind in ("liquidation", "stop", "flat", "breakeven") if comparison.kinds[kind] == 0} == set()
@@ -143,7 +154,7 @@ def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
     bars = dataclasses.replace(bars, paths=bid_inside, ask=dataclasses.replace(bars.ask, paths=ask_inside))
     settings = dataclasses.replace(CASES["EURUSD"].settings, **TIGHT, features=DEFAULT, window=7, intrabar=intrabar)
     lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
-    params = stack([env_params(bars, settings, market.data)] * len(lanes))
+    params = stack([both(market, env_params(bars, settings, market.data))] * len(lanes))
     comparison = compare(lanes, 500, 3, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 4_000)
     assert {kind for kind in ("stop", "breakeven", "order") if comparison.kinds[kind] == 0} == set()

@@ -116,7 +116,7 @@ def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_p
 def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
     states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), PARAMS)
     lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, PARAMS, ())
-    rows, columns = PARAMS.market.view.table.shape
+    rows, columns = PARAMS.market.view.value.shape
     text = lowered.as_text()
     assert f"tensor<{rows}x{columns}xf32>" in text  # the market is there,
     assert f"tensor<8x{rows}x{columns}xf32>" not in text  # not once per seed
