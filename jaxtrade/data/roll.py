@@ -17,6 +17,7 @@ from jaxtrade.config import Roll
 from jaxtrade.data.calendar import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.faults import Faults
+from jaxtrade.data.stamps import iso
 from jaxtrade.data.tabular import Table, as_numbers
 
 MONTHS = "FGHJKMNQUVXZ"
@@ -180,8 +181,8 @@ def roll_notes(legs: tuple[Leg, ...], contract: Contract) -> tuple[str, ...]:
     """One line per splice, the first SHOWN of them."""
     lines = []
     for before, leg in pairwise(legs):
-        step = "no bar in common before, the price difference is unknown" if leg.step is None else (
-            f"{leg.step:+.{contract.decimals}f} points at {np.datetime64(leg.common, 's')}Z")
+        step = "no bar in common before, the price difference is unknown" if leg.common is None else (
+            f"{leg.step:+.{contract.decimals}f} points at {iso(leg.common)}")
         lines.append(f"roll: {leg.expiry} from trade date {leg.first} in place of {before.expiry} ({step}); feature "
                      "windows restart there")
     more = len(lines) - SHOWN
