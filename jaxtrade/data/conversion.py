@@ -109,7 +109,7 @@ def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
     age = np.searchsorted(sessions, wanted) - np.searchsorted(sessions, given)
     old = np.flatnonzero((at < 0) | (age > 1))
     if len(old):
-        stamp = iso(bars.time[old[0]])
+        stamp = iso(int(bars.time[old[0]]))
         raise DataError(f"{rates.source}: no {rates.contract.symbol} rate of the session or the one before for "
                         f"{len(old)} of {len(bars)} bars of {bars.source}, first {stamp}; rates span "
                         f"{given[0]}..{given[-1]}, and one is known once its bar has closed. Fix: give rates that "

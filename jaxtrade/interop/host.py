@@ -86,7 +86,7 @@ def _programs(env: TradingEnv, batched: bool) -> _Programs:
         jax.jit(jax.vmap(start_at, (0, None, None, None))), jax.jit(jax.vmap(step, (0, 0, None))))
 
 
-def _cpu() -> jax.Device:
+def _cpu() -> Any:
     try:
         return jax.devices("cpu")[0]
     except RuntimeError as error:

@@ -13,7 +13,7 @@ from tests.interop.doors import ENV, PARAMS
 def test_without_a_cpu_backend_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """What JAX does under JAX_PLATFORMS=cuda."""
 
-    def only_cuda(backend: str | None = None) -> list[jax.Device]:
+    def only_cuda(backend: str | None = None) -> list[object]:
         raise RuntimeError(f"Unknown backend {backend}. Available backends are ['cuda']")
 
     monkeypatch.setattr(jax, "devices", only_cuda)
