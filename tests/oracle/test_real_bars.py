@@ -103,7 +103,7 @@ def test_a_splice_that_is_missed_is_seen():
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[] if name in ("ES", "EURUSD") else [pytest.mark.slow]) for name in CASES])
+    pytest.param(name, marks=[] if name == "ES" else [pytest.mark.slow]) for name in CASES])
 def test_every_step_agrees_with_the_default_account(name):
     market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
@@ -112,8 +112,9 @@ def test_every_step_agrees_with_the_default_account(name):
     assert (comparison.fault, comparison.steps) == (None, 8_000)
 
 
-@pytest.mark.parametrize(("name", "mark"), [("ES", "extreme"), ("EURUSD", "close"), ("NQ-synthetic", "extreme"),
-                                            ("EURUSD", "extreme"), ("ES-roll", "extreme")])
+@pytest.mark.parametrize(("name", "mark"), [("EURUSD", "close"), ("ES-roll", "extreme"), *(
+    pytest.param(*row, marks=pytest.mark.slow)
+    for row in (("ES", "extreme"), ("NQ-synthetic", "extreme"), ("EURUSD", "extreme")))])
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
     settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)
