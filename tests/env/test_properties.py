@@ -430,7 +430,8 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 @pytest.mark.parametrize(("mark", "intrabar", "two_sided"), [
     ("extreme", "stop_first", False), ("extreme", "path", True), *(
         pytest.param(*row, marks=pytest.mark.slow)
-        for row in (("extreme", "nearer_extreme", False), ("close", "stop_first", False), ("close", "stop_first", True), ("extreme", "path", False)))])
+        for row in (("extreme", "nearer_extreme", False), ("close", "stop_first", False), ("close", "stop_first", True),
+                    ("extreme", "path", False)))])
 def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
                                           ) -> None:
     """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored. Of two-sided
