@@ -2,8 +2,8 @@
 NumPy twin, the twin alone, and gymnax's own rollout over our gymnax door. Random legal actions on every side (gymnax's
 rollout draws from all of them, and the environment plays an illegal one as HOLD).
 
-Observations: see `stepping`. The sweep is of `SUMMED` ones; at a few sizes the loop is also run with observations
-`WRITTEN` and `UNSEEN`, and confined to one core. Every side of SB3 gives its observations to the caller.
+Observations: see `stepping`. The sweep is of `WRITTEN` ones; at a few sizes the loop is also run with observations
+`SUMMED` and `UNSEEN`, and confined to one core. Every side of SB3 gives its observations to the caller.
 """
 
 from __future__ import annotations
@@ -36,12 +36,17 @@ class Scale:
     def __init__(self, quick: bool) -> None:
         self.sessions = 4 if quick else setting.SESSIONS
         self.steps = 1 << (16 if quick else 21)
-        self.sweep = (64, 1_024) if quick else (64, 256, 1_024, 4_096, 16_384, 65_536)
+        self.sweep = (1_024,) if quick else (64, 256, 1_024, 4_096, 16_384, 65_536)
         self.looked_at = (1_024,) if quick else (1_024, 4_096)  # in the other modes and on one core
+        self.modes = (UNSEEN,) if quick else (SUMMED, UNSEEN)
+        self.core_modes = (WRITTEN,) if quick else (WRITTEN, SUMMED)
         self.dummy, self.subproc = ((1, 16), (2,)) if quick else ((1, 4, 8, 16), (2, 8))
         self.bare_steps, self.dummy_steps, self.subproc_steps = (
             (10_000, 300, 50) if quick else (100_000, 3_000, 500))  # of each environment
         self.gymnax = (256, 32) if quick else (1_024, 64)
+
+
+Sides = dict[str, tuple[harness.Side, dict[str, Any]]]  # name -> side, and what it is: kind, num_envs, ...
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -49,13 +54,15 @@ def run(options: Options) -> dict[str, Any]:
     scale = Scale(options.quick)
     world = setting.world(scale.sessions)
     repeats = min(options.repeats, 2) if options.quick else options.repeats
-    found, left_out = ours(world, scale)
+    found: Sides = ours(world, scale)
+    left_out: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         for part in (one_core(scale, stack), sb3(world, scale, Path(folder), stack)):
             found |= part[0]
             left_out |= part[1]
         compared = harness.compare({name: side for name, (side, _) in found.items()}, repeats)
-    results = {name: about | compared[name] for name, (_, about) in found.items()}
+    results = {name: about | compared[name] | {"cores_used": cores_used(compared[name])}
+               for name, (_, about) in found.items()}
     best = max((name for name in results if results[name]["kind"] == "ours"),
                key=lambda name: results[name]["steps_per_second"])
     return {
@@ -65,21 +72,16 @@ def run(options: Options) -> dict[str, Any]:
         "best": best,
         "ratios": {f"{best} / {name}": harness.ratio(results, best, name) for name in results
                    if results[name]["kind"] in ("dummy", "subproc", "bare", "gymnax")},
-        "per_env_step": {mode: stepping.cost(world.env, world.params, scale.looked_at[-1], mode)
-                         for mode in (SUMMED, WRITTEN, UNSEEN)},
         "left_out": left_out,
     }
 
 
-Sides = dict[str, tuple[harness.Side, dict[str, Any]]]  # name -> side, and what it is: kind, num_envs, ...
-
-
-def ours(world: setting.World, scale: Scale) -> tuple[Sides, dict[str, str]]:
+def ours(world: setting.World, scale: Scale) -> Sides:
     """Our loop by number of environments and by what becomes of its observations, and gymnax's rollout."""
     found: Sides = {}
     for num_envs in scale.sweep:
-        found[f"ours_{num_envs}"] = loop_side(world, scale, num_envs, SUMMED, "ours")
-    for mode in (WRITTEN, UNSEEN):
+        found[f"ours_{num_envs}"] = loop_side(world, scale, num_envs, WRITTEN, "ours")
+    for mode in scale.modes:
         for num_envs in scale.looked_at:
             found[f"ours_{mode}_{num_envs}"] = loop_side(world, scale, num_envs, mode, f"ours_{mode}")
     num_envs, num_steps = scale.gymnax
@@ -88,20 +90,20 @@ def ours(world: setting.World, scale: Scale) -> tuple[Sides, dict[str, str]]:
     found[f"gymnax_rollout_{num_envs}"] = (
         harness.side(lambda: wrapper.batch_rollout(keys, None), num_envs * num_steps),
         {"kind": "gymnax", "num_envs": num_envs, "num_steps": num_steps, "observations": WRITTEN})
-    return found, {}
+    return found
 
 
 def loop_side(world: setting.World, scale: Scale, num_envs: int, mode: str, kind: str
               ) -> tuple[harness.Side, dict[str, Any]]:
     num_steps = scale.steps // num_envs
-    work = stepping.loop(world.env, world.params, num_envs, num_steps, mode)
+    work = stepping.Loop(world.env, world.params, num_envs, num_steps, mode)
     return harness.side(work, scale.steps), {"kind": kind, "num_envs": num_envs, "num_steps": num_steps,
-                                             "observations": mode}
+                                             "observations": mode, "per_env_step": work.cost}
 
 
 def one_core(scale: Scale, stack: ExitStack) -> tuple[Sides, dict[str, str]]:
     """Our loop in processes that may use one core: steps per core-second."""
-    sizes = [(mode, num_envs) for mode in (SUMMED, WRITTEN) for num_envs in scale.looked_at]
+    sizes = [(mode, num_envs) for mode in scale.core_modes for num_envs in scale.looked_at]
     names = [f"ours_one_core_{mode}_{num_envs}" for mode, num_envs in sizes]
     missing = not_installed("psutil")
     if not missing and not hasattr(os, "sched_setaffinity"):
@@ -149,6 +151,11 @@ def worker_side(stack: ExitStack, module: str, function: str, arguments: Mapping
                 ) -> harness.Side:
     worker = stack.enter_context(Worker(module, function, arguments, threads=1))
     return harness.Side(lambda: worker.run().sample, steps)
+
+
+def cores_used(summary: Mapping[str, Any]) -> float:
+    """CPU seconds per wall second: what shows that a side confined to one core was."""
+    return harness.rounded(summary["steps_per_second"] / summary["steps_per_cpu_second"])
 
 
 def not_installed(*modules: str) -> str:

@@ -16,8 +16,8 @@ from . import setting
 from .harness import rounded
 
 # What becomes of the observations of a step.
-SUMMED = "summed"  # every slot is computed and enters a sum; a compiler may never write them to memory
-WRITTEN = "written"  # float32[N, D] is written to memory and read back in the next step, as a network would
+WRITTEN = "written"  # float32[N, D] is written to memory, and every slot is read back in the next step
+SUMMED = "summed"  # every slot is computed and enters a sum, and a compiler need not write it to memory
 UNSEEN = "unseen"  # not built: state, mask and reward only
 
 
@@ -51,43 +51,36 @@ def started(env: TradingEnv, params: EnvParams, num_envs: int, observations: str
     return states, refs, held, jax.random.key(1)
 
 
-def loop(env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str = SUMMED
-         ) -> Callable[[], jax.Array]:
-    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments and returns their sum."""
-    carry = jax.jit(started, static_argnums=(0, 2, 3))(env, params, num_envs, observations)
+class Loop:
+    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments and returns the sum of what was
+    seen. cost: operations and bytes per environment step, as XLA's analysis counts them (the body of a loop once;
+    integer operations too; what several fusions compute again, once more each; bytes whether from a cache or not)."""
 
-    def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
-        carry, sums = jax.lax.scan(lambda carry, _: step(env, params, carry, observations), carry, length=num_steps)
-        return carry, jnp.sum(sums)
+    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str) -> None:
+        self._params = params
+        self._carry = jax.jit(started, static_argnums=(0, 2, 3))(env, params, num_envs, observations)
 
-    program = jax.jit(run, donate_argnums=1).lower(params, carry).compile()
+        def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
+            carry, sums = jax.lax.scan(lambda carry, _: step(env, params, carry, observations), carry,
+                                       length=num_steps)
+            return carry, jnp.sum(sums)
 
-    def work() -> jax.Array:
-        nonlocal carry
-        carry, total = program(params, carry)
+        self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
+        counted: Any = self._program.cost_analysis()
+        self.cost = {name: rounded(counted[key] / num_envs)
+                     for name, key in (("operations", "flops"), ("bytes", "bytes accessed"))}
+
+    def __call__(self) -> jax.Array:
+        self._carry, total = self._program(self._params, self._carry)
         return total
-
-    return work
-
-
-def cost(env: TradingEnv, params: EnvParams, num_envs: int, observations: str) -> dict[str, float]:
-    """Operations and bytes per environment step, as XLA's analysis counts them in the program of one step: integer
-    operations too, what several fusions compute again once more each, and bytes whether from a cache or not."""
-    carry = jax.eval_shape(lambda: started(env, params, num_envs, observations))
-    program = jax.jit(lambda params, carry: step(env, params, carry, observations)).lower(params, carry).compile()
-    analysis = program.cost_analysis()
-    if analysis is None:
-        raise RuntimeError(f"XLA has no cost analysis on {jax.default_backend()}")
-    return {name: rounded(analysis[key] / num_envs) for name, key in (("operations", "flops"),
-                                                                     ("bytes", "bytes accessed"))}
 
 
 def one_core(sessions: int, num_envs: int, num_steps: int, observations: str) -> Callable[[], float]:
-    """For `Worker`: `loop` in a process that may use one core, and has one compute thread, from before JAX starts."""
+    """For `Worker`: a `Loop` in a process that may use one core, and has one compute thread, from before JAX starts."""
     core = min(os.sched_getaffinity(0))
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
     os.environ["NPROC"] = "1"  # XLA's own count of threads
     world = setting.world(sessions)
-    work = loop(world.env, world.params, num_envs, num_steps, observations)
+    work = Loop(world.env, world.params, num_envs, num_steps, observations)
     return lambda: work().item()
