@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.schema import feature_column, feature_spec, table_columns
+from jaxtrade.data.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.errors import ConfigError
 
 if TYPE_CHECKING:
     from jaxtrade.config import EnvConfig
     from jaxtrade.env.state import EnvParams
+    from jaxtrade.types import MarketView
 
 OFF = 1 << 30  # `jaxtrade.env.state.OFF`: a limit of `AccountParams` that is switched off
 FAR = 1 << 62  # past any money
@@ -99,8 +100,6 @@ class Columns(NamedTuple):
 def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
     """The tape of an environment. Raises ConfigError at a configuration that the twin does not cover."""
     check_covered(config, params)
-    table, names = np.asarray(params.market.view.table, np.float64), table_columns(config.features)
-    columns = {name: table[:, i] for i, name in enumerate(names)}
     starts, lasts, complete = (np.asarray(getattr(params.market.sessions, name)).tolist() for name in
                                ("first", "last", "complete"))
     sessions: list[Session] = []
@@ -109,7 +108,7 @@ def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
     for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)].tolist():
         rows = np.arange(starts[i], lasts[i] + 2)
         sessions.append(Session(at, at + len(rows) - 1, starts[i], complete[i]))
-        parts.append(session_columns(config, params, columns, rows))
+        parts.append(session_columns(config, params, rows))
         at += len(rows)
     return assembled(rules_of(config, params), sessions, Columns(*map(np.concatenate, zip(*parts, strict=True))))
 
@@ -157,7 +156,7 @@ def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
         reward=float(params.reward_weights["equity_change"]) / float(account.risk_unit))
 
 
-def session_columns(config: EnvConfig, params: EnvParams, columns: dict[str, np.ndarray], rows: np.ndarray) -> Columns:
+def session_columns(config: EnvConfig, params: EnvParams, rows: np.ndarray) -> Columns:
     """Bars at the market rows `rows` (int[n])."""
     market, brackets = params.market, params.brackets
     prices = [np.asarray(side, np.int64)[rows] for side in (market.open, market.high, market.low, market.close)]
@@ -166,10 +165,10 @@ def session_columns(config: EnvConfig, params: EnvParams, columns: dict[str, np.
     trail = np.maximum(1, ceil_div(int(brackets.trail_atr) * ranges, 14_000))
     may_enter = (np.asarray(market.bars_to_flat)[rows] >= 2) & (ranges >= 0)
     seen = np.zeros((len(rows), config.window * (len(config.features) + 3) + POSITION_SLOTS + FLAGS), np.float32)
-    seen[:, : -POSITION_SLOTS - FLAGS] = windows(config, columns, rows)
+    seen[:, : -POSITION_SLOTS - FLAGS] = windows(config, market.view, rows)
     seen[:, -FLAGS] = may_enter
     ticks = np.stack([*prices, stop, int(brackets.target_multiple) * stop, trail], axis=1)
-    return Columns(ticks, may_enter, 1 / columns["atr"][rows], seen)
+    return Columns(ticks, may_enter, np.asarray(market.view.now, np.float64)[rows, NOW.index("per_atr")], seen)
 
 
 def ceil_div(a: np.ndarray, b: int) -> np.ndarray:
@@ -177,40 +176,19 @@ def ceil_div(a: np.ndarray, b: int) -> np.ndarray:
     return -(-a // b)
 
 
-def windows(config: EnvConfig, columns: dict[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features then times."""
+def windows(config: EnvConfig, view: MarketView, rows: np.ndarray) -> np.ndarray:
+    """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features then times; by the
+    formula of `jaxtrade.data.view`."""
     past = rows[:, None] + np.arange(-config.window, 0)
-    now = {name: columns[name][rows, None] for name in ("close", "atr", "volume_mean")}
-    values = [scaled(feature_spec(name).unit, columns[feature_column(name)][past], columns["close"][past], now)
-              for name in config.features]
-    values += [columns[name][past] for name in ("hour", "from_open", "to_flat")]
-    return np.stack(values, axis=2).reshape(len(rows), -1)
-
-
-def scaled(unit: str, x: np.ndarray, close: np.ndarray, now: dict[str, np.ndarray]) -> np.ndarray:
-    """A stored feature x[n, window] in relative scaling, by its unit (docs/features.md, last table)."""
-    close_now, atr, volume = now["close"], now["atr"], now["volume_mean"]
-    match unit:
-        case "price":
-            return (x + close - close_now) / atr
-        case "move" | "growth":
-            return x / atr
-        case "range":
-            return np.log(np.maximum(x, 1) / atr)
-        case "volume":
-            return np.log((x + 1) / (volume + 1))
-        case "index":
-            return (x - 50) / 50
-        case "negative_index":
-            return (x + 50) / 50
-        case "score":
-            return x / 100
-        case "ratio":
-            return x - 1
-        case "share":
-            return x * close / atr
-        case _:
-            return x
+    now = dict(zip(NOW, np.asarray(view.now, np.float64)[rows].T[..., None, None], strict=True))
+    shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features] + [Shape()] * 3
+    level, per_atr, log_per_atr, log_per_volume = np.array(shapes, np.float64).T
+    x = np.asarray(view.value, np.float64)[past]
+    if view.level is not None:
+        x += np.asarray(view.level, np.float64)[past] - level * now["close"]
+    x *= np.where(per_atr, now["per_atr"], 1.0)
+    x += log_per_atr * now["log_per_atr"] + log_per_volume * now["log_per_volume"]
+    return x.reshape(len(rows), -1)
 
 
 def save(tape: Tape, path: Path) -> None:

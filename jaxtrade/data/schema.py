@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jaxtrade.errors import ConfigError
 
@@ -76,6 +76,30 @@ UNITS: dict[Unit, tuple[str, str, str]] = {
     "share": ("a move as a share of the price", "as it is", "x close / ATR[t]"),
     "fraction": ("a bounded figure of order 1, or a flag", "as it is", "x"),
 }
+
+# columns of `MarketView.now`
+NOW = ("close", "per_atr", "log_per_atr", "log_per_volume")
+
+
+class Shape(NamedTuple):
+    """Constants of a unit in the formula of `jaxtrade.data.view`; all 0 in parity scaling, where `value` is the slot itself."""
+
+    level: int = 0
+    per_atr: int = 0
+    log_per_atr: int = 0
+    log_per_volume: int = 0
+
+
+_SHAPES: dict[Unit, Shape] = {
+    "price": Shape(level=1, per_atr=1), "move": Shape(per_atr=1), "growth": Shape(per_atr=1),
+    "share": Shape(per_atr=1), "range": Shape(log_per_atr=1), "volume": Shape(log_per_volume=1),
+}
+
+
+def shape_of(unit: Unit, scaling: str) -> Shape:
+    """Constants of a unit under a scaling."""
+    return _SHAPES.get(unit, Shape()) if scaling == "relative" else Shape()
+
 
 _ADX = 2 * TRUE_RANGES
 _SEED = {

@@ -4,7 +4,7 @@ A slot of bar b, seen at the close of bar t, is
 
     ((level[b] - P close[t]) + value[b]) * (1 / ATR[t] where M, else 1) + L log(1 / ATR[t]) + V log(1 / (volume + 1)),
 
-where `volume` is the mean that bar t ends with and P, M, L, V are constants in {0, 1} per column (`shape_of`). A price
+where `volume` is the mean that bar t ends with and P, M, L, V are constants in {0, 1} per column (`schema.shape_of`). A price
 keeps its close as `level`, a whole number of ticks, beside the difference: the float32 sum is as exact as its parts.
 As every constant is 0 or 1, and no column has both M and L or V, a fused multiply-add rounds as the product and the sum
 do one after the other: the bits are the same in a batch and alone.
@@ -12,36 +12,12 @@ do one after the other: the bits are the same in a batch and alone.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from jaxtrade.data.schema import TIME_COLUMNS, Unit, feature_column, feature_spec, table_columns
+from jaxtrade.data.schema import TIME_COLUMNS, Unit, feature_column, feature_spec, shape_of, table_columns
 from jaxtrade.types import MarketView
-
-# columns of `MarketView.now`
-NOW = ("close", "per_atr", "log_per_atr", "log_per_volume")
-
-
-class Shape(NamedTuple):
-    """Constants of a unit in the formula above; all 0 in parity scaling, where `value` is the slot itself."""
-
-    level: int = 0
-    per_atr: int = 0
-    log_per_atr: int = 0
-    log_per_volume: int = 0
-
-
-_SHAPES: dict[Unit, Shape] = {
-    "price": Shape(level=1, per_atr=1), "move": Shape(per_atr=1), "growth": Shape(per_atr=1),
-    "share": Shape(per_atr=1), "range": Shape(log_per_atr=1), "volume": Shape(log_per_volume=1),
-}
-
-
-def shape_of(unit: Unit, scaling: str) -> Shape:
-    """Constants of a unit under a scaling."""
-    return _SHAPES.get(unit, Shape()) if scaling == "relative" else Shape()
-
 
 def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float) -> np.ndarray:
     """`value` of one feature, float64[T], from its column of the float table (`schema.UNITS`); close: ticks."""

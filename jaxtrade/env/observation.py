@@ -16,8 +16,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import feature_spec
-from jaxtrade.data.view import NOW, Shape, shape_of
+from jaxtrade.data.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.errors import ConfigError
