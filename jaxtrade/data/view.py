@@ -4,10 +4,10 @@ A slot of bar b, seen at the close of bar t, is
 
     ((level[b] - P close[t]) + value[b]) * (1 / ATR[t] where M, else 1) + L log(1 / ATR[t]) + V log(1 / (volume + 1)),
 
-where `volume` is the mean that bar t ends with and P, M, L, V are constants in {0, 1} per column (`schema.shape_of`). A price
-keeps its close as `level`, a whole number of ticks, beside the difference: the float32 sum is as exact as its parts.
-As every constant is 0 or 1, and no column has both M and L or V, a fused multiply-add rounds as the product and the sum
-do one after the other: the bits are the same in a batch and alone.
+where `volume` is the mean that bar t ends with and P, M, L, V are constants in {0, 1} per column (`schema.shape_of`). A
+price keeps its close as `level`, a whole number of ticks, beside the difference: the float32 sum is as exact as its
+parts. As every constant is 0 or 1, and no column has both M and L or V, a fused multiply-add rounds as the product and
+the sum do one after the other: the bits are the same in a batch and alone.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from jaxtrade.data.schema import TIME_COLUMNS, Unit, feature_column, feature_spec, shape_of, table_columns
 from jaxtrade.types import MarketView
+
 
 def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float) -> np.ndarray:
     """`value` of one feature, float64[T], from its column of the float table (`schema.UNITS`); close: ticks."""

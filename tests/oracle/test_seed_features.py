@@ -38,11 +38,12 @@ def config_of(name: str, scaling: str = "relative") -> RunConfig:
 
 
 @functools.cache
-def market_of(name: str) -> Market:
-    market = load_market(config_of(name))
+def market_of(name: str, scaling: str = "relative") -> Market:
+    market = load_market(config_of(name, scaling))
     if name != "ES-no-volume":
         return market
-    return build_market(dataclasses.replace(market.bars, volume=np.zeros_like(market.bars.volume)), config_of(name))
+    silent = dataclasses.replace(market.bars, volume=np.zeros_like(market.bars.volume))
+    return build_market(silent, config_of(name, scaling))
 
 
 @functools.cache
@@ -60,7 +61,7 @@ def test_the_oracle_has_its_own_list_of_the_42() -> None:
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
 @pytest.mark.parametrize("name", list(CASES))
 def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:
-    market, oracle = market_of(name), oracle_of(name)
+    market, oracle = market_of(name, scaling), oracle_of(name)
     config = config_of(name, scaling)
     count = market.num_sessions
     sessions = SessionSet(ids=jnp.arange(count, dtype=jnp.int32), count=jnp.int32(count))
