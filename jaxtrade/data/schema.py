@@ -82,7 +82,7 @@ NOW = ("close", "per_atr", "log_per_atr", "log_per_volume")
 
 
 class Shape(NamedTuple):
-    """Constants of a unit in the formula of `jaxtrade.data.view`; all 0 in parity scaling: there `value` is the slot."""
+    """Constants of a unit in the formula of `jaxtrade.data.view`; all 0 in parity scaling: `value` is the slot."""
 
     level: int = 0
     per_atr: int = 0

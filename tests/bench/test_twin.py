@@ -24,8 +24,6 @@ from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from bench import setting, tape, twin
-from jaxtrade.data import schema
-from jaxtrade.env import observation
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.money import tick_mills
@@ -173,20 +171,6 @@ def test_a_planted_fault_is_found(world: setting.World, played: Any, old: str) -
     faulty = type("Faulty", (twin.Twin,), {"step": found["step"]})
     fault, _ = compare(faulty(tape.make_tape(world.config.env, variant(world, "static"))), played("static"))
     assert fault is not None
-
-
-@pytest.mark.parametrize("unit", schema.UNITS)
-def test_every_unit_is_scaled_as_the_environment_does(unit: str) -> None:
-    """Features beyond the default ones: one decision bar and the 20 before it."""
-    rng = np.random.default_rng(0)
-    x, close = rng.uniform(-90, 90, 20), rng.integers(19_900, 20_100, 20).astype(float)
-    x = np.abs(x) if unit in ("volume", "range") else x
-    table = np.array([[20_010.0, 17.5, 321.0]])
-    now = observation._decision_bar(jnp.asarray(table[0]), ("close", "atr", "volume_mean"))
-    theirs = observation._scale(unit, "relative", jnp.asarray(x), jnp.asarray(close), now, jnp.float32(0.25))
-    ours = tape.scaled(unit, x[None], close[None], dict(zip(("close", "atr", "volume_mean"), table[:, :, None][0],
-                                                            strict=True)))
-    assert not far(ours[0], np.asarray(theirs, np.float64))
 
 
 def test_the_ids_are_the_environments() -> None:
