@@ -79,9 +79,8 @@ def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
 
 def run(options: Options) -> dict[str, Any]:
     shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
-    repeats = 1 if options.quick else options.repeats
     taken: dict[str, list[dict[str, float]]] = {f"{name} {kind}": [] for name in shapes for kind in ("cold", "cached")}
-    for _ in range(repeats):  # the shapes take turns
+    for _ in range(options.repeats):  # the shapes take turns
         for name, (ppo, sessions) in shapes.items():
             for kind, spent in both(ppo, sessions).items():
                 taken[f"{name} {kind}"].append(spent)
@@ -90,7 +89,7 @@ def run(options: Options) -> dict[str, Any]:
     first = next(iter(shapes))
     return {
         "config": {"shapes": {name: {"ppo": ppo, "sessions": sessions} for name, (ppo, sessions) in shapes.items()},
-                   "chunk_updates": CHUNK, "repeats": repeats, "threads": harness.cores()},
+                   "chunk_updates": CHUNK, "repeats": options.repeats, "threads": harness.cores()},
         "seconds": seconds,
         "targets": {f"chunk, {kind}": {"measured": seconds[f"{first} {kind}"]["chunk"]["seconds"], "at_most": limit}
                     for kind, limit in TARGETS.items()},

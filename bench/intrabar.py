@@ -56,7 +56,6 @@ def level_side(level: str, config: RunConfig, params: EnvParams) -> harness.Side
 
 def run(options: Options) -> dict[str, Any]:
     ppo, sessions = (QUICK_PPO, 4) if options.quick else (PPO, SESSIONS)
-    repeats = programs.repeats(options)
     bars, seconds = with_seconds(sessions)
     market = build_market(bars, config_of("path", ppo), seconds)
     train = split_sessions(market, config_of("path", ppo).split)["train"]
@@ -64,9 +63,9 @@ def run(options: Options) -> dict[str, Any]:
     measured: dict[str, dict[str, Any]] = {}
     for level in LEVELS:
         measured |= harness.compare({f"{level} {mode}": level_side(level, config, make_params(market, train, config))
-                                     for mode, config in configs.items()}, repeats)
+                                     for mode, config in configs.items()}, options.repeats)
     return {
-        "config": ppo | {"sessions": sessions, "repeats": repeats, "threads": harness.cores()},
+        "config": ppo | {"sessions": sessions, "repeats": options.repeats, "threads": harness.cores()},
         "sides": measured,
         "ratios": {f"time of {level} {mode}/stop_first":
                    harness.ratio(measured, f"{level} stop_first", f"{level} {mode}") for level in LEVELS

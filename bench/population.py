@@ -93,13 +93,12 @@ def scaled(samples: list[Sample], runs: int) -> dict[str, Any]:
 def run(options: Options) -> dict[str, Any]:
     counts, ppo, updates, sessions = (((1, 4), QUICK_PPO, 2, 8) if options.quick
                                       else (SEEDS, PPO, UPDATES, setting.SESSIONS))
-    repeats = programs.repeats(options)
-    steady = harness.compare({f"together@{n}": steady_side(n, ppo, sessions) for n in counts}, repeats)
+    steady = harness.compare({f"together@{n}": steady_side(n, ppo, sessions) for n in counts}, options.repeats)
     with tempfile.TemporaryDirectory() as cache:
         sides = fresh_sides(counts, ppo, sessions, updates, cache)
         sides["one cached"].run()  # fills the cache; nothing else of a fresh process could be warmed up
         samples: dict[str, list[Sample]] = {name: [] for name in sides}
-        for repeat in range(1 if options.quick else min(repeats, 5)):
+        for repeat in range(options.repeats):
             for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
                 samples[name].append(sides[name].run())
     steps = updates * ppo["num_envs"] * ppo["num_steps"]
@@ -113,7 +112,7 @@ def run(options: Options) -> dict[str, Any]:
         for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))} for n in many for kind in ("cold", "cached")}
     return {
         "config": {"seeds": list(counts), "ppo": ppo, "steps_of_each_seed": steps, "sessions": sessions,
-                   "repeats": repeats, "threads": harness.cores()},
+                   "repeats": options.repeats, "threads": harness.cores()},
         "sides": {f"steady {name}": each for name, each in steady.items()}
                  | {f"fresh {name}": harness.summary(taken, sides[name].steps) for name, taken in samples.items()},
         "ratios": excluded | included,

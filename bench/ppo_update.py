@@ -99,7 +99,8 @@ def gradient_flops(config: PPOConfig, observation_size: int, num_actions: int) -
     seen = jax.ShapeDtypeStruct((rows, observation_size), jnp.float32)
 
     def loss(parameters: Any, seen: Array) -> Array:
-        _, logits, value = network.apply(parameters, (), seen)  # pyright: ignore[reportGeneralTypeIssues]
+        made: Any = network.apply(parameters, (), seen)
+        _, logits, value = made
         return jnp.square(logits).mean() + jnp.square(value).mean()
 
     passes = config.num_epochs * config.num_minibatches
@@ -173,13 +174,13 @@ def parts(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
                    "share": rounded(part.wall / whole.wall)} for name, part in medians.items()}
 
 
-def peaks(config: PPOConfig, observation_size: int, square: int) -> dict[str, tuple[list[int], Side, int]]:
+def peaks(config: PPOConfig, observation_size: int, square: int) -> dict[str, tuple[tuple[int, int, int], Side, int]]:
     """Name -> (rows, inner, outer) of the product, a side that runs a chain of it, and that chain's operations."""
     rows = config.num_envs * config.num_steps // config.num_minibatches
-    shapes = {"layer": ([rows, observation_size, config.hidden[0]], 64), "square": ([square] * 3, 1)}
+    shapes = {"layer": ((rows, observation_size, config.hidden[0]), 64), "square": ((square, square, square), 1)}
     found = {}
     for name, (shape, length) in shapes.items():
-        work, flops = chain(*shape, length)
+        work, flops = chain(*shape, length=length)
         found[name] = (shape, harness.side(work, 1), flops)
     return found
 
@@ -203,13 +204,13 @@ def measure(chosen: dict[str, Any], sessions: int, square: int, repeats: int) ->
 
 def run(options: Options) -> dict[str, Any]:
     sessions = 8 if options.quick else setting.SESSIONS
-    repeats, chosen = programs.repeats(options), QUICK if options.quick else SETTINGS
+    chosen = QUICK if options.quick else SETTINGS
     square = 512 if options.quick else (8192 if jax.default_backend() == "gpu" else 2048)
     summaries, found = {}, {}
     for name, each in chosen.items():
-        summaries[name], found[name] = measure(each, sessions, square, repeats)
+        summaries[name], found[name] = measure(each, sessions, square, options.repeats)
     return {
-        "config": {"settings": chosen, "sessions": sessions, "square": square, "repeats": repeats,
+        "config": {"settings": chosen, "sessions": sessions, "square": square, "repeats": options.repeats,
                    "threads": harness.cores(), "precision": "float32, at the platform's default"},
         "sides": summaries,
         "ratios": {f"{name}: learn phase over {kind} products": {"wall": rate["learn_share"]}

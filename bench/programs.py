@@ -22,16 +22,10 @@ from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import _Chunk
 from jaxtrade.types import Algorithm, PyTree
 
-from .catalogue import Options
 from .harness import Sample, rounded
 from .setting import World
 
 HOST_OPERATIONS = ("infeed", "outfeed", "send", "send-done", "recv", "recv-done")
-
-
-def repeats(options: Options) -> int:
-    """How many of each side: two where it is only to be seen that a bench works."""
-    return min(options.repeats, 2) if options.quick else options.repeats
 
 
 class Compiled(NamedTuple):
@@ -138,7 +132,8 @@ def _matmul_flops(jaxpr: Any) -> int:
             (contracted, _), _ = equation.params["dimension_numbers"]
             inner = math.prod(equation.invars[0].aval.shape[axis] for axis in contracted)
             total += 2 * inner * math.prod(equation.outvars[0].aval.shape)
-        within = sum(_matmul_flops(each) for each in jax.core.jaxprs_in_params(equation.params))
+        inner_programs = [getattr(leaf, "jaxpr", leaf) for leaf in jax.tree.leaves(list(equation.params.values()))]
+        within = sum(_matmul_flops(each) for each in inner_programs if hasattr(each, "eqns"))
         total += within * equation.params.get("length", 1)
     return total
 

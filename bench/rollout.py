@@ -90,17 +90,16 @@ def sides(num_envs: int, num_steps: int, sessions: int) -> dict[str, tuple[harne
 def run(options: Options) -> dict[str, Any]:
     counts = NUM_ENVS[:2] if options.quick else NUM_ENVS
     steps, sessions = (16, 8) if options.quick else (NUM_STEPS, setting.SESSIONS)
-    repeats = programs.repeats(options)
     made, about = {}, {}
     for num_envs in counts:
         for storage, (side, stored) in sides(num_envs, steps, sessions).items():
             name = f"{storage}@{num_envs}"
             made[name] = side
             about[name] = {"storage": storage, "num_envs": num_envs, "stored_bytes_per_step": stored}
-    measured = harness.compare(made, repeats)
+    measured = harness.compare(made, options.repeats)
     return {
         "config": {"num_envs": list(counts), "num_steps": steps, "sessions": sessions, "hidden": [64, 64],
-                   "repeats": repeats, "threads": harness.cores()},
+                   "repeats": options.repeats, "threads": harness.cores()},
         "sides": {name: about[name] | measured[name] for name in measured},
         "ratios": {f"references/observations@{n}": harness.ratio(measured, f"references@{n}", f"observations@{n}")
                    for n in counts},

@@ -43,12 +43,11 @@ def update_side(num_envs: int, num_steps: int, sessions: int) -> tuple[harness.S
 
 
 def run(options: Options) -> dict[str, Any]:
-    repeats = programs.repeats(options)
     made = {name: update_side(**point) for name, point in points(options.quick).items()}
-    measured = harness.compare({name: side for name, (side, _) in made.items()}, repeats)
+    measured = harness.compare({name: side for name, (side, _) in made.items()}, options.repeats)
     return {
         "config": {"num_minibatches": f"of {MINIBATCH} rows (fewer where an update has fewer)", "num_epochs": 4,
-                   "hidden": [64, 64], "repeats": repeats, "threads": harness.cores()},
+                   "hidden": [64, 64], "repeats": options.repeats, "threads": harness.cores()},
         "sides": {name: about | measured[name] for name, (_, about) in made.items()},
         "ratios": {},
         "left_out": LEFT_OUT,

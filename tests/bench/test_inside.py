@@ -11,7 +11,7 @@ from bench.harness import Sample
 from bench.scaling import points
 
 pytestmark = pytest.mark.slow
-QUICK = catalogue.Options(quick=True)
+QUICK = catalogue.Options(quick=True, repeats=1)
 
 
 @pytest.fixture(params=["rollout", "ppo_update", "population", "memory", "compile", "scaling", "intrabar"])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench import catalogue, harness, ppo_update, programs, setting
+from bench import harness, ppo_update, programs, setting
 from bench.rollout import Storing
 from jaxtrade.config import PPOConfig
 from jaxtrade.rl.rollout import reset_all
@@ -144,8 +144,3 @@ def test_a_chunk_runs_under_a_transfer_guard():
     chunk = programs.train_chunk(PPO, state, PARAMS, 2).program
     with jax.transfer_guard("disallow"):
         jax.block_until_ready(chunk(state, PARAMS))
-
-
-def test_quick_runs_repeat_little():
-    assert programs.repeats(catalogue.Options(quick=True)) == 2
-    assert programs.repeats(catalogue.Options()) == 7
