@@ -3,7 +3,8 @@
 Sizes follow from the programs that are compiled, not from a run; only `peak_resident` runs something, in a process of
 its own. `stored` are the leaves of `Transition` that an update still reads once dead code is removed, from the traced
 program; `temporary_growth_per_step` is the same question to the compiled one: how much more it needs for one more step
-of one environment, advantages, targets and row numbers included.
+of one environment, advantages, targets and row numbers included. Peers are asked for the temporaries of their training
+programs with 4,096 environments x 128 steps.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from typing import Any
 
 import jax
 
-from . import harness, programs, setting
+from . import harness, peers, programs, setting
 from .catalogue import Options
 from .worker import Worker
 
 ENVS = 65_536  # of the row about `env_step`
 TRAINING = {"default": {"num_envs": 256, "num_steps": 128}, "4096x128": {"num_envs": 4096, "num_steps": 128}}
+PEER: dict[str, Any] = {"num_envs": 4096, "num_steps": 128, "num_minibatches": 8, "normalise_observations": False}
 TARGETS = {"env_state_bytes_per_env": 256, "stored_bytes_per_step": 72, "env_step_temporary_bytes_per_env": 1500}
 
 
@@ -74,6 +76,17 @@ def peak_resident(ppo: dict[str, Any], sessions: int) -> int:
         return worker.run().peak_bytes
 
 
+def beside_peers(ppo: dict[str, Any], sessions: int, options: Options) -> dict[str, Any]:
+    """Compiled training programs of the JAX peers and ours, same batch and network; `X_over_jaxtrade`: how many times
+    as many bytes of temporaries."""
+    world = setting.world(sessions, ppo=ppo)
+    found, missing = peers.compiled_temporaries(world.config, world, options)
+    ours = found["jaxtrade"]["temporaries"]
+    over = {f"{name}_over_jaxtrade": {"temporaries": harness.rounded(each["temporaries"] / ours)}
+            for name, each in found.items() if name != "jaxtrade"}
+    return over | {"peers": found, "left_out": missing}
+
+
 def run(options: Options) -> dict[str, Any]:
     sessions = 8 if options.quick else setting.SESSIONS
     training = {"small": {"num_envs": 64, "num_steps": 16}} if options.quick else TRAINING
@@ -82,6 +95,7 @@ def run(options: Options) -> dict[str, Any]:
     state = state_bytes(world)
     stored = programs.stored(algorithm, _shapes(world, algorithm), world.params)
     ppo = {"num_envs": 64, "num_steps": 16} if options.quick else {"num_envs": 1024, "num_steps": 32}
+    peer = PEER | (ppo if options.quick else {})
     stepping = env_step_temporaries(world, ENVS)
     measured = {
         "env_state_bytes_per_env": state["env_state"],
@@ -96,7 +110,7 @@ def run(options: Options) -> dict[str, Any]:
                          "temporary_bytes_per_step": harness.rounded(programs.temporaries(program) / steps),
                          "peak_resident_bytes": peak_resident(each, sessions)}
     return {
-        "config": {"training": training, "env_step_envs": ENVS, "growth": ppo, "sessions": sessions},
+        "config": {"training": training, "env_step_envs": ENVS, "growth": ppo, "peers": peer, "sessions": sessions},
         "targets": {name: {"measured": measured[name], "at_most": limit} for name, limit in TARGETS.items()},
         "carried_bytes_per_env": state,
         "stored_leaves": stored,
@@ -106,4 +120,4 @@ def run(options: Options) -> dict[str, Any]:
         "observation_bytes": 4 * world.env.observation_size,
         "sides": {},
         "ratios": {},
-    }
+    } | beside_peers(peer, sessions, options)

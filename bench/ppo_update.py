@@ -59,9 +59,10 @@ def learn_flops(config: PPOConfig, observation_size: int, num_actions: int) -> i
 
 def chain(rows: int, inner: int, outer: int, length: int) -> tuple[Callable[[], Any], int]:
     """(work, its floating-point operations): `length` times [rows, inner] x [inner, outer] and back, each product's
-    result the next one's input. The matrix has orthonormal rows, so that values neither grow nor fade."""
-    wide = jnp.linalg.qr(jax.random.normal(jax.random.key(0), (max(inner, outer), min(inner, outer))))[0]
-    there = wide if inner >= outer else wide.T
+    result the next one's input. The matrix is part of a reflection, so that values neither grow nor fade."""
+    normal = jax.random.normal(jax.random.key(0), (max(inner, outer),))
+    reflection = jnp.eye(len(normal)) - 2.0 * jnp.outer(normal, normal) / jnp.dot(normal, normal)
+    there = reflection[:inner, :outer]
     back = jnp.array(there.T)
 
     def run(x: Array, there: Array, back: Array) -> Array:
