@@ -10,7 +10,6 @@ from bench import catalogue, population
 from bench.harness import Sample
 from bench.scaling import points
 
-pytestmark = pytest.mark.slow
 QUICK = catalogue.Options(quick=True, repeats=1)
 
 
@@ -19,6 +18,7 @@ def result(request):
     return catalogue.run(request.param, QUICK, ["test"])
 
 
+@pytest.mark.slow
 def test_a_quick_result(result):
     json.dumps(result, allow_nan=False)
     assert {"bench", "stamp", "config", "sides", "ratios"} <= result.keys()
