@@ -8,6 +8,7 @@ the first state, until the chunk could run.
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,7 +21,6 @@ from jaxtrade.rl.train import train
 
 from . import harness, programs, setting
 from .catalogue import Options
-from .harness import Sample
 from .worker import Worker
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
@@ -58,6 +58,12 @@ def once(cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
     return spent | {"chunk": spent["lower"] + spent["compile"], "ready": ready}
 
 
+def wall_seconds(values: list[float]) -> dict[str, Any]:
+    """Median, least and greatest."""
+    return {"repeats": len(values), "seconds": harness.rounded(statistics.median(values)),
+            "seconds_range": [harness.rounded(min(values)), harness.rounded(max(values))]}
+
+
 def both(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
     """A cold process, then one from the cache that it has filled."""
     with tempfile.TemporaryDirectory() as cache:
@@ -84,7 +90,7 @@ def run(options: Options) -> dict[str, Any]:
         for name, (ppo, sessions) in shapes.items():
             for kind, spent in both(ppo, sessions).items():
                 taken[f"{name} {kind}"].append(spent)
-    seconds = {name: {part: programs.durations([Sample(each[part], 1.0) for each in found]) for part in found[0]}
+    seconds = {name: {part: wall_seconds([each[part] for each in found]) for part in found[0]}
                for name, found in taken.items()}
     first = next(iter(shapes))
     return {
