@@ -147,6 +147,13 @@ def check_names(config: RunConfig, own_files: bool = False) -> None:
         raise DataError(f"{config.data.quotes}: there is no such file; check --quotes (or data.quotes)")
 
 
+def _keep_programs() -> None:
+    from jaxtrade.compilation import use_cache
+
+    if problem := use_cache():
+        print(f"note: {problem}", file=sys.stderr)
+
+
 def _train(args: argparse.Namespace) -> int:
     if args.resume:
         clash = [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--market", args.market),
@@ -159,6 +166,7 @@ def _train(args: argparse.Namespace) -> int:
         rundir.read_run(Path(args.resume))
         from jaxtrade.experiment import resume
 
+        _keep_programs()
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
@@ -168,6 +176,7 @@ def _train(args: argparse.Namespace) -> int:
     rundir.check_new(path)
     from jaxtrade.experiment import run
 
+    _keep_programs()
     result = run(config, path)
     print(result.table)
     return result.exit_code
@@ -177,6 +186,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
     from jaxtrade.experiment import evaluate_run, grid_run
 
+    _keep_programs()
     if args.intrabar_grid or args.cost_grid:
         print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
                        args.seed))
@@ -211,6 +221,7 @@ def _replay(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
     from jaxtrade.experiment import replay_run
 
+    _keep_programs()
     for line in replay_run(Path(args.run), args.session, args.seed):
         print(line)
     return 0

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "jaxtrade"
 # The most specific entry counts. `jaxtrade` itself is the lazy public API and may name everything.
 LAYERS = {
     "types": 0, "config": 0, "errors": 0, "yaml12": 0,
-    "data": 1, "checkpoint": 1, "metrics": 1, "rundir": 1,
+    "data": 1, "checkpoint": 1, "compilation": 1, "metrics": 1, "rundir": 1,
     "env": 2, "networks": 2,
     "rl.returns": 3, "rl.losses": 3, "rl.schedules": 3, "rl.rollout": 3, "rl.minibatches": 3, "rl.state": 3,
     "rl": 4,

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from jaxtrade.compilation import VARIABLE, cache_folder
 from jaxtrade.doctor.checks import GIB, MIB, gib
 from jaxtrade.doctor.finding import Finding, fail, ok, warn
 from jaxtrade.doctor.host import Host
@@ -65,16 +66,17 @@ def check_run_folder(host: Host, attempt: Callable[[Path], float] = try_folder,
 
 def check_cache(host: Host) -> Finding:
     """Compiled programs are loaded and run as they are: whoever can write the cache can run code as this user."""
-    name = host.env.get("JAX_COMPILATION_CACHE_DIR")
-    if not name:
-        return ok("compile-cache", "JAX_COMPILATION_CACHE_DIR not set: no cache between runs")
-    folder = Path(name)
-    if "://" in name:
+    if "://" in (name := host.env.get(VARIABLE, "")):
         return warn("compile-cache", f"{name} is remote", "use a local folder that only you can write")
+    try:
+        folder = cache_folder(host.env, host.system)
+    except RuntimeError as error:
+        return warn("compile-cache", f"no folder ({error}): every run compiles again",
+                    f"set {VARIABLE} to a folder of your own")
     if not folder.exists():
         return ok("compile-cache", f"{folder}: not made yet")
     if not folder.is_dir():
-        return fail("compile-cache", f"{folder} is not a folder", "point JAX_COMPILATION_CACHE_DIR to a folder")
+        return fail("compile-cache", f"{folder} is not a folder", f"point {VARIABLE} to a folder")
     found = folder.stat()
     if host.system == "Windows":  # mode bits say nothing there; a profile's folders are its user's alone
         return ok("compile-cache", f"{folder} (keep it inside your user profile)")
@@ -84,7 +86,7 @@ def check_cache(host: Host) -> Finding:
                     f"chmod 700 {folder}; and empty it, if others had access")
     if hasattr(os, "getuid") and found.st_uid not in (os.getuid(), 0):
         return fail("compile-cache", f"{folder} belongs to user {found.st_uid}",
-                    "set JAX_COMPILATION_CACHE_DIR to a folder of your own")
+                    f"set {VARIABLE} to a folder of your own")
     return ok("compile-cache", f"{folder}: mode {mode:04o}")
 
 

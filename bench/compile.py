@@ -1,0 +1,105 @@
+"""Seconds until a train chunk is ready, cold and from the persistent cache; recompiles and host transfers in it.
+
+Every figure comes from a process of its own. Cold: an empty cache folder of its own. Cached: a new process on the
+folder that the cold one filled. `lower` is tracing in Python and lowering, `compile` XLA's part or loading; `chunk` is
+both, what `jaxtrade train` reports as compilation. `ready` is from the start of the process, with imports, market and
+the first state, until the chunk could run.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from jaxtrade.config import TrainConfig
+from jaxtrade.rl.train import train
+
+from . import harness, programs, setting
+from .catalogue import Options
+from .worker import Worker
+
+CHUNK = 5  # updates, the default of `train.chunk_updates`
+TEST = {"num_envs": 64, "num_steps": 64, "num_minibatches": 4}  # `jaxtrade train --test`, on 10 sessions
+SHAPES: dict[str, tuple[dict[str, Any], int]] = {"default": ({}, setting.SESSIONS), "train --test": (TEST, 10)}
+TARGETS = {"cold": 6.0, "cached": 1.0}
+
+
+def compiler(cache: str, ppo: dict[str, Any], sessions: int) -> Callable[[], dict[str, float]]:
+    """In a child: everything until the chunk could run."""
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+    def work() -> dict[str, float]:
+        start = time.perf_counter()
+        world = setting.world(sessions, ppo=ppo)
+        algorithm = programs.learner(world, 100)
+        made = time.perf_counter()
+        state = jax.block_until_ready(jax.jit(algorithm.init)(jax.random.key(0), world.params))
+        begun = time.perf_counter()
+        chunk = programs.train_chunk(algorithm, state, world.params, CHUNK)
+        return {"market": made - start, "init": begun - made, "lower": chunk.lower_seconds,
+                "compile": chunk.compile_seconds}
+
+    return work
+
+
+def once(cache: str, ppo: dict[str, Any], sessions: int) -> dict[str, float]:
+    """Part -> seconds in one fresh process; `ready` by this process's clock."""
+    start = time.perf_counter()
+    with Worker("compile", "compiler", {"cache": cache, "ppo": ppo, "sessions": sessions}) as worker:
+        spent = worker.run().answer
+        ready = time.perf_counter() - start
+    return spent | {"chunk": spent["lower"] + spent["compile"], "ready": ready}
+
+
+def wall_seconds(values: list[float]) -> dict[str, Any]:
+    """Median, least and greatest."""
+    return {"repeats": len(values), "seconds": harness.rounded(statistics.median(values)),
+            "seconds_range": [harness.rounded(min(values)), harness.rounded(max(values))]}
+
+
+def both(ppo: dict[str, Any], sessions: int) -> dict[str, dict[str, float]]:
+    """A cold process, then one from the cache that it has filled."""
+    with tempfile.TemporaryDirectory() as cache:
+        return {name: once(cache, ppo, sessions) for name in ("cold", "cached")}
+
+
+def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
+    """Recompiles of a real run of some chunks, by the training loop's own counter, and host transfers in its chunk."""
+    updates = chunks * CHUNK
+    world = setting.world(sessions, ppo=ppo)
+    algorithm = programs.learner(world, updates)
+    steps = world.config.ppo.num_envs * world.config.ppo.num_steps
+    run = train(algorithm, world.params, key=jax.random.key(0),
+                config=TrainConfig(total_timesteps=updates * steps, chunk_updates=CHUNK))
+    found = programs.host_transfers(programs.train_chunk(algorithm, run.state, world.params, CHUNK).program)
+    return {"chunks": chunks, "recompiles": int(run.health["recompiles"][1]), "host_transfers": sum(found.values()),
+            "host_operations": found}
+
+
+def run(options: Options) -> dict[str, Any]:
+    shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
+    taken: dict[str, list[dict[str, float]]] = {f"{name} {kind}": [] for name in shapes for kind in ("cold", "cached")}
+    for _ in range(options.repeats):  # the shapes take turns
+        for name, (ppo, sessions) in shapes.items():
+            for kind, spent in both(ppo, sessions).items():
+                taken[f"{name} {kind}"].append(spent)
+    seconds = {name: {part: wall_seconds([each[part] for each in found]) for part in found[0]}
+               for name, found in taken.items()}
+    first = next(iter(shapes))
+    return {
+        "config": {"shapes": {name: {"ppo": ppo, "sessions": sessions} for name, (ppo, sessions) in shapes.items()},
+                   "chunk_updates": CHUNK, "repeats": options.repeats, "threads": harness.cores()},
+        "seconds": seconds,
+        "targets": {f"chunk, {kind}": {"measured": seconds[f"{first} {kind}"]["chunk"]["seconds"], "at_most": limit}
+                    for kind, limit in TARGETS.items()},
+        "health": health(TEST, 10, 3),
+        "sides": {},
+        "ratios": {},
+    }

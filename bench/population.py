@@ -1,0 +1,121 @@
+"""Many seeds in one program against the same number of runs one after the other.
+
+`steady`: start-up and compilation excluded. N agents as one compiled program, against one agent's compiled program;
+N runs in turn with it take N times as long as one, so its steps per second are theirs. `fresh`: everything included. A
+process starts, makes the market, compiles, trains and ends; N runs in turn are N such processes. Those are measured a
+few times and multiplied, which the result says (`measured_runs`, `scaled_to`). The runs in turn may load their programs
+from a persistent cache that an earlier one has filled (`cached`, what `jaxtrade train` does) or must compile (`cold`);
+the one program always compiles.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from jaxtrade.config import TrainConfig
+from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.train import train
+
+from . import harness, programs, setting
+from .catalogue import Options
+from .harness import Sample
+from .worker import Worker
+
+SEEDS = (1, 8, 64)
+PPO = {"num_envs": 16, "num_steps": 128, "num_minibatches": 8, "num_epochs": 4, "hidden": (64, 64)}
+UPDATES = 5  # 10,240 steps of each seed
+QUICK_PPO = PPO | {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (16,)}
+
+
+def steady_side(num_seeds: int, ppo: dict[str, Any], sessions: int) -> harness.Side:
+    """One update of `num_seeds` agents as one program."""
+    world = setting.world(sessions, ppo=ppo)
+    agents = population(programs.learner(world, 100), num_seeds)
+    state = jax.jit(agents.init)(seed_keys(0, num_seeds), world.params)
+    program = programs.compiled(lambda state, params: agents.update(state, params, ()), state, world.params).program
+    return harness.side(lambda: program(state, world.params), num_seeds * ppo["num_envs"] * ppo["num_steps"])
+
+
+def trainer(num_seeds: int, ppo: dict[str, Any], sessions: int, updates: int, cache: str | None) -> Callable[[], Any]:
+    """In a child: a whole training run of `num_seeds` agents, as `jaxtrade train` does it but for its files."""
+    jax.config.update("jax_enable_compilation_cache", cache is not None)
+    if cache is not None:
+        jax.config.update("jax_compilation_cache_dir", cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+    def work() -> dict[str, float]:
+        world = setting.world(sessions, ppo=ppo)
+        config = TrainConfig(total_timesteps=updates * ppo["num_envs"] * ppo["num_steps"], num_seeds=num_seeds,
+                             chunk_updates=updates)
+        result = train(programs.learner(world, updates), world.params, config=config, key=seed_keys(0, num_seeds))
+        return {"compile_seconds": result.compile_seconds, "steps_per_second": result.steps_per_second}
+
+    return work
+
+
+def fresh(num_seeds: int, ppo: dict[str, Any], sessions: int, updates: int, cache: str | None) -> Sample:
+    """A process from its start to its end, by this process's clock; CPU seconds of that process."""
+    wall, before = time.perf_counter(), os.times()
+    arguments = {"num_seeds": num_seeds, "ppo": ppo, "sessions": sessions, "updates": updates, "cache": cache}
+    with Worker("population", "trainer", arguments) as worker:
+        worker.run()
+    after = os.times()
+    return Sample(time.perf_counter() - wall, after.children_user + after.children_system - before.children_user
+                  - before.children_system)
+
+
+def fresh_sides(counts: tuple[int, ...], ppo: dict[str, Any], sessions: int, updates: int,
+                cache: str) -> dict[str, harness.Side]:
+    """Whole processes: N seeds in one, and one seed alone with and without the cache."""
+    steps = updates * ppo["num_envs"] * ppo["num_steps"]
+
+    def side(num_seeds: int, folder: str | None) -> harness.Side:
+        return harness.Side(lambda: fresh(num_seeds, ppo, sessions, updates, folder), num_seeds * steps)
+
+    return {f"together@{n}": side(n, None) for n in counts if n > 1} | {
+        "one cold": side(1, None), "one cached": side(1, cache)}
+
+
+def scaled(samples: list[Sample], runs: int) -> dict[str, Any]:
+    """`runs` runs in turn, from the median of those measured."""
+    one = Sample(*(statistics.median(values) for values in zip(*samples, strict=True)))
+    return {"measured_runs": len(samples), "scaled_to": runs, "seconds": harness.rounded(one.wall * runs),
+            "cpu_seconds": harness.rounded(one.cpu * runs)}
+
+
+def run(options: Options) -> dict[str, Any]:
+    counts, ppo, updates, sessions = (((1, 4), QUICK_PPO, 2, 8) if options.quick
+                                      else (SEEDS, PPO, UPDATES, setting.SESSIONS))
+    steady = harness.compare({f"together@{n}": steady_side(n, ppo, sessions) for n in counts}, options.repeats)
+    with tempfile.TemporaryDirectory() as cache:
+        sides = fresh_sides(counts, ppo, sessions, updates, cache)
+        sides["one cached"].run()  # fills the cache; nothing else of a fresh process could be warmed up
+        samples: dict[str, list[Sample]] = {name: [] for name in sides}
+        for repeat in range(options.repeats):
+            for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
+                samples[name].append(sides[name].run())
+    steps = updates * ppo["num_envs"] * ppo["num_steps"]
+    many = [n for n in counts if n > 1]
+    excluded = {f"{n} together/in turn, start-up and compilation excluded":
+                harness.ratio(steady, f"together@{n}", "together@1") for n in many}
+    turns = {f"in turn {kind}@{n}": scaled(samples[f"one {kind}"], n) for n in many for kind in ("cold", "cached")}
+    whole = {name: programs.durations(taken) for name, taken in samples.items()}
+    included = {f"{n} together/in turn {kind}, all included": {
+        clock: harness.rounded(turns[f"in turn {kind}@{n}"][key] / whole[f"together@{n}"][key])
+        for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))} for n in many for kind in ("cold", "cached")}
+    return {
+        "config": {"seeds": list(counts), "ppo": ppo, "steps_of_each_seed": steps, "sessions": sessions,
+                   "repeats": options.repeats, "threads": harness.cores()},
+        "sides": {f"steady {name}": each for name, each in steady.items()}
+                 | {f"fresh {name}": harness.summary(taken, sides[name].steps) for name, taken in samples.items()},
+        "ratios": excluded | included,
+        "fresh_seconds": whole,
+        "in_turn": turns,
+    }

@@ -1,0 +1,56 @@
+"""Compiled programs kept between runs: XLA's persistent cache, in a folder of this user.
+
+JAX keys an entry by program, versions, flags and device, so a stale one is never loaded; the folder may be deleted at
+any time. Whoever can write it can run code as this user, hence a folder that only the user can write.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+VARIABLE = "JAX_COMPILATION_CACHE_DIR"
+LEAST_SECONDS = 0.2  # a program that compiles faster is not worth a file
+
+
+def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.system()) -> Path:
+    """Where compiled programs are kept: what `JAX_COMPILATION_CACHE_DIR` says, else `jaxtrade/programs` below the
+    user's cache folder (`XDG_CACHE_HOME` or `~/.cache`; on macOS `~/Library/Caches`; on Windows `LOCALAPPDATA`).
+
+    Raises RuntimeError where the user has no home folder.
+    """
+    if given := env.get(VARIABLE):
+        return Path(given)
+    match system:
+        case "Darwin":
+            base = Path.home() / "Library" / "Caches"
+        case "Windows":
+            base = Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        case _:
+            base = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "jaxtrade" / "programs"
+
+
+def use_cache() -> str:
+    """Keep compiled programs in `cache_folder()`, unless JAX was told a folder of its own, or
+    `JAX_ENABLE_COMPILATION_CACHE` is off. To be called before anything is compiled.
+
+    Returns why there is no cache, in words; empty where there is one or none is wanted.
+    """
+    import jax
+
+    if jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache:  # pyright: ignore
+        return ""
+    try:
+        folder = cache_folder()
+        for each in (folder.parent, folder):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(0, "not writable", str(folder))
+    except (OSError, RuntimeError) as error:
+        return f"compiled programs are not kept for the next run ({error}); set {VARIABLE} to a folder of your own"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
+    return ""
