@@ -1,0 +1,225 @@
+"""Environment steps and seconds until a target reward, against Stable-Baselines3's MaskablePPO.
+
+Task, target, budget and hyper-parameters are `time_to_reward_settings`, committed before the first timed run. Both
+learners train on the same market with the same mathematics (`sb3.arguments`) and are read by one rule: after every
+update the mean reward per step of the last few updates, exploration included, as the environment gave it. Each side
+runs in a child; one child works at a time, seeds take turns. Seconds are those of a whole run, network and environments
+started, without compilation; what compiling takes in a process that has compiled nothing is beside them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.interop.world import load_world
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.types import Transition
+
+from . import harness, sb3, setting
+from . import time_to_reward_settings as chosen
+from .catalogue import Options
+from .time_to_reward_settings import Goal
+from .worker import Worker
+
+OWN_ENVS = 64  # ours alone: the same mathematics over more environments
+LEVEL, DRAWS = 0.9, 10_000
+BAND = (0.8, 1.25)
+QUICK = Goal(updates=16)
+Update = Callable[[], float]  # one update -> its mean reward per step
+
+
+class Run(NamedTuple):
+    """One seed of one side. steps: environment steps until the target, or the whole budget where `reached` is False.
+    last: mean reward per step of the last window.
+    """
+
+    reached: bool
+    steps: int
+    wall: float
+    cpu: float
+    last: float
+
+
+def config_of(num_envs: int) -> RunConfig:
+    """The committed settings with `num_envs` environments; the steps and minibatches of an update stay the same."""
+    sections = {**chosen.SECTIONS, "ppo": {**chosen.PPO, "num_envs": num_envs, "num_steps": chosen.ROLLOUT // num_envs}}
+    return setting.config(chosen.SESSIONS, **sections)
+
+
+def window_mean(rewards: Sequence[float], goal: Goal) -> float:
+    """Mean reward per step of the last `window` updates; minus infinity before there are as many."""
+    return statistics.fmean(rewards[-goal.window:]) if len(rewards) >= goal.window else float("-inf")
+
+
+def train_until(update: Update, goal: Goal) -> list[float]:
+    """The mean reward per step of each update, until the target is met or the budget spent."""
+    rewards: list[float] = []
+    while len(rewards) < goal.updates and window_mean(rewards, goal) < goal.target:
+        rewards.append(update())
+    return rewards
+
+
+class Seeds:
+    """Work of a child. The first call prepares; every later one trains the next seed and returns its rewards."""
+
+    def __init__(self, prepare: Callable[[], tuple[Callable[[int], Update], dict[str, Any]]], goal: Goal) -> None:
+        self._prepare, self._goal, self._seeds = prepare, goal, iter(chosen.SEEDS)
+        self._begin: Callable[[int], Update] | None = None
+
+    def __call__(self) -> Any:
+        if self._begin is None:
+            self._begin, told = self._prepare()
+            return told
+        return train_until(self._begin(next(self._seeds)), self._goal)
+
+
+def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
+    """For `Worker`: our PPO. Preparing is tracing and compiling, from no cache."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    run, budget = make_config(config), Goal(*goal)
+    env, params = load_world(run)
+    algorithm = make_ppo(run.ppo, env, budget.updates, summarise=_reward)
+
+    def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
+        init = jax.jit(algorithm.init).lower(jax.random.key(0), params).compile()
+        like = jax.eval_shape(algorithm.init, jax.random.key(0), params)
+        step = jax.jit(lambda state, params: algorithm.update(state, params, ()), donate_argnums=0)
+        program = step.lower(like, params).compile()
+
+        def begin(seed: int) -> Update:
+            state = init(jax.random.key(seed), params)
+
+            def update() -> float:
+                nonlocal state
+                state, metrics = program(state, params)
+                return float(metrics["reward"])
+
+            return update
+
+        return begin, {}
+
+    return Seeds(prepare, budget)
+
+
+def _reward(seen: Transition) -> dict[str, jax.Array]:
+    return {"reward": jnp.mean(seen.reward)}
+
+
+def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], threads: Sequence[int]) -> Seeds:
+    """For `Worker`: MaskablePPO under DummyVecEnv. Preparing is choosing the number of torch threads."""
+    run = make_config(config)
+    envs = sb3.vector_env(run, "dummy")
+
+    def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
+        count, trial = sb3.choose_threads(envs, sb3.arguments(run.ppo), threads)
+        return lambda seed: sb3.Learner(run.ppo, envs, seed), {"threads": count, "trial_seconds": trial}
+
+    return Seeds(prepare, Goal(*goal))
+
+
+def summary(runs: Sequence[Run]) -> dict[str, Any]:
+    """Every seed's figures, in the order of the seeds, and their medians."""
+    columns = {"env_steps": [run.steps for run in runs], "seconds": [run.wall for run in runs],
+               "cpu_seconds": [run.cpu for run in runs], "last_reward": [run.last for run in runs]}
+    result: dict[str, Any] = {"seeds": len(runs), "reached": sum(run.reached for run in runs)}
+    for name, values in columns.items():
+        result[name] = [harness.rounded(value) for value in values]
+        result[f"{name}_median"] = harness.rounded(statistics.median(values))
+    return result
+
+
+def bootstrap(ours: Sequence[float], theirs: Sequence[float], level: float = LEVEL, draws: int = DRAWS
+              ) -> tuple[float, float]:
+    """Percentile interval of median(ours) / median(theirs), each side's seeds drawn with replacement."""
+    generator = np.random.default_rng(0)
+
+    def medians(values: Sequence[float]) -> np.ndarray:
+        return np.median(generator.choice(np.asarray(values, float), (draws, len(values))), axis=1)
+
+    low, high = np.quantile(medians(ours) / medians(theirs), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any], compiling: harness.Sample) -> dict[str, Any]:
+    """How many times sooner we are there (medians), and our environment steps over theirs with their interval."""
+    interval = bootstrap(ours["env_steps"], theirs["env_steps"])
+    mine, other = ours["seconds_median"], theirs["seconds_median"]
+    mine_cpu, other_cpu = ours["cpu_seconds_median"], theirs["cpu_seconds_median"]
+    return {
+        "wall": harness.rounded(other / mine), "cpu": harness.rounded(other_cpu / mine_cpu),
+        "wall_with_compile": harness.rounded(other / (mine + compiling.wall)),
+        "cpu_with_compile": harness.rounded(other_cpu / (mine_cpu + compiling.cpu)),
+        "env_steps": harness.rounded(ours["env_steps_median"] / theirs["env_steps_median"]),
+        "env_steps_interval": [harness.rounded(bound) for bound in interval],
+        "overlaps_band": interval[0] <= BAND[1] and interval[1] >= BAND[0],
+    }
+
+
+def run(options: Options) -> dict[str, Any]:
+    """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many. `fastest`: SB3's least
+    median seconds; `own`: ours with more environments, over that.
+    """
+    goal, counts = (QUICK, chosen.NUM_ENVS[-1:]) if options.quick else (chosen.GOAL, chosen.NUM_ENVS)
+    seeds = len(chosen.SEEDS[:2] if options.quick else chosen.SEEDS)
+    left_out: dict[str, str] = {}
+    threads = [1] if options.quick else sorted({1, harness.cores()})
+    with ExitStack() as stack:
+        workers: dict[str, Worker] = {}
+
+        def add(name: str, function: str, count: int, most: int | None = None, **more: Any) -> None:
+            given = {"config": config_of(count).model_dump(mode="json"), "goal": list(goal), **more}
+            workers[name] = stack.enter_context(Worker("time_to_reward", function, given, most))
+
+        for count in (*counts, OWN_ENVS):
+            add(f"ours/{count}", "ours", count)
+        for count in counts:
+            if importlib.util.find_spec("sb3_contrib") is None:
+                left_out[f"sb3/{count}"] = sb3.MISSING
+            else:
+                add(f"sb3/{count}", "stable_baselines", count, threads[-1], threads=threads)
+        prepared = {name: worker.run() for name, worker in workers.items()}
+        runs = interleave(workers, goal, seeds)
+    sides = {name: summary(each) for name, each in runs.items()}
+    compiling = {name: prepared[name].sample for name in sides if name.startswith("ours/")}
+    for name, side in sides.items():
+        side.update(prepared[name].answer)
+        if name in compiling:
+            side.update(compile_seconds=harness.rounded(compiling[name].wall),
+                        compile_cpu_seconds=harness.rounded(compiling[name].cpu))
+    ratios = {str(count): compare(sides[f"ours/{count}"], sides[f"sb3/{count}"], compiling[f"ours/{count}"])
+              for count in counts if f"sb3/{count}" in sides}
+    result = {"config": _told(goal, seeds), "sides": sides, "ratios": ratios, "left_out": left_out}
+    if ratios:
+        fastest = min(ratios, key=lambda count: sides[f"sb3/{count}"]["seconds_median"])
+        own = f"ours/{OWN_ENVS}"
+        result |= {"fastest": fastest,
+                   "own": {"num_envs": OWN_ENVS} | compare(sides[own], sides[f"sb3/{fastest}"], compiling[own])}
+    return result
+
+
+def interleave(workers: Mapping[str, Worker], goal: Goal, seeds: int) -> dict[str, list[Run]]:
+    """Side -> runs, seed by seed; the order of turns alternates."""
+    runs: dict[str, list[Run]] = {name: [] for name in workers}
+    for seed in range(seeds):
+        for name in list(workers)[:: 1 if seed % 2 == 0 else -1]:
+            reply = workers[name].run()
+            last = window_mean(reply.answer, goal)
+            runs[name].append(Run(last >= goal.target, len(reply.answer) * chosen.ROLLOUT, *reply.sample, last))
+    return runs
+
+
+def _told(goal: Goal, seeds: int) -> dict[str, Any]:
+    return {"goal": goal._asdict(), "optimum": chosen.OPTIMUM, "seeds": seeds, "rollout": chosen.ROLLOUT,
+            "sessions": chosen.SESSIONS, **chosen.SECTIONS, "ppo": chosen.PPO,
+            "rule": "mean reward per step of the last `window` updates, raw, while exploring; a seed that misses the "
+                    "target counts as the whole budget",
+            "interval": f"{LEVEL:.0%} bootstrap over seeds, {DRAWS} draws; band {BAND}"}
