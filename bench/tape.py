@@ -1,0 +1,206 @@
+"""What the twin reads: an account's rules as Python's integers, and every decision bar with its observation made ready.
+
+From an environment's own configuration and parameters, so that both sides of a bench trade the same market under the
+same figures. Nothing here, and nothing in a tape, needs JAX: a process that only steps the twin never imports it.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jaxtrade.data.schema import feature_column, feature_spec, table_columns
+from jaxtrade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jaxtrade.config import EnvConfig
+    from jaxtrade.env.state import EnvParams
+
+OFF = 1 << 30  # `jaxtrade.env.state.OFF`: a limit of `AccountParams` that is switched off
+FAR = 1 << 62  # past any money
+INTRADAY, END_OF_DAY = 2, 1  # `jaxtrade.env.state.Trailing`
+POSITION_SLOTS, FLAGS = 5, 3  # behind the window block; can_enter is the first flag
+COVERED = {"task": "manage", "actions": "full", "scaling": "relative", "fill": "next_open", "mark": "extreme",
+           "intrabar": "stop_first"}
+
+
+class Rules(NamedTuple):
+    """worth: mills of one tick of the whole position. fees: mills of its commission on one side. Distances from the
+    high-water mark (drawdown), the session's opening equity (daily_loss) and the start balance (target); FAR where
+    there is none. cap: the drawdown floor never rises above it (-FAR: there is no such floor). live: the high-water
+    mark follows live equity; end_of_day: a session's closing equity. max_steps: 0 for none. reward: per mill."""
+
+    worth: int
+    fees: int
+    slippage: int
+    be_ticks: int
+    drawdown: int
+    cap: int
+    daily_loss: int
+    daily_fails: bool
+    target: int
+    min_days: int
+    live: bool
+    end_of_day: bool
+    episode_sessions: int
+    max_steps: int
+    random_start: bool
+    reward: float
+
+
+class Session(NamedTuple):
+    """Positions on the tape: decision bars first..flat - 1, then the flat bar. row: market row of `first`. complete:
+    False where the data end at the flat bar."""
+
+    first: int
+    flat: int
+    row: int
+    complete: bool
+
+
+class Bar(NamedTuple):
+    """Ticks. stop, target: distances of a bracket decided on at this bar's close; trail: of one ratcheted there.
+    may_enter: calendar and warm-up. per_atr: 1 / ticks. seen: float32[D], the observation of one who is flat."""
+
+    open: int
+    high: int
+    low: int
+    close: int
+    stop: int
+    target: int
+    trail: int
+    may_enter: bool
+    per_atr: float
+    seen: np.ndarray
+
+
+class Tape(NamedTuple):
+    """The bars of every session of a split, one session after the other. About 1.5 kB per bar, most of it `seen`."""
+
+    rules: Rules
+    sessions: tuple[Session, ...]
+    bars: tuple[Bar, ...]
+    size: int  # D
+
+
+def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
+    """The tape of an environment. Raises ConfigError at a configuration that the twin does not cover."""
+    check_covered(config, params)
+    table, names = np.asarray(params.market.view.table, np.float64), table_columns(config.features)
+    columns = {name: table[:, i] for i, name in enumerate(names)}
+    starts, lasts, complete = (np.asarray(getattr(params.market.sessions, name)) for name in
+                               ("first", "last", "complete"))
+    sessions: list[Session] = []
+    bars: list[Bar] = []
+    for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)]:
+        rows = np.arange(starts[i], lasts[i] + 2)
+        sessions.append(Session(len(bars), len(bars) + len(rows) - 1, int(rows[0]), bool(complete[i])))
+        bars += session_bars(config, params, columns, rows)
+    return Tape(rules_of(config, params), tuple(sessions), tuple(bars), len(bars[0].seen))
+
+
+def check_covered(config: EnvConfig, params: EnvParams) -> None:
+    """Raises ConfigError naming everything that the twin does not play."""
+    faults = [f"env.{key} = {getattr(config, key)} (only {value})" for key, value in COVERED.items()
+              if getattr(config, key) != value]
+    if params.market.ask is not None:
+        faults.append("two-sided bars (only one-sided)")
+    if params.market.tick_value is not None:
+        faults.append("converted profits (only contracts in the account's currency)")
+    if set(params.reward_weights) != {"equity_change"}:
+        faults.append(f"reward terms {', '.join(sorted(params.reward_weights))} (only equity_change)")
+    if not int(params.sessions.count):
+        faults.append("a split without sessions")
+    if faults:
+        raise ConfigError(f"the NumPy twin does not cover {'; '.join(faults)}. Use the environment's own doors for it "
+                          "(jaxtrade.to_gymnasium)")
+
+
+def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
+    """The traced figures as Python's own numbers."""
+    contract, account = params.contract, params.account
+    size = min(config.quantity, int(account.max_contracts))
+    drawdown, daily_loss, target = (int(x) for x in (account.drawdown, account.daily_loss, account.target))
+    ends_at_target = target < OFF and bool(account.stop_at_target)
+    assert contract.tick_mills is not None  # converted profits are refused
+    return Rules(
+        worth=size * int(contract.tick_mills), fees=size * int(contract.commission), slippage=int(contract.slippage),
+        be_ticks=int(contract.be_ticks), drawdown=drawdown, cap=int(account.floor_cap) if drawdown < OFF else -FAR,
+        daily_loss=daily_loss if daily_loss < OFF else FAR, daily_fails=bool(account.fail_on_daily_loss),
+        target=target if ends_at_target else FAR, min_days=int(account.min_days),
+        live=int(account.trailing) == INTRADAY, end_of_day=int(account.trailing) == END_OF_DAY,
+        episode_sessions=int(params.episode_sessions), max_steps=int(params.max_steps),
+        random_start=config.random_start,
+        reward=float(params.reward_weights["equity_change"]) / float(account.risk_unit))
+
+
+def session_bars(config: EnvConfig, params: EnvParams, columns: dict[str, np.ndarray], rows: np.ndarray) -> list[Bar]:
+    """Bars at the market rows `rows` (int[n])."""
+    market, brackets = params.market, params.brackets
+    prices = [np.asarray(side)[rows].tolist() for side in (market.open, market.high, market.low, market.close)]
+    ranges = np.asarray(market.tr_sum, np.int64)[rows]
+    stop = np.maximum(int(params.contract.min_stop), ceil_div(int(brackets.stop_atr) * ranges, 14_000))
+    trail = np.maximum(1, ceil_div(int(brackets.trail_atr) * ranges, 14_000))
+    may_enter = (np.asarray(market.bars_to_flat)[rows] >= 2) & (ranges >= 0)
+    block = windows(config, columns, rows)
+    seen = np.concatenate([block, np.zeros((len(rows), POSITION_SLOTS + FLAGS))], axis=1).astype(np.float32)
+    seen[:, -FLAGS] = may_enter
+    columns_of_bars: list[Any] = [*prices, stop.tolist(), (int(brackets.target_multiple) * stop).tolist(),
+                                  trail.tolist(), may_enter.tolist(), (1 / columns["atr"][rows]).tolist(), list(seen)]
+    return [Bar(*values) for values in zip(*columns_of_bars, strict=True)]
+
+
+def ceil_div(a: np.ndarray, b: int) -> np.ndarray:
+    """Smallest integers >= a / b."""
+    return -(-a // b)
+
+
+def windows(config: EnvConfig, columns: dict[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
+    """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features then times."""
+    past = rows[:, None] + np.arange(-config.window, 0)
+    now = {name: columns[name][rows, None] for name in ("close", "atr", "volume_mean")}
+    values = [scaled(feature_spec(name).unit, columns[feature_column(name)][past], columns["close"][past], now)
+              for name in config.features]
+    values += [columns[name][past] for name in ("hour", "from_open", "to_flat")]
+    return np.stack(values, axis=2).reshape(len(rows), -1)
+
+
+def scaled(unit: str, x: np.ndarray, close: np.ndarray, now: dict[str, np.ndarray]) -> np.ndarray:
+    """A stored feature x[n, window] in relative scaling, by its unit (docs/features.md, last table)."""
+    close_now, atr, volume = now["close"], now["atr"], now["volume_mean"]
+    match unit:
+        case "price":
+            return (x + close - close_now) / atr
+        case "move" | "growth":
+            return x / atr
+        case "range":
+            return np.log(np.maximum(x, 1) / atr)
+        case "volume":
+            return np.log((x + 1) / (volume + 1))
+        case "index":
+            return (x - 50) / 50
+        case "negative_index":
+            return (x + 50) / 50
+        case "score":
+            return x / 100
+        case "ratio":
+            return x - 1
+        case "share":
+            return x * close / atr
+        case _:
+            return x
+
+
+def save(tape: Tape, path: Path) -> None:
+    """For other processes, see `load`."""
+    path.write_bytes(pickle.dumps(tape, protocol=5))
+
+
+@functools.lru_cache(maxsize=2)
+def load(path: str) -> Tape:
+    """A tape that `save` wrote, once per process: its environments share it."""
+    return pickle.loads(Path(path).read_bytes())
