@@ -12,8 +12,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import statistics
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +27,7 @@ from jaxtrade.rl.ppo import make_ppo
 from . import harness, sb3, setting
 from .catalogue import Options
 from .harness import Side
+from .tape import make_tape, save
 from .worker import Reply, Worker
 
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -146,10 +149,10 @@ class Children:
         self._first: dict[str, Reply] = {}
         self._replies: dict[str, list[Reply]] = {}
 
-    def add(self, name: str, kind: str, config: RunConfig, threads: Sequence[int]) -> Side:
+    def add(self, name: str, kind: str, ppo: PPOConfig, path: Path, threads: Sequence[int]) -> Side:
         """Stable-Baselines3; the fastest of the numbers of torch threads is chosen before this returns."""
-        worker = self._stack.enter_context(Worker("sb3", "trainer", {
-            "config": config.model_dump(mode="json"), "kind": kind, "threads": list(threads)}, max(threads)))
+        given = {"ppo": ppo.model_dump(mode="json"), "path": str(path), "kind": kind, "threads": list(threads)}
+        worker = self._stack.enter_context(Worker("sb3", "trainer", given, max(threads)))
         self._first[name] = worker.run()
         replies = self._replies.setdefault(name, [])
 
@@ -157,7 +160,7 @@ class Children:
             replies.append(worker.run())
             return replies[-1].sample
 
-        return Side(repeat, update_steps(config.ppo))
+        return Side(repeat, update_steps(ppo))
 
     def told(self) -> dict[str, dict[str, Any]]:
         """Name -> torch threads and their trial, the rollout's share of the time, peak resident bytes."""
@@ -178,12 +181,14 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
     threads = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
         children = Children(stack)
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape"
+        save(make_tape(setting.config().env, setting.world().params), path)
         sides = {name: ours(config) for name, config in mine.items()}
         for name, (kind, config) in stable_baselines(options, network).items():
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[name] = sb3.MISSING
             else:
-                sides[name] = children.add(name, kind, config, threads)
+                sides[name] = children.add(name, kind, config.ppo, path, threads)
         for count, config in compared(options, network).items():
             found, missing = peers(config, options)
             sides |= {f"{network}/{name}/{count}": side for name, side in found.items()}

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from jaxtrade.config import PPOConfig, RunConfig, make_config
+from jaxtrade.config import PPOConfig, validated
 from jaxtrade.errors import ConfigError
+
+from .tape import load
+from .twin import Twin
 
 TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
 TRIAL_ROUNDS = 3
@@ -66,24 +70,16 @@ def arguments(config: PPOConfig) -> dict[str, Any]:
     }
 
 
-def env_maker(config: RunConfig) -> Callable[[], Any]:
-    """Makes one environment of `config`'s market and task; may run in another process."""
-
-    def make() -> Any:
-        from jaxtrade.interop.gymnasium_env import to_gymnasium
-        from jaxtrade.interop.world import load_world
-
-        return to_gymnasium(*load_world(config))
-
-    return make
+def open_twin(path: str) -> Twin:
+    """The environment on the tape at `path` (`tape.save`); for a process of its own, too."""
+    return Twin(load(path))
 
 
-def vector_env(config: RunConfig, kind: str) -> Any:
-    """`config.ppo.num_envs` environments in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
+def vector_env(path: str, kind: str, num_envs: int) -> Any:
+    """Twins in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
 
-    kinds = {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}
-    return kinds[kind]([env_maker(config)] * config.ppo.num_envs)
+    return {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]([partial(open_twin, path)] * num_envs)
 
 
 def make_model(envs: Any, chosen: Mapping[str, Any], seed: int) -> Any:
@@ -137,10 +133,10 @@ class Trainer:
     later call is one iteration and returns its seconds in the rollout ("collect") and in the epochs ("update").
     """
 
-    def __init__(self, config: RunConfig, kind: str, threads: Sequence[int]) -> None:
-        self._config, self._threads = config.ppo, threads
-        self._chosen = arguments(config.ppo)
-        self._envs = vector_env(config, kind)
+    def __init__(self, config: PPOConfig, path: str, kind: str, threads: Sequence[int]) -> None:
+        self._config, self._threads = config, threads
+        self._chosen = arguments(config)
+        self._envs = vector_env(path, kind, config.num_envs)
         self._model: Any = None
         self._update = 0.0
 
@@ -169,9 +165,9 @@ class Trainer:
         self._envs.close()
 
 
-def trainer(config: Mapping[str, Any], kind: str, threads: Sequence[int]) -> Trainer:
-    """For `Worker`: `config` is a `RunConfig` as JSON."""
-    return Trainer(make_config(config), kind, threads)
+def trainer(ppo: Mapping[str, Any], path: str, kind: str, threads: Sequence[int]) -> Trainer:
+    """For `Worker`: `ppo` is a `PPOConfig` as JSON, `path` a tape."""
+    return Trainer(validated(PPOConfig, ppo, "ppo"), path, kind, threads)
 
 
 class Learner:

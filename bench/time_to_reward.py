@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import importlib.util
 import statistics
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +29,7 @@ from jaxtrade.types import Transition
 from . import harness, sb3, setting
 from . import time_to_reward_settings as chosen
 from .catalogue import Options
+from .tape import make_tape, save
 from .time_to_reward_settings import Goal
 from .worker import Worker
 
@@ -114,14 +117,14 @@ def _reward(seen: Transition) -> dict[str, jax.Array]:
     return {"reward": jnp.mean(seen.reward)}
 
 
-def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], threads: Sequence[int]) -> Seeds:
+def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], path: str, threads: Sequence[int]) -> Seeds:
     """For `Worker`: MaskablePPO under DummyVecEnv. Preparing is choosing the number of torch threads."""
-    run = make_config(config)
-    envs = sb3.vector_env(run, "dummy")
+    ppo = make_config(config).ppo
+    envs = sb3.vector_env(path, "dummy", ppo.num_envs)
 
     def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
-        count, trial = sb3.choose_threads(envs, sb3.arguments(run.ppo), threads)
-        return lambda seed: sb3.Learner(run.ppo, envs, seed), {"threads": count, "trial_seconds": trial}
+        count, trial = sb3.choose_threads(envs, sb3.arguments(ppo), threads)
+        return lambda seed: sb3.Learner(ppo, envs, seed), {"threads": count, "trial_seconds": trial}
 
     return Seeds(prepare, Goal(*goal))
 
@@ -173,6 +176,9 @@ def run(options: Options) -> dict[str, Any]:
     left_out: dict[str, str] = {}
     threads = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape"
+        env, params = load_world(config_of(counts[0]))
+        save(make_tape(env.config, params), path)
         workers: dict[str, Worker] = {}
 
         def add(name: str, function: str, count: int, most: int | None = None, **more: Any) -> None:
@@ -185,7 +191,7 @@ def run(options: Options) -> dict[str, Any]:
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[f"sb3/{count}"] = sb3.MISSING
             else:
-                add(f"sb3/{count}", "stable_baselines", count, threads[-1], threads=threads)
+                add(f"sb3/{count}", "stable_baselines", count, threads[-1], path=str(path), threads=threads)
         prepared = {name: worker.run() for name, worker in workers.items()}
         runs = interleave(workers, goal, seeds)
     sides = {name: summary(each) for name, each in runs.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jax
 import pytest
 
@@ -55,6 +57,21 @@ def test_ratios_pair_the_same_network_and_environments() -> None:
     told = ppo_train.ratios(results)
     assert {name: ratio["wall"] for name, ratio in told.items()} == {
         "small/sb3_dummy/4": 20.0, "small/sb3_dummy/16": 10.0, "small/sb3_subproc/4": 50.0, "large/sb3_dummy/4": 3.0}
+
+
+@pytest.mark.slow
+def test_every_side_runs_and_a_side_that_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ppo_train, "peers", lambda config, options: ({}, {"peer": "not now"}))
+    options = Options(quick=True, repeats=1)
+    told = ppo_train.measure(options, "small")
+    expected = {"small/ours/4", "small/ours/16", *ppo_train.own(options, "small")[0],
+                *ppo_train.stable_baselines(options, "small"), "small/peer/4", "small/peer/16"}
+    assert {*told["sides"], *told["left_out"]} == expected
+    assert told["left_out"]["small/peer/4"] == "not now"
+    for name, side in told["sides"].items():
+        assert side["steps_per_second"] > 0
+        assert ("collect_share" in side) == ("sb3" in name)
+    assert json.loads(json.dumps(told)) == told
 
 
 def test_published_figures_are_labelled_as_not_measured() -> None:

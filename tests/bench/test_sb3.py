@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench import sb3, setting
+from bench import sb3, setting, tape
 from jaxtrade.config import PPOConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl.ppo import make_ppo
@@ -189,11 +189,19 @@ def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch: Any)
     assert distance(torch, Rollout()) < 0.02
 
 
-def test_rewards_are_the_markets_without_the_bootstrap(torch: Any) -> None:
+@pytest.fixture(scope="module")
+def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Episodes of ten steps, so that many are truncated."""
+    world = setting.world(2, episode={"max_steps": 10})
+    path = tmp_path_factory.mktemp("twin") / "tape"
+    tape.save(tape.make_tape(world.config.env, world.params), path)
+    return str(path)
+
+
+def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: str) -> None:
     from stable_baselines3.common.vec_env import VecEnvWrapper
 
-    config = setting.config(2, ppo={**UPDATE, "num_epochs": 1}, episode={"max_steps": 10})
-    paid: list[np.ndarray] = []
+    ppo, paid = PPOConfig(**UPDATE), []
 
     class Till(VecEnvWrapper):
         def reset(self) -> Any:
@@ -204,15 +212,22 @@ def test_rewards_are_the_markets_without_the_bootstrap(torch: Any) -> None:
             paid.append(result[1].copy())
             return result
 
-    learner = sb3.Learner(config.ppo, Till(sb3.vector_env(config, "dummy")), 0)
+    learner = sb3.Learner(ppo, Till(sb3.vector_env(tape_path, "dummy", ppo.num_envs)), 0)
     told = learner()
     assert told == pytest.approx(np.mean(paid), abs=1e-6)
     assert abs(told - learner._model.rollout_buffer.rewards.mean()) > 1e-4
 
 
-def test_a_trainer_tells_its_threads_then_its_times(torch: Any) -> None:
-    config = setting.config(2, ppo=UPDATE)
-    work = sb3.trainer(config.model_dump(mode="json"), "dummy", [1])
+def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
+    ppo = PPOConfig(**UPDATE)
+    envs = sb3.vector_env(tape_path, "dummy", ppo.num_envs)
+    first, again, other = (sb3.Learner(ppo, envs, seed)() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
+def test_a_trainer_tells_its_threads_then_its_times(torch: Any, tape_path: str, kind: str) -> None:
+    work = sb3.trainer(PPOConfig(**UPDATE).model_dump(mode="json"), tape_path, kind, [1])
     assert work() == {"threads": 1, "trial_seconds": {}}
     seconds = work()
     assert seconds.keys() == {"collect", "update"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from bench import sb3, time_to_reward
 from bench import time_to_reward_settings as chosen
+from bench.catalogue import Options
 from bench.harness import Sample
 from bench.time_to_reward import Run, bootstrap, compare, config_of, summary, train_until, window_mean
 from bench.time_to_reward_settings import Goal
@@ -88,6 +90,23 @@ def test_both_learners_get_the_same_settings(count: int) -> None:
     assert told["batch_size"] == chosen.ROLLOUT // chosen.PPO["num_minibatches"]
     assert chosen.GOAL.target == chosen.OPTIMUM / 2
     assert len(chosen.SEEDS) >= 8
+
+
+@pytest.mark.slow
+def test_every_side_runs_and_a_side_that_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_to_reward, "QUICK", Goal(updates=2, window=1))
+    told = time_to_reward.run(Options(quick=True))
+    assert json.loads(json.dumps(told)) == told
+    sides = {"ours/16", "ours/64", "sb3/16"}
+    assert {*told["sides"], *told["left_out"]} == sides
+    for name, side in told["sides"].items():
+        assert (side["seeds"], side["reached"]) == (2, 0)
+        assert side["env_steps"] == [2 * chosen.ROLLOUT] * 2
+        assert ("compile_seconds" in side) == name.startswith("ours")
+        assert min(side["seconds"]) > 0
+    if "sb3/16" in told["sides"]:
+        assert told["fastest"] == "16"
+        assert told["ratios"]["16"]["env_steps"] == 1.0
 
 
 @pytest.mark.slow
