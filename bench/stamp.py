@@ -37,10 +37,10 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit() -> str:
-    """The commit of the source, `+` where it has changes; "unknown" outside a checkout."""
+def commit(folder: Path = Path(__file__).parent) -> str:
+    """The commit of the source in `folder`, `+` where it has changes; "unknown" outside a checkout."""
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True,
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True,
                               check=True).stdout.strip()
     try:
         return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
