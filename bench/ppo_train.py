@@ -4,12 +4,12 @@ Two networks: `small` is 64-64 tanh with 4 epochs, `large` 256-256-128 ReLU with
 of 256. Observations are not normalised on either side (`sb3.arguments` says why). At 4 and 16 environments every side
 does the same updates; Stable-Baselines3 also has its whole range, and we have large batches, which are other
 mathematics and are compared with nobody. One repeat is one update; every side goes on from the state that its last
-update left.
+update left, but for the JAX peers, whose runs are of a few updates and begin anew; what they compute otherwise is under
+`differences`.
 """
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import statistics
 import tempfile
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jaxtrade.config import PPOConfig, RunConfig
 from jaxtrade.rl.ppo import make_ppo
 
-from . import harness, sb3, setting
+from . import harness, peers, sb3, setting
 from .catalogue import Options
 from .harness import Side
 from .tape import make_tape, save
@@ -39,6 +39,7 @@ SAME: dict[str, Any] = {"num_shards": 1, "normalise_observations": False, "learn
 BATCH = 256
 UPDATE = {"small": 8_192, "large": 2_048}  # steps of one update where the sides are compared
 COMPARED = (4, 16)
+PEER_UPDATES = {"small": 4, "large": 2}  # in one run of a peer, which begins from nothing: their start weighs less
 
 
 class Own(NamedTuple):
@@ -176,32 +177,31 @@ def share(answer: Mapping[str, float]) -> float:
 
 def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
     """All sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
+    same = compared(options, network)
     mine, left_out = own(options, network)
-    mine = {f"{network}/ours/{count}": config for count, config in compared(options, network).items()} | mine
+    mine = {f"{network}/ours/{count}": config for count, config in same.items()} | mine
     threads = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
         children = Children(stack)
+        world = setting.world()
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape"
-        save(make_tape(setting.config().env, setting.world().params), path)
+        save(make_tape(world.env.config, world.params), path)
         sides = {name: ours(config) for name, config in mine.items()}
+        for count, config in same.items():
+            found, missing = peers.sides(config, world, PEER_UPDATES[network], options, stack)
+            sides |= {f"{network}/{name}/{count}": side for name, side in found.items()}
+            left_out |= {f"{network}/{name}/{count}": reason for name, reason in missing.items()}
+            for side in found.values():  # a child starts with its first repeat: not while threads are tried
+                side.run()
         for name, (kind, config) in stable_baselines(options, network).items():
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[name] = sb3.MISSING
             else:
                 sides[name] = children.add(name, kind, config.ppo, path, threads)
-        for count, config in compared(options, network).items():
-            found, missing = peers(config, options)
-            sides |= {f"{network}/{name}/{count}": side for name, side in found.items()}
-            left_out |= {f"{network}/{name}/{count}": reason for name, reason in missing.items()}
         results = harness.compare(sides, options.repeats)
         for name, told in children.told().items():
             results[name].update(told)
     return {"sides": results, "ratios": ratios(results), "left_out": left_out}
-
-
-def peers(config: RunConfig, options: Options) -> tuple[dict[str, Side], dict[str, str]]:
-    """Other JAX learners on our environment -> (name -> side, name -> why it is left out)."""
-    return importlib.import_module(".peers", __package__).sides(config, options)
 
 
 def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -218,4 +218,5 @@ def run(options: Options) -> dict[str, Any]:
               for key in ("sides", "ratios", "left_out")}
     config = {"networks": NETWORKS, "same": SAME, "batch": BATCH, "market": setting.config().data.market,
               "sessions": setting.SESSIONS, "task": setting.config().env.task}
-    return {"config": config, **merged, "published": PUBLISHED}
+    differences = {name: list(told) for name, told in {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}.items()}
+    return {"config": config, **merged, "differences": differences, "published": PUBLISHED}

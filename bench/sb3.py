@@ -19,6 +19,9 @@ from jaxtrade.errors import ConfigError
 from .tape import load
 from .twin import Twin
 
+DIFFERENCES = (
+    "advantages are divided by a minibatch's sample standard deviation (n - 1), ours by the population's (n)",
+)
 TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
 TRIAL_ROUNDS = 3
 MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
@@ -27,10 +30,9 @@ MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
 def arguments(config: PPOConfig) -> dict[str, Any]:
     """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh", "relu").
 
-    What is left different, because neither side has a switch for it: SB3 divides advantages by the sample standard
-    deviation of a minibatch (n - 1), we by the population's (n). Everything else is equal, to float order: the network
-    and its orthogonal start, Adam's epsilon, the bootstrap after a truncation, the mean over a minibatch, one gradient
-    norm over policy and value parameters.
+    Equal to float order: the network and its orthogonal start, Adam's epsilon, the bootstrap after a truncation, the
+    mean over a minibatch, one gradient norm over policy and value parameters. `DIFFERENCES` remain: neither side has a
+    switch for them.
 
     Raises:
         ConfigError: a field that SB3 computes otherwise, or not at all. Observation normalisation is among them:

@@ -130,14 +130,15 @@ def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], path: str, 
 
 
 def summary(runs: Sequence[Run]) -> dict[str, Any]:
-    """Every seed's figures, in the order of the seeds, and their medians."""
-    columns = {"env_steps": [run.steps for run in runs], "seconds": [run.wall for run in runs],
-               "cpu_seconds": [run.cpu for run in runs], "last_reward": [run.last for run in runs]}
-    result: dict[str, Any] = {"seeds": len(runs), "reached": sum(run.reached for run in runs)}
+    """Medians over the seeds and, in the seeds' order, every seed's figures."""
+    columns = {"seconds": [run.wall for run in runs], "cpu_seconds": [run.cpu for run in runs],
+               "env_steps": [run.steps for run in runs]}
+    result: dict[str, Any] = {"repeats": len(runs), "reached": sum(run.reached for run in runs)}
     for name, values in columns.items():
-        result[name] = [harness.rounded(value) for value in values]
-        result[f"{name}_median"] = harness.rounded(statistics.median(values))
-    return result
+        result[name] = harness.rounded(statistics.median(values))
+        result[f"{name}_range"] = [harness.rounded(min(values)), harness.rounded(max(values))]
+        result[f"{name}_each"] = [harness.rounded(value) for value in values]
+    return result | {"last_reward_each": [harness.rounded(run.last) for run in runs]}
 
 
 def bootstrap(ours: Sequence[float], theirs: Sequence[float], level: float = LEVEL, draws: int = DRAWS
@@ -154,22 +155,24 @@ def bootstrap(ours: Sequence[float], theirs: Sequence[float], level: float = LEV
 
 def compare(ours: Mapping[str, Any], theirs: Mapping[str, Any], compiling: harness.Sample) -> dict[str, Any]:
     """How many times sooner we are there (medians), and our environment steps over theirs with their interval."""
-    interval = bootstrap(ours["env_steps"], theirs["env_steps"])
-    mine, other = ours["seconds_median"], theirs["seconds_median"]
-    mine_cpu, other_cpu = ours["cpu_seconds_median"], theirs["cpu_seconds_median"]
-    return {
-        "wall": harness.rounded(other / mine), "cpu": harness.rounded(other_cpu / mine_cpu),
-        "wall_with_compile": harness.rounded(other / (mine + compiling.wall)),
-        "cpu_with_compile": harness.rounded(other_cpu / (mine_cpu + compiling.cpu)),
-        "env_steps": harness.rounded(ours["env_steps_median"] / theirs["env_steps_median"]),
+    interval = bootstrap(ours["env_steps_each"], theirs["env_steps_each"])
+
+    def sooner(extra: harness.Sample) -> dict[str, float]:
+        return {"wall": harness.rounded(theirs["seconds"] / (ours["seconds"] + extra.wall)),
+                "cpu": harness.rounded(theirs["cpu_seconds"] / (ours["cpu_seconds"] + extra.cpu))}
+
+    return sooner(harness.Sample(0.0, 0.0)) | {
+        "with_compile": sooner(compiling),
+        "env_steps": harness.rounded(ours["env_steps"] / theirs["env_steps"]),
         "env_steps_interval": [harness.rounded(bound) for bound in interval],
         "overlaps_band": interval[0] <= BAND[1] and interval[1] >= BAND[0],
     }
 
 
 def run(options: Options) -> dict[str, Any]:
-    """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many. `fastest`: SB3's least
-    median seconds; `own`: ours with more environments, over that.
+    """`sides`: "ours/N" and "sb3/N" with N environments. `ratios`: by N, over SB3 with as many. `at_fastest`: the one
+    of these with SB3's least median seconds, the bench's answer. `more_environments`: ours with `OWN_ENVS` over that
+    side of SB3, to be read apart.
     """
     goal, counts = (QUICK, chosen.NUM_ENVS[-1:]) if options.quick else (chosen.GOAL, chosen.NUM_ENVS)
     seeds = len(chosen.SEEDS[:2] if options.quick else chosen.SEEDS)
@@ -203,12 +206,14 @@ def run(options: Options) -> dict[str, Any]:
                         compile_cpu_seconds=harness.rounded(compiling[name].cpu))
     ratios = {str(count): compare(sides[f"ours/{count}"], sides[f"sb3/{count}"], compiling[f"ours/{count}"])
               for count in counts if f"sb3/{count}" in sides}
-    result = {"config": _told(goal, seeds), "sides": sides, "ratios": ratios, "left_out": left_out}
+    result = {"config": _told(goal, seeds), "sides": sides, "ratios": ratios, "left_out": left_out,
+              "differences": {"sb3": list(sb3.DIFFERENCES)}}
     if ratios:
-        fastest = min(ratios, key=lambda count: sides[f"sb3/{count}"]["seconds_median"])
-        own = f"ours/{OWN_ENVS}"
-        result |= {"fastest": fastest,
-                   "own": {"num_envs": OWN_ENVS} | compare(sides[own], sides[f"sb3/{fastest}"], compiling[own])}
+        fastest = min(ratios, key=lambda count: sides[f"sb3/{count}"]["seconds"])
+        more = f"ours/{OWN_ENVS}"
+        result |= {"at_fastest": {"num_envs": int(fastest), **ratios[fastest]},
+                   "more_environments": {"num_envs": OWN_ENVS, **compare(sides[more], sides[f"sb3/{fastest}"],
+                                                                         compiling[more])}}
     return result
 
 
