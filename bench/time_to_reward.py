@@ -31,7 +31,7 @@ from . import time_to_reward_settings as chosen
 from .catalogue import Options
 from .tape import make_tape, save
 from .time_to_reward_settings import Goal
-from .worker import Worker
+from .worker import Reply, Worker
 
 OWN_ENVS = 64  # ours alone: the same mathematics over more environments
 LEVEL, DRAWS = 0.9, 10_000
@@ -183,10 +183,12 @@ def run(options: Options) -> dict[str, Any]:
         env, params = load_world(config_of(counts[0]))
         save(make_tape(env.config, params), path)
         workers: dict[str, Worker] = {}
+        prepared: dict[str, Reply] = {}
 
         def add(name: str, function: str, count: int, most: int | None = None, **more: Any) -> None:
             given = {"config": config_of(count).model_dump(mode="json"), "goal": list(goal), **more}
             workers[name] = stack.enter_context(Worker("time_to_reward", function, given, most))
+            prepared[name] = workers[name].run()  # before the next child starts: compiling and trials are timed
 
         for count in (*counts, OWN_ENVS):
             add(f"ours/{count}", "ours", count)
@@ -195,7 +197,6 @@ def run(options: Options) -> dict[str, Any]:
                 left_out[f"sb3/{count}"] = sb3.MISSING
             else:
                 add(f"sb3/{count}", "stable_baselines", count, threads[-1], path=str(path), threads=threads)
-        prepared = {name: worker.run() for name, worker in workers.items()}
         runs = interleave(workers, goal, seeds)
     sides = {name: summary(each) for name, each in runs.items()}
     compiling = {name: prepared[name].sample for name in sides if name.startswith("ours/")}

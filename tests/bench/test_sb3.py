@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.rollout import unroll
 from jaxtrade.rl.state import TrainState, policy_of
-from jaxtrade.types import PyTree, Transition
+from jaxtrade.types import Array, PyTree, Transition
 
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
                         "normalise_observations": False, "learning_rate_end": 3e-4}
@@ -67,14 +66,18 @@ def test_the_faster_thread_count_is_taken() -> None:
 
 # ---------------------------------------------------------------- with stable-baselines3
 @pytest.fixture(scope="module")
-def torch() -> Any:
+def torch() -> Iterator[Any]:
     pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed (the sb3 extra)")
-    return pytest.importorskip("torch")
+    found = pytest.importorskip("torch")
+    before = found.get_num_threads()
+    found.set_num_threads(1)  # more wait for each other where the machine is shared
+    yield found
+    found.set_num_threads(before)
 
 
 UPDATE: dict[str, Any] = {
     "num_envs": 4, "num_steps": 64, "num_minibatches": 1, "num_epochs": 3, "num_shards": 1, "hidden": (16, 16),
-    "normalise_observations": False, "learning_rate": 3e-3, "learning_rate_end": 3e-3, "ent_coef": 0.05, "gamma": 0.9,
+    "normalise_observations": False, "learning_rate": 3e-3, "learning_rate_end": 3e-3, "ent_coef": 0.2, "gamma": 0.9,
     "clip_eps": 0.02,
 }
 
@@ -88,22 +91,23 @@ class Rollout:
         algorithm = make_ppo(self.world.config.ppo, env, 10)
         self.before: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
         self.after: TrainState = jax.jit(algorithm.update)(self.before, params)[0]
-        self.seen, self.last = jax.jit(self._unroll, static_argnums=0)(algorithm.act, self.before, params)
-        self.observe = jax.jit(jax.vmap(env.observe, (0, None)))
+        self.seen, self.last = jax.device_get(
+            jax.jit(self._unroll, static_argnums=0)(algorithm.act, self.before, params))
 
-    def _unroll(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Transition, PyTree]:
+    def _unroll(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Transition, Array]:
+        """The transitions, references replaced by (observations, masks) and observations; and the observations last."""
         def explore(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
             carry, action, extras = act(policy_of(state), carry, ref, params, key, True)
             return carry, action, extras.log_prob, extras.value
 
         key, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
-        (_, ref, _, _), seen = unroll(self.world.env, explore, state.env_state, state.ref, state.first, state.carry,
-                                      params, key, self.world.config.ppo.num_steps, state.update)
-        return seen, ref
-
-    def observed(self, refs: PyTree) -> np.ndarray:
-        """float32[N, D], writable."""
-        return np.array(self.observe(refs, self.world.params))
+        env, num_steps = self.world.env, self.world.config.ppo.num_steps
+        (_, ref, _, _), seen = unroll(env, explore, state.env_state, state.ref, state.first, state.carry, params, key,
+                                      num_steps, state.update)
+        observe, mask = jax.vmap(env.observe, (0, None)), jax.vmap(env.action_mask)
+        shown = jax.vmap(observe, (0, None))(seen.ref, params), jax.vmap(mask)(seen.ref)
+        final = jax.vmap(observe, (0, None))(seen.final_ref, params)
+        return seen._replace(ref=shown, final_ref=final, info=()), observe(ref, params)
 
 
 class Spaces(gymnasium.Env):
@@ -144,21 +148,21 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
             layer.weight.copy_(torch.tensor(np.array(ours["kernel"]).T))
             layer.bias.copy_(torch.tensor(np.array(ours["bias"])))
 
-    def values(refs: PyTree) -> Any:
+    def values(observation: np.ndarray) -> Any:
         with torch.no_grad():
-            return model.policy.predict_values(torch.tensor(rollout.observed(refs)))
+            return model.policy.predict_values(torch.tensor(observation))
 
-    buffer, masks = model.rollout_buffer, jax.vmap(env.action_mask)
+    buffer = model.rollout_buffer
     buffer.reset()
     for t in range(rollout.world.config.ppo.num_steps):
         now: Transition = jax.tree.map(lambda x, t=t: x[t], seen)
+        observation, mask = now.ref
         final = values(now.final_ref).numpy()[:, 0]
-        reward = np.asarray(now.reward) + np.where(now.truncated, chosen["gamma"] * final, 0.0)
-        buffer.add(rollout.observed(now.ref), np.array(now.action)[:, None], reward, np.array(now.first),
-                   torch.tensor(np.array(now.value)), torch.tensor(np.array(now.log_prob)),
-                   action_masks=np.array(masks(now.ref)))
-    done = np.asarray(seen.terminated[-1] | seen.truncated[-1])
-    buffer.compute_returns_and_advantage(last_values=values(rollout.last), dones=done)
+        reward = now.reward + np.where(now.truncated, chosen["gamma"] * final, 0.0)
+        buffer.add(observation, now.action[:, None], reward, now.first, torch.tensor(now.value),
+                   torch.tensor(now.log_prob), action_masks=mask)
+    buffer.compute_returns_and_advantage(last_values=values(rollout.last),
+                                         dones=seen.terminated[-1] | seen.truncated[-1])
     model.train()
     return {path: layer.weight.detach().numpy().T for path, layer in layers(model.policy).items()}
 
@@ -178,8 +182,8 @@ def test_an_update_is_the_same_update(torch: Any) -> None:
     """Masks, advantages with bootstrapped truncations, losses, gradient norm and Adam, over three epochs."""
     rollout = Rollout(normalise_advantages=False)
     assert int((rollout.seen.truncated & ~rollout.seen.terminated).sum()) > 10
-    assert not bool(jnp.stack(jax.tree.leaves(jax.vmap(rollout.world.env.action_mask)(rollout.last))).all())
-    assert distance(torch, rollout) < 2e-3
+    assert not rollout.seen.ref[1].all()
+    assert distance(torch, rollout) < 1e-4
     for changed in ({"ent_coef": 0.0}, {"vf_coef": 0.45}, {"gamma": 0.89}, {"gae_lambda": 0.9}, {"clip_range": 0.2},
                     {"n_epochs": 4}, {"learning_rate": 3.1e-3}, {"max_grad_norm": 0.01}):
         assert distance(torch, rollout, **changed) > 0.01, changed
