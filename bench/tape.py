@@ -7,9 +7,9 @@ same figures. Nothing here, and nothing in a tape, needs JAX: a process that onl
 from __future__ import annotations
 
 import functools
-import pickle
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -87,20 +87,39 @@ class Tape(NamedTuple):
     size: int  # D
 
 
+class Columns(NamedTuple):
+    """The bars of a tape as arrays: int64[n, 7], bool[n], float64[n], float32[n, D], see `Bar`."""
+
+    ticks: np.ndarray
+    may_enter: np.ndarray
+    per_atr: np.ndarray
+    seen: np.ndarray
+
+
 def make_tape(config: EnvConfig, params: EnvParams) -> Tape:
     """The tape of an environment. Raises ConfigError at a configuration that the twin does not cover."""
     check_covered(config, params)
     table, names = np.asarray(params.market.view.table, np.float64), table_columns(config.features)
     columns = {name: table[:, i] for i, name in enumerate(names)}
-    starts, lasts, complete = (np.asarray(getattr(params.market.sessions, name)) for name in
+    starts, lasts, complete = (np.asarray(getattr(params.market.sessions, name)).tolist() for name in
                                ("first", "last", "complete"))
     sessions: list[Session] = []
-    bars: list[Bar] = []
-    for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)]:
+    parts: list[Columns] = []
+    at = 0
+    for i in np.asarray(params.sessions.ids)[: int(params.sessions.count)].tolist():
         rows = np.arange(starts[i], lasts[i] + 2)
-        sessions.append(Session(len(bars), len(bars) + len(rows) - 1, int(rows[0]), bool(complete[i])))
-        bars += session_bars(config, params, columns, rows)
-    return Tape(rules_of(config, params), tuple(sessions), tuple(bars), len(bars[0].seen))
+        sessions.append(Session(at, at + len(rows) - 1, starts[i], complete[i]))
+        parts.append(session_columns(config, params, columns, rows))
+        at += len(rows)
+    return assembled(rules_of(config, params), sessions, Columns(*map(np.concatenate, zip(*parts, strict=True))))
+
+
+def assembled(rules: Rules, sessions: list[Session], columns: Columns) -> Tape:
+    """Arrays as what Python reads fastest: tuples of its own numbers."""
+    ticks, *others = columns
+    bars = tuple(Bar(*row, *rest) for row, *rest in zip(ticks.tolist(), *(
+        list(column) if column.ndim > 1 else column.tolist() for column in others), strict=True))
+    return Tape(rules, tuple(sessions), bars, columns.seen.shape[1])
 
 
 def check_covered(config: EnvConfig, params: EnvParams) -> None:
@@ -138,20 +157,19 @@ def rules_of(config: EnvConfig, params: EnvParams) -> Rules:
         reward=float(params.reward_weights["equity_change"]) / float(account.risk_unit))
 
 
-def session_bars(config: EnvConfig, params: EnvParams, columns: dict[str, np.ndarray], rows: np.ndarray) -> list[Bar]:
+def session_columns(config: EnvConfig, params: EnvParams, columns: dict[str, np.ndarray], rows: np.ndarray) -> Columns:
     """Bars at the market rows `rows` (int[n])."""
     market, brackets = params.market, params.brackets
-    prices = [np.asarray(side)[rows].tolist() for side in (market.open, market.high, market.low, market.close)]
+    prices = [np.asarray(side, np.int64)[rows] for side in (market.open, market.high, market.low, market.close)]
     ranges = np.asarray(market.tr_sum, np.int64)[rows]
     stop = np.maximum(int(params.contract.min_stop), ceil_div(int(brackets.stop_atr) * ranges, 14_000))
     trail = np.maximum(1, ceil_div(int(brackets.trail_atr) * ranges, 14_000))
     may_enter = (np.asarray(market.bars_to_flat)[rows] >= 2) & (ranges >= 0)
-    block = windows(config, columns, rows)
-    seen = np.concatenate([block, np.zeros((len(rows), POSITION_SLOTS + FLAGS))], axis=1).astype(np.float32)
+    seen = np.zeros((len(rows), config.window * (len(config.features) + 3) + POSITION_SLOTS + FLAGS), np.float32)
+    seen[:, : -POSITION_SLOTS - FLAGS] = windows(config, columns, rows)
     seen[:, -FLAGS] = may_enter
-    columns_of_bars: list[Any] = [*prices, stop.tolist(), (int(brackets.target_multiple) * stop).tolist(),
-                                  trail.tolist(), may_enter.tolist(), (1 / columns["atr"][rows]).tolist(), list(seen)]
-    return [Bar(*values) for values in zip(*columns_of_bars, strict=True)]
+    ticks = np.stack([*prices, stop, int(brackets.target_multiple) * stop, trail], axis=1)
+    return Columns(ticks, may_enter, 1 / columns["atr"][rows], seen)
 
 
 def ceil_div(a: np.ndarray, b: int) -> np.ndarray:
@@ -196,11 +214,17 @@ def scaled(unit: str, x: np.ndarray, close: np.ndarray, now: dict[str, np.ndarra
 
 
 def save(tape: Tape, path: Path) -> None:
-    """For other processes, see `load`."""
-    path.write_bytes(pickle.dumps(tape, protocol=5))
+    """For other processes, see `load`. `path` ends in .npz."""
+    columns = list(zip(*tape.bars, strict=True))
+    arrays = Columns(np.array(columns[:7]).T, *map(np.array, columns[7:]))
+    np.savez(path, rules=json.dumps(tape.rules), sessions=np.array(tape.sessions), **arrays._asdict())
 
 
 @functools.lru_cache(maxsize=2)
 def load(path: str) -> Tape:
     """A tape that `save` wrote, once per process: its environments share it."""
-    return pickle.loads(Path(path).read_bytes())
+    with np.load(path) as saved:
+        sessions = [Session(first, flat, row, bool(complete)) for first, flat, row, complete in
+                    saved["sessions"].tolist()]
+        rules = Rules(*json.loads(saved["rules"].item()))
+        return assembled(rules, sessions, Columns(*(saved[name] for name in Columns._fields)))

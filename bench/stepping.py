@@ -1,0 +1,86 @@
+"""The environment's compiled loop under random legal actions, for `env_step`; also as a side confined to one core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EnvParams
+
+from . import setting
+from .harness import rounded
+
+# What becomes of the observations of a step.
+WRITTEN = "written"  # float32[N, D] is written to memory, and every slot is read back in the next step
+SUMMED = "summed"  # every slot is computed and enters a sum, and a compiler need not write it to memory
+UNSEEN = "unseen"  # not built: state, mask and reward only
+
+
+def choose(mask: jax.Array, chance: jax.Array) -> jax.Array:
+    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1)."""
+    wanted = (chance * jnp.sum(mask)).astype(jnp.int32)
+    return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
+
+
+Carry = tuple[Any, Any, jax.Array, jax.Array]  # states, refs, observations in memory, random key
+
+
+def step(env: TradingEnv, params: EnvParams, carry: Carry, observations: str) -> tuple[Carry, jax.Array]:
+    """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen."""
+    states, refs, held, key = carry
+    key, key_act = jax.random.split(key)
+    observe = jax.vmap(env.observe, (0, None))
+    seen = jnp.sum(observe(refs, params)) if observations == SUMMED else jnp.sum(held)
+    chances = jax.random.uniform(key_act, states.row.shape)
+    actions = jax.vmap(choose)(refs.mask, chances)
+    states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(key_act, states, actions, params)
+    if observations == WRITTEN:
+        held = observe(refs, params)
+    return (states, refs, held, key), seen + jnp.sum(outcome.reward)
+
+
+def started(env: TradingEnv, params: EnvParams, num_envs: int, observations: str) -> Carry:
+    """N environments at drawn starts."""
+    states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), num_envs), params)
+    held = jax.vmap(env.observe, (0, None))(refs, params) if observations == WRITTEN else jnp.zeros((num_envs, 0))
+    return states, refs, held, jax.random.key(1)
+
+
+class Loop:
+    """Compiled: each call goes on for `num_steps` steps of `num_envs` environments and returns the sum of what was
+    seen. cost: operations and bytes per environment step, as XLA's analysis counts them (the body of a loop once;
+    integer operations too; what several fusions compute again, once more each; bytes whether from a cache or not)."""
+
+    def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str) -> None:
+        self._params = params
+        self._carry = jax.jit(started, static_argnums=(0, 2, 3))(env, params, num_envs, observations)
+
+        def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
+            carry, sums = jax.lax.scan(lambda carry, _: step(env, params, carry, observations), carry,
+                                       length=num_steps)
+            return carry, jnp.sum(sums)
+
+        self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
+        counted: Any = self._program.cost_analysis()
+        self.cost = {name: rounded(counted[key] / num_envs)
+                     for name, key in (("operations", "flops"), ("bytes", "bytes accessed"))}
+
+    def __call__(self) -> jax.Array:
+        self._carry, total = self._program(self._params, self._carry)
+        return total
+
+
+def one_core(sessions: int, num_envs: int, num_steps: int, observations: str) -> Callable[[], float]:
+    """For `Worker`: a `Loop` in a process that may use one core, and has one compute thread, from before JAX starts."""
+    core = min(os.sched_getaffinity(0))
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {core})
+    os.environ["NPROC"] = "1"  # XLA's own count of threads
+    world = setting.world(sessions)
+    work = Loop(world.env, world.params, num_envs, num_steps, observations)
+    return lambda: work().item()

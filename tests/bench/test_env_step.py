@@ -1,0 +1,94 @@
+"""The env_step bench: its loop does what it says, and sides that cannot run are named."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bench import env_step, setting, stepping, tape, vector
+from bench.catalogue import Options
+
+
+@pytest.fixture(scope="module")
+def world() -> setting.World:
+    return setting.world(4)
+
+
+def test_every_legal_action_is_equally_likely() -> None:
+    mask = jnp.array([True, False, False, True, False, True, True])
+    chances = (jnp.arange(400) + 0.5) / 400
+    chosen = np.asarray(jax.vmap(lambda chance: stepping.choose(mask, chance))(chances))
+    np.testing.assert_array_equal(np.bincount(chosen, minlength=7), 100 * np.asarray(mask))
+
+
+def test_what_is_not_installed_is_left_out_and_named(world: setting.World, tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with ExitStack() as stack:
+        for found, left_out in (env_step.sb3(world, env_step.Scale(False), tmp_path, stack),
+                                env_step.one_core(env_step.Scale(False), stack)):
+            assert found == {}
+            assert left_out
+            assert all("psutil" in reason and env_step.INSTALL in reason for reason in left_out.values())
+
+
+def test_the_twin_alone_is_work_to_repeat(world: setting.World, tmp_path: Path) -> None:
+    path = tmp_path / "tape.npz"
+    tape.save(tape.make_tape(world.config.env, world.params), path)
+    work = vector.bare(str(path), 3_000)
+    assert work() + work() >= 4, "some sessions end"
+
+
+@pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
+def test_stable_baselines_steps_the_twin(world: setting.World, tmp_path: Path, kind: str) -> None:
+    for name in ("stable_baselines3", "sb3_contrib"):
+        pytest.importorskip(name, reason=f"{name} is not installed (the bench extra)")
+    path = tmp_path / "tape.npz"
+    tape.save(tape.make_tape(world.config.env, world.params), path)
+    work = vector.vector(str(path), kind, 2, 500)
+    assert work() >= 1
+    work.close()
+
+
+@pytest.mark.slow
+def test_written_observations_are_the_same_ones(world: setting.World) -> None:
+    """Both ways to consume them see the same numbers; without them a sum is of the rewards alone."""
+    sums = {mode: [float(work()) for _ in range(2)] for mode in (stepping.SUMMED, stepping.WRITTEN, stepping.UNSEEN)
+            for work in [stepping.Loop(world.env, world.params, 32, 20, mode)]}
+    np.testing.assert_allclose(sums[stepping.SUMMED], sums[stepping.WRITTEN], rtol=1e-4)
+    assert max(map(abs, sums[stepping.UNSEEN])) < 0.1 * min(map(abs, sums[stepping.SUMMED]))
+    assert sums[stepping.SUMMED][0] != sums[stepping.SUMMED][1], "each call goes on"
+
+
+@pytest.mark.slow
+def test_a_quick_run_has_every_side_or_its_reason() -> None:
+    result = env_step.run(Options(quick=True))
+    scale = env_step.Scale(True)
+    kinds = {side["kind"] for side in result["sides"].values()}
+    assert {"ours", "ours_unseen", "gymnax"} <= kinds
+    assert len(result["sides"]) + len(result["left_out"]) == (
+        len(scale.sweep) + (len(scale.modes) + len(scale.core_modes)) * len(scale.looked_at) + len(["gymnax", "twin"])
+        + len(scale.dummy) + len(scale.subproc))
+    best = result["sides"][result["best"]]
+    assert best["kind"] == "ours"
+    bytes_of = {side["kind"]: side["per_env_step"]["bytes"] for side in result["sides"].values()
+                if "per_env_step" in side}
+    assert bytes_of["ours"] - bytes_of["ours_unseen"] > 4 * result["config"]["observation_size"]
+    for name, side in result["sides"].items():
+        if side["kind"] == "ours_one_core":
+            assert side["cores_used"] <= 1.05, name
+    json.dumps(result)
+
+
+def test_xlas_analysis_counts_the_body_of_a_loop_once() -> None:
+    """What `Loop.cost` divides by."""
+    program = jax.jit(lambda x: jax.lax.scan(lambda x, _: (x + 1, None), x, length=50)[0]).lower(jnp.ones(1_000))
+    counted: Any = program.compile().cost_analysis()
+    assert 1_000 <= counted["flops"] < 2_000
