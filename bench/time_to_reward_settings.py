@@ -1,10 +1,15 @@
 """What `time_to_reward` asks for, fixed and committed before either learner was timed on it.
 
 Market and task: the mean-reverting chain (docs/synthetic.md), task `manage` with its default observation, brackets,
-costs and reward, account rules off; the optimum is known exactly. The target is half of it: no curve of either learner
-had a part in the choice. Hyper-parameters: network, epochs and batch of the small network of `ppo_train`; learning
-rate, gamma and lambda as `tests/optimum/test_learning.py` had them for this task, the rates constant because
-Stable-Baselines3 and we count a schedule's progress differently.
+costs and reward, account rules off; the optimum is known exactly. The target is 0.9 of it, the share that
+`tests/optimum/test_learning.py` has asked of our learner since before this bench. A first draft asked for a half: both
+learners met that with the first updates that the rule can judge (18,432 or 20,480 steps for all of 8 seeds each), so it
+told nothing. It was raised, still before any timed run, once one untimed run of Stable-Baselines3 (seed 100, none of
+`SEEDS`) had shown that 0.9 can be met within the budget.
+
+Hyper-parameters: network, epochs and batch of the small network of `ppo_train`; learning rate, gamma and lambda as
+`tests/optimum/test_learning.py` had them for this task, the rates constant because Stable-Baselines3 and we count a
+schedule's progress differently.
 """
 
 from __future__ import annotations
@@ -33,7 +38,7 @@ class Goal(NamedTuple):
     updates: the budget; a seed that has not met the target by then counts as all of it.
     """
 
-    target: float = OPTIMUM / 2
+    target: float = 0.9 * OPTIMUM
     window: int = 8
     updates: int = 150
 
