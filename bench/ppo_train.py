@@ -184,7 +184,7 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
     with ExitStack() as stack:
         children = Children(stack)
         world = setting.world()
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape"
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
         save(make_tape(world.env.config, world.params), path)
         sides = {name: ours(config) for name, config in mine.items()}
         for count, config in same.items():

@@ -16,8 +16,7 @@ import numpy as np
 from jaxtrade.config import PPOConfig, validated
 from jaxtrade.errors import ConfigError
 
-from .tape import load
-from .twin import Twin
+from .vector import open_twin
 
 DIFFERENCES = (
     "advantages are divided by a minibatch's sample standard deviation (n - 1), ours by the population's (n)",
@@ -72,13 +71,8 @@ def arguments(config: PPOConfig) -> dict[str, Any]:
     }
 
 
-def open_twin(path: str) -> Twin:
-    """The environment on the tape at `path` (`tape.save`); for a process of its own, too."""
-    return Twin(load(path))
-
-
 def vector_env(path: str, kind: str, num_envs: int) -> Any:
-    """Twins in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
+    """Twins on the tape at `path` in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
 
     return {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]([partial(open_twin, path)] * num_envs)

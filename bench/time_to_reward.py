@@ -179,7 +179,7 @@ def run(options: Options) -> dict[str, Any]:
     left_out: dict[str, str] = {}
     threads = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
-        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape"
+        path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
         env, params = load_world(config_of(counts[0]))
         save(make_tape(env.config, params), path)
         workers: dict[str, Worker] = {}

@@ -197,7 +197,7 @@ def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch: Any)
 def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Episodes of ten steps, so that many are truncated."""
     world = setting.world(2, episode={"max_steps": 10})
-    path = tmp_path_factory.mktemp("twin") / "tape"
+    path = tmp_path_factory.mktemp("twin") / "tape.npz"
     tape.save(tape.make_tape(world.config.env, world.params), path)
     return str(path)
 
