@@ -178,6 +178,7 @@ def distance(torch: Any, rollout: Rollout, **changed: Any) -> float:
     return (apart / moved) ** 0.5
 
 
+@pytest.mark.slow
 def test_an_update_is_the_same_update(torch: Any) -> None:
     """Masks, advantages with bootstrapped truncations, losses, gradient norm and Adam, over three epochs."""
     rollout = Rollout(normalise_advantages=False)
@@ -189,6 +190,7 @@ def test_an_update_is_the_same_update(torch: Any) -> None:
         assert distance(torch, rollout, **changed) > 0.01, changed
 
 
+@pytest.mark.slow
 def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch: Any) -> None:
     assert distance(torch, Rollout()) < 0.02
 
