@@ -37,7 +37,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
 SAME: dict[str, Any] = {"num_shards": 1, "normalise_observations": False, "learning_rate": 3e-4,
                         "learning_rate_end": 3e-4}
 BATCH = 256
-UPDATE = {"small": 8_192, "large": 2_048}  # steps of one update where the sides are compared
+UPDATE = {"small": 4_096, "large": 2_048}  # steps of one update where the sides are compared
 COMPARED = (4, 16)
 PEER_UPDATES = {"small": 4, "large": 2}  # in one run of a peer, which begins from nothing: their start weighs less
 

@@ -22,7 +22,7 @@ DIFFERENCES = (
     "advantages are divided by a minibatch's sample standard deviation (n - 1), ours by the population's (n)",
 )
 TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
-TRIAL_ROUNDS = 3
+TRIAL_ROUNDS = 2
 MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
 
 
