@@ -35,7 +35,7 @@ class Scale:
 
     def __init__(self, quick: bool) -> None:
         self.sessions = 4 if quick else setting.SESSIONS
-        self.steps = 1 << (16 if quick else 21)
+        self.steps = 1 << (16 if quick else 20)
         self.sweep = (1_024,) if quick else (64, 256, 1_024, 4_096, 16_384, 65_536)
         self.looked_at = (1_024,) if quick else (1_024, 4_096)  # in the other modes and on one core
         self.modes = (UNSEEN,) if quick else (SUMMED, UNSEEN)

@@ -97,7 +97,7 @@ class Twin(gymnasium.Env[np.ndarray, np.int64]):
         return bar.seen.copy(), {"row": self.row}
 
     def _drawn(self) -> tuple[int, int]:
-        """(slot, position on the tape): a session and one of its decision bars, all equally likely."""
+        """(slot, position on the tape): a session, then one of its decision bars, each drawn uniformly."""
         slot = int(self.np_random.integers(len(self._tape.sessions)))
         session = self._tape.sessions[slot]
         return slot, int(self.np_random.integers(session.first, session.flat)) if self._rules.random_start else (
