@@ -12,11 +12,11 @@ from pathlib import Path
 
 from jaxtrade import __version__, rundir
 from jaxtrade.config import RunConfig, load_config
+from jaxtrade.data.contracts import BUNDLED, require_bundled
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
-BUNDLED_MARKETS = ("ES", "EURUSD")
 # `--test`: about a minute on two cores, compilation included
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
@@ -32,7 +32,7 @@ def _data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                         help="set a configuration key, e.g. --set ppo.num_envs=1024 (repeatable)")
     parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
-                        f"{' and '.join(BUNDLED_MARKETS)}, synthetic for others unless --data is given")
+                        f"{' and '.join(BUNDLED)}, synthetic for others unless --data is given")
     parser.add_argument("--contract", metavar="FILE", help="your own contract instead of --market: a YAML file of its "
                         "figures, or a shipped one such as SPY")
     parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
@@ -94,16 +94,16 @@ def build_parser() -> argparse.ArgumentParser:
 
 def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
             test: bool = False, seconds: str | None = None, quotes: str | None = None,
-            contract: str | None = None) -> RunConfig:
+            contract: str | None = None, own_files: bool = False) -> RunConfig:
     """Configuration of a command: file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`, `--quotes`,
-    then `--set`."""
+    then `--set`. own_files: the command reads files of its own, not the bars that the configuration names."""
     flags: list[str] = [*TEST_OVERRIDES] if test else []
     if market is not None and contract is not None:
         raise ConfigError(f"--market {market} and --contract {contract}: the contract's symbol is the market; give one")
     if market is not None:
         symbol = market.upper()
         flags.append(f"data.market={symbol}")
-        flags.append(f"data.source={'bundled' if symbol in BUNDLED_MARKETS else 'synthetic'}")
+        flags.append(f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}")
     if data is not None:
         flags.append("data.source=file")
     chosen = load_config(config or "quickstart", [*flags, *overrides])
@@ -118,7 +118,7 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None:
         raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
-    check_names(chosen)
+    check_names(chosen, own_files)
     return chosen
 
 
@@ -126,14 +126,16 @@ def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=values)})
 
 
-def check_names(config: RunConfig) -> None:
+def check_names(config: RunConfig, own_files: bool = False) -> None:
     """Market, account preset, reward and features must exist: asked of the tables, before anything heavy loads."""
     from jaxtrade.data.contract_file import contract_of
     from jaxtrade.data.schema import table_columns
     from jaxtrade.env.presets import resolve_account
     from jaxtrade.env.reward_presets import resolve_reward
 
-    contract_of(config.data)
+    contract = contract_of(config.data)
+    if config.data.source == "bundled" and not own_files:
+        require_bundled(contract.symbol)
     resolve_account(config.account)
     resolve_reward(config.reward)
     table_columns(config.env.features)
@@ -185,7 +187,8 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _data(args: argparse.Namespace) -> int:
     if args.action == "check":
-        config, failed = resolve(None, args.overrides, args.market, None, contract=args.contract), False
+        config, failed = resolve(None, args.overrides, args.market, None, contract=args.contract,
+                                 own_files=True), False
         from jaxtrade.data.describe import check
 
         for name in args.files:

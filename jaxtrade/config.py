@@ -393,7 +393,8 @@ def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
             lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
             found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
-            faults.setdefault(f"{name}: '{key}'{found}: ", []).append(item["msg"].removeprefix("Value error, "))
+            where = f"'{key}'{found}: " if key else ""  # a rule over several keys names them itself
+            faults.setdefault(f"{name}: {where}", []).append(item["msg"].removeprefix("Value error, "))
     return "\n".join([*lines, *(where + "; or: ".join(what) for where, what in faults.items())])
 
 

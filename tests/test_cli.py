@@ -81,9 +81,11 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
 @pytest.mark.parametrize(("argv", "fragment"), [
     (["train", "--data", "absent.csv", *STATED], "absent.csv"),
     (["train", "--market", "XYZ"], "XYZ"),
+    (["train", "--set", "data.market=EX"], "unknown market"),
     (["train", "--contract", "none.yaml"], "contract 'none.yaml': no such file"),
     (["train", "--contract", "SPY", "--market", "ES"], "give one"),
-    (["train", "--contract", "SPY"], "data.market = SPY: no bundled bars"),
+    (["train", "--contract", "SPY"], "no bars are bundled for SPY (bundled: ES, EURUSD); give yours with --data FILE"),
+    (["data", "describe", "--contract", "SPY"], "no bars are bundled for SPY"),
     (["train", "--resume", "none", "--contract", "SPY"], "drop --contract"),
     (["train", "--set", "ppo.num_env=8"], "did you mean 'ppo.num_envs'"),
     (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
@@ -97,6 +99,7 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
     (["evaluate", "nowhere"], "nowhere"),
     (["replay", "nowhere", "--session", "2013-10-11"], "nowhere"),
     (["data", "check", "absent.csv"], "absent.csv"),
+    (["data", "check", "absent.csv", "--contract", "SPY"], "absent.csv: no such file"),
 ])
 def test_wrong_arguments(argv: list[str], fragment: str, empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(argv) == 2
@@ -127,7 +130,8 @@ def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> N
     assert "train" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["train", "--help"], ["--version"], ["train", "--set", "ppo.lr=1"]])
+@pytest.mark.parametrize("argv", [["--help"], ["train", "--help"], ["--version"], ["train", "--set", "ppo.lr=1"],
+                                  ["train", "--contract", "SPY"]])
 def test_answers_without_loading_jax(argv: list[str]) -> None:
     """What keeps help and configuration errors under half a second: none of the heavy packages is imported."""
     script = ("import sys; from jaxtrade.cli import main\n"

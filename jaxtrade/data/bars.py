@@ -109,7 +109,7 @@ def _date(text: str, key: str) -> np.datetime64:
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
               expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
-              missing: float = MISSING_LIMIT) -> Bars:
+              missing: float = MISSING_LIMIT, follows: str | None = None) -> Bars:
     """Read and validate bars from CSV, CSV.gz or Parquet. No price is ever repaired.
 
     Args:
@@ -124,10 +124,11 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         roll: how to splice several: 'volume', or expiry -> first trade date ('start' for the first).
         start, end: first and last trade date (ISO).
         missing: largest share of two-sided rows that may lack a whole side; such rows are left out and counted.
+        follows: the source of the bars whose splices `roll` repeats, for messages: this file goes with those bars.
     Raises:
         DataError: every fault with file, line, column, value and fix.
     """
-    bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, roll, missing)
+    bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, roll, missing, follows)
     return bars.between(start, end)
 
 
@@ -140,7 +141,8 @@ def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str,
 
 
 def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, time_zone: str | None,
-          stamp: Stamp | None, price_scale: float, expiry: str | None, roll: Roll, missing: float) -> Bars:
+          stamp: Stamp | None, price_scale: float, expiry: str | None, roll: Roll, missing: float,
+          follows: str | None = None) -> Bars:
     faults = Faults(table.source, table.first_line)
     if stamp not in ("open", "close"):
         faults.add("it is not stated whether stamps name a bar's open or its close",
@@ -148,14 +150,14 @@ def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, t
     two_sided = is_two_sided(table, columns or {}, faults)
     names, notes = map_columns(table, columns or {}, two_sided, faults)
     faults.stop()
-    rows = check_instruments(table, names, contract, expiry, roll, faults)
+    rows = check_instruments(table, names, contract, expiry, roll, faults, follows)
     faults.stop()
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
         inside = parse_stamps(table, names["time"], rows, time_zone, faults, []) - (stamp == "close")
         faults.stop()
-        places, legs = roll_rows(table, prices, contract, rows, inside, roll, price_scale, faults)
+        places, legs = roll_rows(table, prices, contract, rows, inside, roll, price_scale, faults, follows)
         rows = rows[places]
     if two_sided:
         rows = leave_out(table, rows, quoted(table, names, rows), names["time"], missing, faults, notes)

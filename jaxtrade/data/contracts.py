@@ -21,6 +21,7 @@ from jaxtrade.errors import ConfigError
 ZONE = "America/New_York"
 Kind = Literal["future", "fx", "equity"]
 Calendar = Literal["cme_equity", "cme_metal_energy", "cme_fx", "fx", "us_equity"]  # product groups with own hours
+BUNDLED = ("ES", "EURUSD")  # markets whose bars travel with the package
 RANGE_MARGIN = 0.10  # futures trade off the cash index, and a range is a plausibility check, not a quote
 
 # (low, high) of the cash index or rate by calendar year, rounded outwards.
@@ -211,3 +212,10 @@ def get_contract(symbol: str) -> Contract:
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise ConfigError(f"data.market = '{symbol}': unknown market (known: {', '.join(CONTRACTS)}){hint}")
     return contract
+
+
+def require_bundled(symbol: str) -> None:
+    """Raises ConfigError where the package holds no bars of this market."""
+    if symbol not in BUNDLED:
+        raise ConfigError(f"data.market = {symbol}: no bars are bundled for {symbol} (bundled: {', '.join(BUNDLED)}); "
+                          "give yours with --data FILE (data.source=file and data.file), or set data.source=synthetic")

@@ -16,6 +16,7 @@ from jaxtrade.config import DataConfig
 from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.calendar import table_schedule, trade_dates
 from jaxtrade.data.contracts import CONTRACTS, Contract
+from jaxtrade.data.stamps import iso
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import TickValue
 
@@ -108,7 +109,7 @@ def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
     age = np.searchsorted(sessions, wanted) - np.searchsorted(sessions, given)
     old = np.flatnonzero((at < 0) | (age > 1))
     if len(old):
-        stamp = f"{np.datetime64(int(bars.time[old[0]]), 's')}Z"
+        stamp = iso(int(bars.time[old[0]]))
         raise DataError(f"{rates.source}: no {rates.contract.symbol} rate of the session or the one before for "
                         f"{len(old)} of {len(bars)} bars of {bars.source}, first {stamp}; rates span "
                         f"{given[0]}..{given[-1]}, and one is known once its bar has closed. Fix: give rates that "

@@ -12,6 +12,7 @@ from jaxtrade.data.calendar import check_stamps, findings, schedule_for, trade_d
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
 from jaxtrade.data.market import Market, decision_sessions, history_needed, read_keys
+from jaxtrade.data.stamps import iso
 
 COST_WARNING = 0.25  # of the stop
 NOTES_SHOWN = 20
@@ -76,8 +77,8 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "synthetic": market.synthetic,
         "bars": len(market.bars),
         "bar_seconds": market.bars.bar_seconds,
-        "first_bar": _iso(market.bars.time[0]),
-        "last_bar": _iso(market.bars.time[-1]),
+        "first_bar": iso(market.bars.time[0]),
+        "last_bar": iso(market.bars.time[-1]),
         "sessions": market.num_sessions,
         "first_session": str(market.trade_dates[0]),
         "last_session": str(market.trade_dates[-1]),
@@ -97,10 +98,6 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "fingerprint": market.fingerprint,
         "notes": list(market.notes),
     }
-
-
-def _iso(seconds: int) -> str:
-    return f"{np.datetime64(int(seconds), 's')}Z"
 
 
 def describe_text(market: Market, config: RunConfig) -> str:
@@ -162,7 +159,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max()))
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, no fault",
-        f"  span           {_iso(bars.time[0])} .. {_iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
+        f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
         f"  calendar       {schedule.name}: {len(found)} findings",

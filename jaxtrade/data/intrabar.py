@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.data.bars import Bars
+from jaxtrade.data.stamps import iso
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 
@@ -82,8 +83,8 @@ def first_passages(bars: Bars, seconds: Bars) -> Passages:
     inside = (row >= 0) & (seconds.time < bars.time[row] + bars.bar_seconds)
     if not inside.any():
         raise DataError(f"{seconds.source}: no second lies inside any bar of {bars.source}; seconds span "
-                        f"{_iso(seconds.time[0])}..{_iso(seconds.time[-1])}, bars {_iso(bars.time[0])}.."
-                        f"{_iso(bars.time[-1])}. Fix: give the seconds of the same days "
+                        f"{iso(seconds.time[0])}..{iso(seconds.time[-1])}, bars {iso(bars.time[0])}.."
+                        f"{iso(bars.time[-1])}. Fix: give the seconds of the same days "
                         "(data.time_zone, data.stamp and data.price_scale apply to both files)")
     fine = seconds.rows(inside)
     counts = np.bincount(row[inside], minlength=len(bars))
@@ -156,7 +157,7 @@ def _notes(bars: Bars, seconds: Bars, covered: np.ndarray, mismatched: np.ndarra
              f"{int((ambiguous & covered).sum())} of them do not tell the order of prices (resolved stop_first)"]
     if mismatched.any():
         notes.append(f"{int(mismatched.sum())} of {given} bars ({100 * mismatched.sum() / given:.3f} %) are not "
-                     f"rebuilt by their seconds (resolved stop_first), the first at {_iso(bars.time[mismatched][0])}")
+                     f"rebuilt by their seconds (resolved stop_first), the first at {iso(bars.time[mismatched][0])}")
     if not inside.all():
         notes.append(f"{int((~inside).sum())} of {len(seconds)} second bars lie in no bar and are not used")
     return tuple(notes)
@@ -174,10 +175,6 @@ def _not_rebuilt(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray
     for i in (int(x) for x in np.flatnonzero(mismatched)[:SHOWN]):
         parts = [f"{name} {price(getattr(bars, name), i)}, seconds give {price(found[name], int(rank[i]))}"
                  for name in FIELDS if found[name][rank[i]] != getattr(bars, name)[i]]
-        lines.append(f"  bar {_iso(int(bars.time[i]))}: {'; '.join(parts)}")
+        lines.append(f"  bar {iso(bars.time[i])}: {'; '.join(parts)}")
     return "\n".join([*lines, "Fix: give the seconds of the same instrument and side, stamped like the bars "
                       "(data.stamp, data.time_zone, data.price_scale and data.columns apply to both files)"])
-
-
-def _iso(seconds: int) -> str:
-    return f"{np.datetime64(int(seconds), 's')}Z"

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.quotes import MISSING_LIMIT, PRICES, QUOTE_FIELDS, SHOWN
+from jaxtrade.data.stamps import iso
 from jaxtrade.data.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
 
@@ -34,15 +35,15 @@ def attach(bars: Bars, quotes: Bars) -> Bars:
     found = quotes.time[at] == bars.time
     lost = int((~found).sum())
     if lost > MISSING_LIMIT * len(bars):
-        first = ", ".join(_iso(t) for t in bars.time[~found][:SHOWN])
+        first = ", ".join(iso(t) for t in bars.time[~found][:SHOWN])
         raise DataError(f"{quotes.source}: no quote of both sides for {lost} of {len(bars)} bars of {bars.source} "
                         f"({100 * lost / len(bars):.2f} %, limit {100 * MISSING_LIMIT:.0f} %), the first at {first}; "
-                        f"quotes span {_iso(quotes.time[0])}..{_iso(quotes.time[-1])}. Fix: give the quotes of the "
+                        f"quotes span {iso(quotes.time[0])}..{iso(quotes.time[-1])}. Fix: give the quotes of the "
                         "same instrument and days, stamped like the bars (data.stamp, data.time_zone and data.expiry "
                         "apply to both files), or narrow data.start and data.end")
     notes = [f"prices are the quotes of {quotes.source}; stamps and volume are of {bars.source}"]
     if lost:
-        first = ", ".join(_iso(t) for t in bars.time[~found][:SHOWN])
+        first = ", ".join(iso(t) for t in bars.time[~found][:SHOWN])
         notes.append(f"{lost} of {len(bars)} bars have no quote of both sides and are left out, as if there were no "
                      f"bar: {first}{' ...' if lost > SHOWN else ''}")
     unused = len(quotes) - int(found.sum())
@@ -51,7 +52,3 @@ def attach(bars: Bars, quotes: Bars) -> Bars:
     kept, sides = bars.rows(found), quotes.rows(at[found])
     return replace(kept, **{name: getattr(sides, name) for name in (*PRICES, "ask", "contract")},
                    notes=(*bars.notes, *(note for note in quotes.notes if note != NO_VOLUME_COLUMN), *notes))
-
-
-def _iso(seconds: int) -> str:
-    return f"{np.datetime64(int(seconds), 's')}Z"

@@ -17,11 +17,13 @@ from jaxtrade.config import Roll
 from jaxtrade.data.calendar import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.faults import Faults
+from jaxtrade.data.stamps import iso
 from jaxtrade.data.tabular import Table, as_numbers
 
 MONTHS = "FGHJKMNQUVXZ"
 START = "start"  # of the data: when the first contract is front
 SHOWN = 8
+GIVE_THEM = "give its rows too, or leave those dates out with data.start and data.end"  # of finer bars, of quotes
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,24 @@ def explicit(legs: tuple[Leg, ...], days: np.ndarray) -> Roll:
     return {legs[k].expiry: START if k == used[0] else legs[k].first for k in used} if legs else "off"
 
 
+def span(roll: Mapping[str, str], code: str) -> str:
+    """The trade dates on which a contract of an explicit roll is front, in words."""
+    at, firsts = list(roll).index(code), list(roll.values())
+    begin = "" if firsts[at] == START else f"from {firsts[at]} "
+    end = f"until {np.datetime64(firsts[at + 1]) - 1}" if firsts[at + 1:] else "on"
+    return begin + end if begin or firsts[at + 1:] else "on every trade date"
+
+
 def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: np.ndarray, seconds: np.ndarray,
-              roll: Roll, price_scale: float, faults: Faults) -> tuple[np.ndarray, tuple[Leg, ...]]:
+              roll: Roll, price_scale: float, faults: Faults, follows: str | None = None
+              ) -> tuple[np.ndarray, tuple[Leg, ...]]:
     """(places in `rows` of the spliced series, its contracts).
 
     Args:
         rows: rows of every contract that takes part. seconds: UTC seconds inside each row's bar (a close stamp less a
             second). roll: 'volume', or expiry -> first trade date.
+        follows: the source of the bars whose splices `roll` repeats, where this file goes with others; it may then
+            begin after a splice.
     Records expiries out of order, one without bars while it is front, and `volume` without volume or readable expiries.
     """
     codes = contract_codes(table, names, rows)
@@ -73,9 +86,15 @@ def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: 
         mine = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))
         if not len(mine):
             own = days[codes == code]
-            faults.add(f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} (its "
-                       f"bars: {own.min()}..{own.max()})", "correct the first trade dates in data.roll")
-        elif code != firsts[0][0] and days[mine].min() != begins and roll != "volume":
+            its_bars = f"(its bars: {own.min()}..{own.max()})"
+            if follows is None:
+                faults.add(f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
+                           f"{its_bars}", "correct the first trade dates in data.roll")
+            else:
+                assert isinstance(roll, dict)
+                faults.add(f"no bar of contract {code} {span(roll, code)}, where it is the one in {follows} {its_bars}",
+                           GIVE_THEM)
+        elif code != firsts[0][0] and days[mine].min() != begins and roll != "volume" and follows is None:
             faults.add(f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
                        f"(its next: {days[mine].min()})", f"set data.roll to {code}: {days[mine].min()}, or give its "
                        "bars of that date")
@@ -180,8 +199,8 @@ def roll_notes(legs: tuple[Leg, ...], contract: Contract) -> tuple[str, ...]:
     """One line per splice, the first SHOWN of them."""
     lines = []
     for before, leg in pairwise(legs):
-        step = "no bar in common before, the price difference is unknown" if leg.step is None else (
-            f"{leg.step:+.{contract.decimals}f} points at {np.datetime64(leg.common, 's')}Z")
+        step = "no bar in common before, the price difference is unknown" if leg.common is None else (
+            f"{leg.step:+.{contract.decimals}f} points at {iso(leg.common)}")
         lines.append(f"roll: {leg.expiry} from trade date {leg.first} in place of {before.expiry} ({step}); feature "
                      "windows restart there")
     more = len(lines) - SHOWN

@@ -45,6 +45,11 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     return _bounded(utc, series, name, rows, faults)
 
 
+def iso(seconds: int) -> str:
+    """UTC seconds as 2013-10-07T13:30:00Z."""
+    return f"{np.datetime64(int(seconds), 's')}Z"
+
+
 class Zone(NamedTuple):
     """Wall time of the IANA zone `name` plus a whole number of hours, as trading servers keep it."""
 

@@ -12,7 +12,7 @@ from jaxtrade.config import Roll
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.faults import Faults
 from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
-from jaxtrade.data.roll import MONTHS
+from jaxtrade.data.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.tabular import Table, as_numbers
 
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
@@ -104,8 +104,8 @@ def product_of(symbol: str, own: str = "") -> str | None:
 
 
 def check_instruments(table: Table, names: Mapping[str, str], contract: Contract, expiry: str | None, roll: Roll,
-                      faults: Faults) -> np.ndarray:
-    """Rows of the one contract to read, or of all that `roll` splices, int64[n].
+                      faults: Faults, follows: str | None = None) -> np.ndarray:
+    """Rows of the one contract to read, or of all that `roll` splices, int64[n]. follows: as in `roll_rows`.
 
     Records spreads, other products, unknown contracts, and several where no roll is asked for.
     """
@@ -115,7 +115,7 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
         rows = _choose(table, keys, expiry, rows, faults)
         faults.stop()
     elif roll != "off":
-        rows = _rolled(table, keys, roll, rows, faults)
+        rows = _rolled(table, keys, roll, rows, faults, follows)
         faults.stop()
     for key in keys:
         values = table.columns[key].iloc[rows].astype(str)
@@ -141,8 +141,13 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
     return rows
 
 
-def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults) -> np.ndarray:
+def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults, follows: str | None
+            ) -> np.ndarray:
     """Rows of the contracts that an explicit roll names, all rows for 'volume'."""
+    if not keys and follows is not None:
+        faults.add(f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
+                   "give it one, or map it with data.columns={expiry: NAME}")
+        return rows
     if not keys:
         faults.add("data.roll splices several contracts, but the file has no expiry or symbol column",
                    "drop data.roll, or map the column with data.columns={expiry: NAME}")
@@ -151,7 +156,12 @@ def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults:
         return rows
     cells = table.columns[keys[0]].astype(str)
     for code in roll:
-        if not (cells == code).any():
+        if (cells == code).any():
+            continue
+        if follows is not None:
+            faults.add(f"no row of contract '{code}' in column '{keys[0]}', which is the one in {follows} "
+                       f"{span(roll, code)}", GIVE_THEM)
+        else:
             faults.add(f"data.roll: no row of contract '{code}' in column '{keys[0]}'",
                        f"name contracts of the file: {', '.join(map(str, cells.value_counts().index[:8]))}")
     return rows[cells.isin(list(roll)).to_numpy(bool)]

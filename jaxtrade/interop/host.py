@@ -86,6 +86,14 @@ def _programs(env: TradingEnv, batched: bool) -> _Programs:
         jax.jit(jax.vmap(start_at, (0, None, None, None))), jax.jit(jax.vmap(step, (0, 0, None))))
 
 
+def _cpu() -> Any:
+    try:
+        return jax.devices("cpu")[0]
+    except RuntimeError as error:
+        raise ConfigError(f"environments of host programs run on the CPU, which JAX does not offer here ({error}); "
+                          "let it, e.g. with JAX_PLATFORMS=cuda,cpu, or unset JAX_PLATFORMS") from None
+
+
 def _to_host(tree: Any) -> Any:
     """NumPy copies: JAX's own buffers are read-only, which torch warns at."""
     return jax.tree.map(np.array, jax.device_get(tree))
@@ -99,7 +107,7 @@ class Host:
             raise ConfigError(f"num_envs = {num_envs}: expected 1 or more")
         self.env, self.num_envs = env, num_envs
         self.state: EnvState | None = None
-        self._params = jax.device_put(params, jax.devices("cpu")[0])
+        self._params = jax.device_put(params, _cpu())
         self._programs = _programs(env, num_envs is not None)
         self._shape = () if num_envs is None else (num_envs,)
 

@@ -284,7 +284,7 @@ def test_what_does_not_reach_the_device_is_not_in_the_fingerprint(es_bars, es_ma
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("data", "message"), [
-    ({"market": "NQ"}, r"data\.market = NQ: no bundled bars.*data\.source=synthetic"),
+    ({"market": "NQ"}, r"data\.market = NQ: no bars are bundled for NQ.*data\.source=synthetic"),
     ({"market": "XX"}, r"'XX': unknown market"),
     ({"source": "file"}, r"needs data\.file"),
     ({"file": "a.csv"}, r"data\.source = bundled; set data\.source=file"),

@@ -192,6 +192,61 @@ def test_finer_bars_follow_the_splices_of_the_bars(raw: pd.DataFrame, tmp_path: 
     assert [leg.expiry for leg in kept.legs] == ["201312"]
 
 
+@pytest.fixture(scope="module")
+def around_the_roll() -> Bars:
+    """December's contract until 2013-12-18, March's on the 19th and 20th."""
+    return bundled(ES, roll="volume", start="2013-12-02", end="2013-12-20")
+
+
+def read_beside(bars: Bars, frame: pd.DataFrame, path: Path) -> Bars:
+    """A frame as the file that `data.seconds` names, beside `bars`."""
+    frame.drop(columns=["time", "day"]).to_csv(path, index=False)
+    fine = seconds_of(make_config({"data": {"roll": "volume", "seconds": str(path), "stamp": "open"}}), bars)
+    assert fine is not None
+    return fine
+
+
+@pytest.mark.parametrize(("missing", "when"), [("201312", "until 2013-12-18"),
+                                               ("201403", "from 2013-12-19 on")])
+def test_finer_bars_without_a_contract_that_is_spliced(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path,
+                                                       missing: str, when: str) -> None:
+    """The splices are the bars' own: what is missing is named, with its dates, and data.roll is not to be changed."""
+    with pytest.raises(DataError, match=rf"part\.csv: no row of contract '{missing}'.*bundled ES bars.* {when}\. "
+                       rf"Fix: give its rows too, or leave those dates out with data\.start and data\.end"):
+        read_beside(around_the_roll, raw[raw.expiry != missing], tmp_path / "part.csv")
+
+
+def test_finer_bars_of_another_contract_than_the_one_left(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path
+                                                          ) -> None:
+    march = around_the_roll.between("2013-12-19", None)
+    with pytest.raises(DataError, match=r"no row of contract '201403'.* on every trade date\. Fix"):
+        read_beside(march, raw[raw.expiry == "201312"], tmp_path / "part.csv")
+
+
+def test_finer_bars_without_a_column_of_contracts(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path) -> None:
+    one = raw[raw.expiry == "201312"].drop(columns="expiry")
+    with pytest.raises(DataError, match=r"no expiry or symbol column.*bundled ES bars.*Fix: give it one"):
+        read_beside(around_the_roll, one, tmp_path / "part.csv")
+
+
+def test_finer_bars_only_outside_the_dates_of_a_contract(around_the_roll: Bars, raw: pd.DataFrame,
+                                                         tmp_path: Path) -> None:
+    day = raw.day.astype(str)
+    early = raw[raw.expiry.isin(["201312", "201403"]) & (day == "2013-12-18")]
+    with pytest.raises(DataError, match=r"part\.csv: no bar of contract 201403 from 2013-12-19 on.*"
+                       r"\(its bars: 2013-12-18\.\.2013-12-18\)"):
+        read_beside(around_the_roll, early, tmp_path / "part.csv")
+
+
+def test_finer_bars_may_begin_after_a_splice(around_the_roll: Bars, raw: pd.DataFrame, tmp_path: Path) -> None:
+    """As without a roll: bars that have no finer ones are counted, and resolved stop_first."""
+    day = raw.day.astype(str)
+    fine = read_beside(around_the_roll, raw[(raw.expiry == "201312") | (day == "2013-12-20")], tmp_path / "part.csv")
+    march = around_the_roll.rows(trade_dates(around_the_roll.time, ES) == np.datetime64("2013-12-20"))
+    np.testing.assert_array_equal(fine.close[-len(march):], march.close)
+    assert fine.legs[-1].first == "2013-12-19"
+
+
 def test_quotes_follow_the_splices_of_the_bars(shared: Path) -> None:
     """The quotes file has no volume: it is spliced where the trades are. March lies 6 points under December."""
     quotes = str(shared / "data/lean_es_1m/es_1m_quote.csv.gz")

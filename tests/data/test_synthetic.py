@@ -141,7 +141,7 @@ def test_the_committed_statistics_are_what_the_code_computes():
     (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=1"), "between -1 and 1"),
     (("data.source=synthetic", "data.synthetic=trend", "data.synthetic_drift=-0.5"), "could fall below zero; lower"),
     (("data.source=synthetic", "data.synthetic=mean_reversion", "data.synthetic_pull=1.5"), "at most 1"),
-    (("data.market=NQ", "data.source=synthetic", "data.synthetic=phase_randomised"), "no bundled bars"),
+    (("data.market=NQ", "data.source=synthetic", "data.synthetic=phase_randomised"), "no bars are bundled for NQ"),
 ])
 def test_keys_that_do_not_fit_are_named(overrides, message):
     with pytest.raises(ConfigError, match=message):

@@ -29,7 +29,8 @@ from jaxtrade.env import dynamics
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef
-from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.rewards import TERMS
+from jaxtrade.env.state import EnvParams, EnvState, Order, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from jaxtrade.types import TickValue
 from tests.env import worlds
@@ -201,24 +202,38 @@ class LeakyPathEnv(TradingEnv):
         return dynamics.transition(self.config, state, order, params.replace(market=params.market.replace(path=late)))
 
 
+@dataclass(frozen=True)
+class LeakyRewardEnv(TradingEnv):
+    """Pays for what the position will make in the bar after."""
+
+    def advance(self, state: EnvState, action: jax.Array, params: EnvParams) -> tuple:
+        going_on, outcome = super().advance(state, action, params)
+        close = params.market.close
+        ahead = (close[going_on.row + 1] - close[going_on.row]) * going_on.position.quantity
+        return going_on, outcome.replace(reward=outcome.reward + ahead)
+
+
 @functools.partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
 def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
-    """States, masks and observations along one run of random legal actions from `start`, leaves [steps, ...]."""
+    """States, masks and observations along one run of random legal actions from `start`, and the reward of the step
+    that led to each (0 for the first), leaves [steps, ...]."""
 
-    def body(state: EnvState, u: jax.Array) -> tuple:
+    def body(carry: tuple, u: jax.Array) -> tuple:
+        state, reward = carry
         ref = env.ref(state, params)
-        seen = {"state": state, "mask": ref.mask, "observation": env.observe(ref, params)}
-        state, _, _ = env.step(jax.random.key(0), state, worlds.pick(ref.mask, u), params)
-        return state, seen
+        seen = {"state": state, "mask": ref.mask, "observation": env.observe(ref, params), "reward": reward}
+        state, _, outcome = env.step(jax.random.key(0), state, worlds.pick(ref.mask, u), params)
+        return (state, outcome.reward), seen
 
-    return jax.lax.scan(body, start, uniform)[1]
+    return jax.lax.scan(body, (start, jnp.float32(0)), uniform)[1]
 
 
 STEPS = 130
 ENVIRONMENTS = {f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling, mark=mark)  # type: ignore[arg-type]
                 for task, scaling, mark in [("manage", "relative", "extreme"), ("manage", "seed", "close"),
                                             ("entry", "relative", "close"), ("entry", "seed", "extreme")]}
-ENVIRONMENTS |= {"nearer_extreme": EnvConfig(intrabar="nearer_extreme"), "path": EnvConfig(intrabar="path")}
+ENVIRONMENTS |= {"nearer_extreme, every reward term": EnvConfig(intrabar="nearer_extreme"),
+                 "path": EnvConfig(intrabar="path")}
 SESSIONS = worlds.even_sessions(4, 160)
 HAND_BARS = worlds.random_bars(31, 640)
 
@@ -228,11 +243,11 @@ def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
     return random_paths(seed, *HAND_BARS)
 
 
-def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None
-                ) -> EnvParams:
+def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None,
+                ask_paths: Sequence[Inside] = ()) -> EnvParams:
     """tight: stops and targets so near that most bars touch both."""
-    market = worlds.make_market(bars, SESSIONS, paths=paths) if ask is None else worlds.two_sided_market(bars, ask,
-                                                                                                     SESSIONS)
+    market = worlds.make_market(bars, SESSIONS, paths=paths) if ask is None else (
+        worlds.two_sided_market(bars, ask, SESSIONS, paths=paths, ask_paths=ask_paths))
     return make_params(market, episode_sessions=2, brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
                        account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
                        costs=worlds.contract(min_stop=1 if tight else 8))
@@ -242,25 +257,45 @@ def ask_of(bars: worlds.Bars, seed: int) -> worlds.Bars:
     return worlds.Bars(*random_ask(seed, *bars))
 
 
+@functools.cache
+def inside_hand_ask(seed: int) -> tuple[Inside, ...]:
+    return random_paths(seed, *ask_of(HAND_BARS, 1))
+
+
+def other_inside_after(cut: int, inside: tuple[Inside, ...], later: worlds.Bars) -> tuple[Inside, ...]:
+    return (*inside[: cut + 1], *random_paths(cut, *(prices[cut + 1:].tolist() for prices in later)))
+
+
 def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams, EnvParams]:
     """The hand-made market, and the same with other bars after `cut`."""
+    has_path = env.config.intrabar == "path"
     other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
     later = worlds.replace_after(HAND_BARS, cut, other)
     if two_sided:
         ask = ask_of(HAND_BARS, 1)
-        return hand_params(HAND_BARS, ask=ask), hand_params(later, ask=worlds.replace_after(ask, cut, ask_of(other, 2)))
-    if env.config.intrabar != "path":
+        later_ask = worlds.replace_after(ask, cut, ask_of(other, 2))
+        if not has_path:
+            return hand_params(HAND_BARS, ask=ask), hand_params(later, ask=later_ask)
+        bid_inside, ask_inside = inside_hand_bars(1), inside_hand_ask(3)
+        return (hand_params(HAND_BARS, bid_inside, ask=ask, ask_paths=ask_inside),
+                hand_params(later, other_inside_after(cut, bid_inside, later), ask=later_ask,
+                            ask_paths=other_inside_after(cut, ask_inside, later_ask)))
+    if not has_path:
         return hand_params(HAND_BARS), hand_params(later)
     inside = inside_hand_bars(1)
-    instead = random_paths(cut, *later)
-    return hand_params(HAND_BARS, inside), hand_params(later, (*inside[: cut + 1], *instead[cut + 1:]))
+    return hand_params(HAND_BARS, inside), hand_params(later, other_inside_after(cut, inside, later))
 
 
-def other_seconds_after(cut: int) -> tuple[EnvParams, EnvParams]:
+def other_seconds_after(cut: int, two_sided: bool) -> tuple[EnvParams, EnvParams]:
     """The same bars; after `cut` something else was traded inside them."""
-    inside, instead = inside_hand_bars(1), inside_hand_bars(2)
-    changed = (*inside[: cut + 1], *instead[cut + 1:])
-    return hand_params(HAND_BARS, inside, tight=True), hand_params(HAND_BARS, changed, tight=True)
+    bid = inside_hand_bars(1), (*inside_hand_bars(1)[: cut + 1], *inside_hand_bars(2)[cut + 1:])
+    if not two_sided:
+        full, changed = (hand_params(HAND_BARS, inside, tight=True) for inside in bid)
+        return full, changed
+    ask = inside_hand_ask(3), (*inside_hand_ask(3)[: cut + 1], *inside_hand_ask(4)[cut + 1:])
+    full, changed = (hand_params(HAND_BARS, inside, True, ask_of(HAND_BARS, 1), ask_inside)
+                     for inside, ask_inside in zip(bid, ask, strict=True))
+    return full, changed
 
 
 def at_own_price(params: EnvParams) -> EnvParams:
@@ -270,12 +305,29 @@ def at_own_price(params: EnvParams) -> EnvParams:
     return params.replace(market=market, contract=params.contract.replace(tick_mills=None))
 
 
+def with_trailing(params: EnvParams, trailing: Trailing) -> EnvParams:
+    return params.replace(account=params.account.replace(trailing=i32(trailing)))
+
+
+def with_every_term(params: EnvParams) -> EnvParams:
+    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(TERMS, 1)})
+
+
+ALTERED: dict[str, Callable[[EnvParams], EnvParams]] = {
+    "converted": at_own_price, "nearer_extreme, every reward term": with_every_term,
+    "end-of-day trailing": functools.partial(with_trailing, trailing=Trailing.END_OF_DAY),
+    "static floor": functools.partial(with_trailing, trailing=Trailing.STATIC)}
+
+
+def as_it_is(params: EnvParams) -> EnvParams:
+    return params
+
+
 def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
-                 only_seconds: bool = False, converted: bool = False) -> set[str]:
-    """Parts of a run (state, mask, observation) whose bytes at rows <= cut change with the bars after it."""
-    full, changed = other_seconds_after(cut) if only_seconds else changed_after(cut, env, two_sided)
-    if converted:
-        full, changed = at_own_price(full), at_own_price(changed)
+                 only_seconds: bool = False, alter: Callable[[EnvParams], EnvParams] = as_it_is) -> set[str]:
+    """Parts of a run (state, mask, observation, reward) whose bytes at rows <= cut change with the bars after it."""
+    full, changed = map(alter, (other_seconds_after(cut, two_sided) if only_seconds
+                                else changed_after(cut, env, two_sided)))
     first = int(full.market.sessions.first[slot])
     start = env.reset_at(full, slot, first)
     uniform = jax.random.uniform(jax.random.key(seed), (STEPS,))
@@ -293,11 +345,11 @@ def hand_cuts(count: int) -> list[int]:
     return np.linspace(first + 2, last, count).astype(int).tolist()
 
 
-@pytest.mark.parametrize("name", [*ENVIRONMENTS, "converted"])
-def test_masks_observations_and_states_do_not_depend_on_later_bars(name: str) -> None:
+@pytest.mark.parametrize("name", list(ENVIRONMENTS | ALTERED))
+def test_masks_observations_states_and_rewards_do_not_depend_on_later_bars(name: str) -> None:
     env = TradingEnv(ENVIRONMENTS.get(name, EnvConfig()))
     for seed, cut in enumerate(hand_cuts(25)):
-        found = paths_differ(env, cut, seed=seed, converted=name == "converted")
+        found = paths_differ(env, cut, seed=seed, alter=ALTERED.get(name, as_it_is))
         assert found == set(), f"bars after row {cut} changed the past"
 
 
@@ -314,7 +366,7 @@ class LeakyRateEnv(TradingEnv):
 @pytest.mark.slow
 def test_a_planted_leak_of_the_rate_is_found() -> None:
     """Most cuts fall where no position is open; where one is, its equity betrays the rate."""
-    found = [paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, converted=True)
+    found = [paths_differ(LeakyRateEnv(EnvConfig()), cut, seed=seed, alter=at_own_price)
              for seed, cut in enumerate(hand_cuts(25))]
     assert sum("state" in parts for parts in found) >= 3
 
@@ -338,8 +390,20 @@ def test_two_sided_bars_tell_nothing_of_later_ones() -> None:
     assert sum("mask" in parts for parts in found) >= 3
 
 
+@pytest.mark.slow
+def test_two_sided_bars_with_paths_tell_nothing_of_later_ones() -> None:
+    env, early = TradingEnv(EnvConfig(intrabar="path")), LeakyPathEnv(EnvConfig(intrabar="path"))
+    for only_seconds in (False, True):
+        for seed, cut in enumerate(hand_cuts(25)):
+            found = paths_differ(env, cut, seed=seed, two_sided=True, only_seconds=only_seconds)
+            assert found == set(), f"bars after row {cut} changed the past"
+    planted = [paths_differ(early, cut, seed=seed, two_sided=True, only_seconds=True)
+               for seed in range(3) for cut in hand_cuts(60)]  # few bars are met in a position that their order decides
+    assert sum("state" in parts for parts in planted) >= 3
+
+
 @pytest.mark.parametrize(("leaky", "seen"), [(LeakyMaskEnv, "mask"), (LeakyWindowEnv, "observation"),
-                                             (LeakyStopEnv, "state")])
+                                             (LeakyStopEnv, "state"), (LeakyRewardEnv, "reward")])
 def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str) -> None:
     env = leaky(EnvConfig())
     found = [paths_differ(env, cut, seed=seed) for seed, cut in enumerate(hand_cuts(25))]

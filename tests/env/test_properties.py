@@ -51,7 +51,10 @@ def sample(case: str) -> tuple[TradingEnv, EnvParams, Trace]:
     return env, params, jax.tree.map(np.asarray, run_random(env, params, 1, ENVS, STEPS))
 
 
-@pytest.fixture(params=list(CASES))
+QUICK = ("headline", "daily_fail", "end_of_day", "path", "converted", "two_sided")  # the others compile for as long
+
+
+@pytest.fixture(params=[pytest.param(case, marks=[] if case in QUICK else [pytest.mark.slow]) for case in CASES])
 def run(request: pytest.FixtureRequest) -> tuple[TradingEnv, EnvParams, Trace]:
     return sample(request.param)
 
@@ -425,9 +428,10 @@ def test_equity_never_rises_with_costs(recorded_actions: list[tuple[EnvState, Or
 
 
 @pytest.mark.parametrize(("mark", "intrabar", "two_sided"), [
-    ("extreme", "stop_first", False), ("extreme", "nearer_extreme", False), ("extreme", "path", True), *(
+    ("extreme", "stop_first", False), ("extreme", "path", True), *(
         pytest.param(*row, marks=pytest.mark.slow)
-        for row in (("close", "stop_first", False), ("close", "stop_first", True), ("extreme", "path", False)))])
+        for row in (("extreme", "nearer_extreme", False), ("close", "stop_first", False), ("close", "stop_first", True),
+                    ("extreme", "path", False)))])
 def test_long_and_short_are_mirror_images(mark: Literal["extreme", "close"], intrabar: Intrabar, two_sided: bool
                                           ) -> None:
     """Bars upside down and BUY for SELL: the same masks, equity, rewards and ends, fill prices mirrored. Of two-sided

@@ -162,7 +162,8 @@ def test_session_sets_that_cannot_be_evaluated(ids):
         decision_bars(market.data, market.sessions(*ids))
 
 
-@pytest.mark.parametrize("env", [{}, {"task": "entry"}, {"mark": "close", "fill": "close"}])
+@pytest.mark.parametrize("env", [{}, *(pytest.param(env, marks=pytest.mark.slow)
+                                     for env in ({"task": "entry"}, {"mark": "close", "fill": "close"}))])
 def test_evaluator_equals_stepping_the_environment(env):
     """One session, actions of the random agent, by `env.step`: every event and equity is the same."""
     market = tiny_market(walk([80], scale=6.0), [80])

@@ -17,15 +17,15 @@ EPOCH = dt.date(1970, 1, 1)
 
 
 def oracle_bars(market: Market, warm_up: int, *, fx: bool = False, overnight: bool = False,
-                restarts: tuple[dt.date, ...] = (),
+                shares: bool = False, restarts: tuple[dt.date, ...] = (),
                 flat_times: Mapping[dt.date, tuple[int, int]] | None = None) -> Bars:
     """The market's bars with sessions found again.
 
     warm_up: rows of the feature window before a row that may be decided on. restarts: trade dates before which more
     than one session is missing, or on which another contract begins. flat_times: (hour, minute) where a date does not
-    end at 16:59.
+    end at 16:59 (shares: 15:59).
     """
-    source, turn = market.bars, (17 if fx else 18)
+    source, turn, usual_flat = market.bars, (17 if fx else 24 if shares else 18), ((15, 59) if shares else (16, 59))
     stamps = [int(s) for s in source.time]
     local = [dt.datetime.fromtimestamp(s, NEW_YORK) for s in stamps]
     days = [(moment + dt.timedelta(hours=24 - turn)).date() for moment in local]
@@ -36,8 +36,8 @@ def oracle_bars(market: Market, warm_up: int, *, fx: bool = False, overnight: bo
         return eastern(day - dt.timedelta(days=1), turn, 0) if fx or overnight else eastern(day, 9, 30)
 
     opens = {day: opening(day) for day in first_rows}
-    length = {(False, False): 449, (False, True): 1379}.get((fx, overnight), 1439)
-    flats = {day: eastern(day, *(flat_times or {}).get(day, (16, 59))) for day in first_rows}
+    length = 389 if shares else {(False, False): 449, (False, True): 1379}.get((fx, overnight), 1439)
+    flats = {day: eastern(day, *(flat_times or {}).get(day, usual_flat)) for day in first_rows}
     sessions = []
     for day, start in first_rows.items():
         rows = [i for i in range(start, len(days)) if days[i] == day]

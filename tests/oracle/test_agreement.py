@@ -70,17 +70,17 @@ UNITS = {
     "entry/open/extreme": {"task": "entry"},
     "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
     "full/open/extreme": {},
-    "full/open/close": {"mark": "close"},
-    "full/close/close": {"mark": "close", "fill": "close"},
     "full/nearer_extreme": {"intrabar": "nearer_extreme"},
     "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
-    "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
-    "two_sided/full/stop_first": {},
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "shipped": {},  # the package's account presets
     "rewards": {},  # the package's reward presets
 }
 SLOW_UNITS = {
+    "full/open/close": {"mark": "close"},
+    "full/close/close": {"mark": "close", "fill": "close"},
+    "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},
+    "two_sided/full/stop_first": {},
     "entry/open/close": {"task": "entry", "mark": "close"},
     "seed6/open/extreme": {"actions": "seed6", "quantity": 2},
     "seed6/open/close": {"actions": "seed6", "quantity": 2, "mark": "close"},

@@ -249,10 +249,8 @@ def test_an_unchanged_copy_agrees(unit, tmp_path):
 
 
 def most_are_slow(index: int, mutation: Mutation) -> Any:
-    """Every fourth one is in the quick pass; of the reward unit, whose programs are larger, and of the intrabar orders
-    every eighth."""
-    quick = dict.fromkeys(("rewards", *INTRABAR_UNITS), 8).get(mutation.unit, 4)
-    marks = [pytest.mark.slow] if index % quick else []
+    """Every tenth one is in the quick pass."""
+    marks = [pytest.mark.slow] if index % 10 else []
     return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
 
 

@@ -103,7 +103,7 @@ def test_a_splice_that_is_missed_is_seen():
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=[] if name in ("ES", "EURUSD") else [pytest.mark.slow]) for name in CASES])
+    pytest.param(name, marks=[] if name == "ES" else [pytest.mark.slow]) for name in CASES])
 def test_every_step_agrees_with_the_default_account(name):
     market, bars, settings = market_of(name, DEFAULT, 20), bars_of(name, DEFAULT, 20), CASES[name].settings
     lanes = [Lane(bars, settings, habit) for habit in habits_of(16)]
@@ -112,8 +112,9 @@ def test_every_step_agrees_with_the_default_account(name):
     assert (comparison.fault, comparison.steps) == (None, 8_000)
 
 
-@pytest.mark.parametrize(("name", "mark"), [("ES", "extreme"), ("EURUSD", "close"), ("NQ-synthetic", "extreme"),
-                                            ("EURUSD", "extreme"), ("ES-roll", "extreme")])
+@pytest.mark.parametrize(("name", "mark"), [("EURUSD", "close"), ("ES-roll", "extreme"), *(
+    pytest.param(*row, marks=pytest.mark.slow)
+    for row in (("ES", "extreme"), ("NQ-synthetic", "extreme"), ("EURUSD", "extreme")))])
 def test_every_step_agrees_with_tight_limits_and_other_features(name, mark):
     market, bars = market_of(name, OTHERS, 7), bars_of(name, OTHERS, 7)
     settings = dataclasses.replace(CASES[name].settings, **TIGHT, features=OTHERS, window=7, mark=mark)
@@ -138,13 +139,39 @@ def test_every_step_agrees_on_two_sided_minutes(shared, intrabar):
     ask = market.data.ask
     assert ask is not None
     bars = oracle_bars(market, 110, fx=True)
-    seconds = seconds_of(config)
+    seconds = seconds_of(config, market.bars)
     bid_inside, ask_inside = map(inside_of, market.bars.sides, seconds.sides if seconds else (None, None))
     bars = dataclasses.replace(bars, paths=bid_inside, ask=dataclasses.replace(bars.ask, paths=ask_inside))
     settings = dataclasses.replace(CASES["EURUSD"].settings, **TIGHT, features=DEFAULT, window=7, intrabar=intrabar)
     lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
     params = stack([env_params(bars, settings, market.data)] * len(lanes))
     comparison = compare(lanes, 500, 3, make_rollout(settings, TradingEnv, optimise=False), params)
+    assert (comparison.fault, comparison.steps) == (None, 4_000)
+    assert {kind for kind in ("stop", "breakeven", "order") if comparison.kinds[kind] == 0} == set()
+
+
+@pytest.mark.slow
+def test_every_step_agrees_on_shares_with_seconds(shared):
+    """Two days of SPY with hours before and after the regular ones, which only features see."""
+    files = {kind: str(shared / f"data/lean_us_equity/spy_{name}_trade_x10000.csv.gz")
+             for kind, name in (("file", "minute"), ("seconds", "second"))}
+    config = make_config({
+        "data": {"contract": "SPY", "source": "file", "stamp": "open", "time_zone": "America/New_York",
+                 "price_scale": 0.0001, "columns": {"time": "ts_et"}, "start": "2013-10-07", "end": "2013-10-08",
+                 **files},
+        "env": {"features": DEFAULT, "window": 7, "intrabar": "path"}})
+    market = load_market(config)
+    bars = oracle_bars(market, 110, shares=True)
+    assert [(s.first, s.last) for s in bars.sessions] == list(
+        zip(*(np.asarray(getattr(market.data.sessions, name)).tolist() for name in ("first", "last")), strict=True))
+    bars = dataclasses.replace(bars, paths=inside_of(market.bars, seconds_of(config, market.bars)))
+    # A tick of 0.0001 is one cent on 100 shares; 0.50 a side, slippage of half a cent, stops of at least 10 cents.
+    settings = dataclasses.replace(
+        ES, tick_size=0.0001, tick_mills=10, commission=500, slippage=50, min_stop=1_000, **TIGHT, features=DEFAULT,
+        window=7, intrabar="path")
+    lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
+    params = stack([env_params(bars, settings, market.data)] * len(lanes))
+    comparison = compare(lanes, 500, 4, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 4_000)
     assert {kind for kind in ("stop", "breakeven", "order") if comparison.kinds[kind] == 0} == set()
 

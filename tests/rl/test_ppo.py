@@ -60,7 +60,7 @@ class Learner:
 NETWORKS = {"mlp": CONFIG, "gru": CONFIG.model_copy(update={"network": "gru", "rnn_width": 8, "num_shards": 4})}
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
+@pytest.fixture(scope="module", params=["mlp", pytest.param("gru", marks=pytest.mark.slow)])
 def learner(request):
     return Learner(config=NETWORKS[request.param])
 

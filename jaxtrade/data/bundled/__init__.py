@@ -7,8 +7,7 @@ from importlib import resources
 
 from jaxtrade.config import Roll
 from jaxtrade.data.bars import Bars, load_bars
-from jaxtrade.data.contracts import Contract
-from jaxtrade.errors import ConfigError
+from jaxtrade.data.contracts import Contract, require_bundled
 
 ES_EXPIRY, ES_START, ES_END = "201312", "2013-10-07", "2013-10-11"  # the one full week in the file
 
@@ -20,6 +19,7 @@ def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off"
 
     Raises ConfigError for a market without bundled data, DataError where the selection is empty.
     """
+    require_bundled(contract.symbol)
     files = resources.files("jaxtrade.data.bundled")
     if contract.symbol == "ES":
         if expiry is None and roll == "off" and start is None and end is None:
@@ -28,9 +28,6 @@ def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off"
             bars = load_bars(path, contract, stamp="open", roll=roll,
                              expiry=expiry or (ES_EXPIRY if roll == "off" else None))
         return replace(bars, source="bundled ES bars (es_1m_trade.csv.gz)").between(start, end)
-    if contract.symbol == "EURUSD":
-        with resources.as_file(files / "eurusd_hour_bidask.csv.gz") as path:
-            bars = load_bars(path, contract, stamp="open", expiry=expiry, roll=roll)
-        return replace(bars, source="bundled EURUSD bid and ask bars (eurusd_hour_bidask.csv.gz)").between(start, end)
-    raise ConfigError(f"data.market = {contract.symbol}: no bundled bars (bundled: ES, EURUSD); set "
-                      "data.source=synthetic, or data.source=file and data.file")
+    with resources.as_file(files / "eurusd_hour_bidask.csv.gz") as path:
+        bars = load_bars(path, contract, stamp="open", expiry=expiry, roll=roll)
+    return replace(bars, source="bundled EURUSD bid and ask bars (eurusd_hour_bidask.csv.gz)").between(start, end)

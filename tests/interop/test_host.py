@@ -1,0 +1,21 @@
+"""The environment for host programs: where it runs."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.interop.host import Host
+from tests.interop.doors import ENV, PARAMS
+
+
+def test_without_a_cpu_backend_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What JAX does under JAX_PLATFORMS=cuda."""
+
+    def only_cuda(backend: str | None = None) -> list[object]:
+        raise RuntimeError(f"Unknown backend {backend}. Available backends are ['cuda']")
+
+    monkeypatch.setattr(jax, "devices", only_cuda)
+    with pytest.raises(ConfigError, match=r"run on the CPU.*Available backends are \['cuda'\].*JAX_PLATFORMS=cuda,cpu"):
+        Host(ENV, PARAMS)
