@@ -1,0 +1,187 @@
+"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `PPOConfig`, on the NumPy twin.
+
+It is given what makes it fast: the environment in plain NumPy without wrappers or monitors, no logging, and the number
+of torch threads that a short trial finds faster. Everything here runs in a child of its own (`worker`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.config import PPOConfig, validated
+from jaxtrade.errors import ConfigError
+
+from .vector import open_twin
+
+DIFFERENCES = (
+    "advantages are divided by a minibatch's sample standard deviation (n - 1), ours by the population's (n)",
+)
+TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
+TRIAL_ROUNDS = 2
+MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
+
+
+def arguments(config: PPOConfig) -> dict[str, Any]:
+    """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh", "relu").
+
+    Equal to float order: the network and its orthogonal start, Adam's epsilon, the bootstrap after a truncation, the
+    mean over a minibatch, one gradient norm over policy and value parameters. `DIFFERENCES` remain: neither side has a
+    switch for them.
+
+    Raises:
+        ConfigError: a field that SB3 computes otherwise, or not at all. Observation normalisation is among them:
+            VecNormalize updates its statistics within the rollout, ours are those of the rollouts before.
+    """
+    refused = {
+        "network": (config.network != "mlp", "mlp: MaskablePPO has no memory"),
+        "num_shards": (config.shards != 1, "1 (or more than num_envs): SB3 permutes all rows together"),
+        "normalise_observations": (config.normalise_observations, "false: VecNormalize is another normaliser"),
+        "learning_rate_end": (config.learning_rate_end != config.learning_rate, "learning_rate: SB3 counts the "
+                              "progress of a schedule one update later"),
+        "ent_coef_end": (config.ent_coef_end not in (None, config.ent_coef), "None: SB3's coefficient is constant"),
+        "vf_clip_eps": (config.vf_clip_eps != 0, "0: SB3's clipped value loss is another one"),
+    }
+    if faults := [f"ppo.{name} = {getattr(config, name)}: expected {expected}"
+                  for name, (wrong, expected) in refused.items() if wrong]:
+        raise ConfigError("; ".join(["MaskablePPO cannot do the same", *faults]))
+    return {
+        "n_steps": config.num_steps,
+        "batch_size": config.num_envs * config.num_steps // config.num_minibatches,
+        "n_epochs": config.num_epochs,
+        "learning_rate": config.learning_rate,
+        "gamma": config.gamma,
+        "gae_lambda": config.gae_lambda,
+        "clip_range": config.clip_eps,
+        "clip_range_vf": None,
+        "normalize_advantage": config.normalise_advantages,
+        "ent_coef": config.ent_coef,
+        "vf_coef": config.vf_coef,
+        "max_grad_norm": config.max_grad_norm,
+        "target_kl": config.target_kl / 1.5 or None,  # SB3 stops past 1.5 times the target
+        "policy_kwargs": {
+            "net_arch": {"pi": list(config.hidden), "vf": list(config.hidden)},
+            "activation_fn": config.activation,
+            "optimizer_kwargs": {"eps": 1e-5},
+        },
+    }
+
+
+def vector_env(path: str, kind: str, num_envs: int) -> Any:
+    """Twins on the tape at `path` in SB3's `DummyVecEnv` or, kind "subproc", a process each."""
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv  # pyright: ignore[reportMissingImports]
+
+    return {"dummy": DummyVecEnv, "subproc": SubprocVecEnv}[kind]([partial(open_twin, path)] * num_envs)
+
+
+def make_model(envs: Any, chosen: Mapping[str, Any], seed: int) -> Any:
+    """MaskablePPO on the CPU with `arguments(...)`, silent."""
+    from sb3_contrib import MaskablePPO  # pyright: ignore[reportMissingImports]
+    from torch import nn  # pyright: ignore[reportMissingImports]
+
+    policy = dict(chosen["policy_kwargs"])
+    policy["activation_fn"] = {"tanh": nn.Tanh, "relu": nn.ReLU}[policy["activation_fn"]]
+    return MaskablePPO("MlpPolicy", envs, **{**chosen, "policy_kwargs": policy}, seed=seed, device="cpu", verbose=0)
+
+
+def iterate(model: Any, steps: int, callback: Callable[..., bool] | None = None) -> None:
+    """One iteration of `learn`: a rollout of `steps` in all, and its epochs."""
+    model.learn(steps, callback=callback, reset_num_timesteps=False, log_interval=None)
+
+
+def fastest(seconds_of: Callable[[int], float], counts: Iterable[int], rounds: int) -> tuple[int, dict[str, float]]:
+    """The count with the least seconds, and those seconds by count (the best of `rounds`, taking turns)."""
+    best = dict.fromkeys(counts, float("inf"))
+    for _ in range(rounds):
+        for count in best:
+            best[count] = min(best[count], seconds_of(count))
+    return min(best, key=lambda count: best[count]), {str(count): seconds for count, seconds in best.items()}
+
+
+def choose_threads(envs: Any, chosen: Mapping[str, Any], counts: Sequence[int]) -> tuple[int, dict[str, float]]:
+    """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as `fastest`."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    if len(counts) == 1:
+        torch.set_num_threads(counts[0])
+        return counts[0], {}
+    num_steps = max(TRIAL_STEPS, chosen["batch_size"]) // envs.num_envs
+    model = make_model(envs, {**chosen, "n_steps": num_steps}, 0)
+
+    def seconds_of(threads: int) -> float:
+        torch.set_num_threads(threads)
+        start = time.perf_counter()
+        iterate(model, num_steps * envs.num_envs)
+        return time.perf_counter() - start
+
+    seconds_of(counts[0])  # warms up
+    threads, trial = fastest(seconds_of, counts, TRIAL_ROUNDS)
+    torch.set_num_threads(threads)
+    return threads, trial
+
+
+class Trainer:
+    """The first call chooses the number of torch threads, for the children of a bench start at the same time; every
+    later call is one iteration and returns its seconds in the rollout ("collect") and in the epochs ("update").
+    """
+
+    def __init__(self, config: PPOConfig, path: str, kind: str, threads: Sequence[int]) -> None:
+        self._config, self._threads = config, threads
+        self._chosen = arguments(config)
+        self._envs = vector_env(path, kind, config.num_envs)
+        self._model: Any = None
+        self._update = 0.0
+
+    def __call__(self) -> dict[str, Any]:
+        if self._model is None:
+            count, trial = choose_threads(self._envs, self._chosen, self._threads)
+            self._model = self._timed(make_model(self._envs, self._chosen, 0))
+            return {"threads": count, "trial_seconds": trial}
+        start = time.perf_counter()
+        iterate(self._model, self._config.num_envs * self._config.num_steps)
+        return {"collect": time.perf_counter() - start - self._update, "update": self._update}
+
+    def _timed(self, model: Any) -> Any:
+        learn = model.train
+
+        def train() -> None:
+            start = time.perf_counter()
+            learn()
+            self._update = time.perf_counter() - start
+
+        model.train = train
+        return model
+
+    def close(self) -> None:
+        """End the processes of the environments."""
+        self._envs.close()
+
+
+def trainer(ppo: Mapping[str, Any], path: str, kind: str, threads: Sequence[int]) -> Trainer:
+    """For `Worker`: `ppo` is a `PPOConfig` as JSON, `path` a tape."""
+    return Trainer(validated(PPOConfig, ppo, "ppo"), path, kind, threads)
+
+
+class Learner:
+    """A new run of MaskablePPO. A call is one iteration and returns its mean reward per step: what the environments
+    gave, before SB3 adds the bootstrap of truncations to it.
+    """
+
+    def __init__(self, config: PPOConfig, envs: Any, seed: int) -> None:
+        self._model = make_model(envs, arguments(config), seed)  # seeds the environments too
+        self._steps = config.num_envs * config.num_steps
+
+    def __call__(self) -> float:
+        total = 0.0
+
+        def count(seen: dict[str, Any], _: dict[str, Any]) -> bool:
+            nonlocal total
+            total += float(np.sum(seen["rewards"]))
+            return True
+
+        iterate(self._model, self._steps, count)
+        return total / self._steps

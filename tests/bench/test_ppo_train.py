@@ -1,0 +1,79 @@
+"""What is compared in `ppo_train` is the same work, and ratios pair the right sides."""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import pytest
+
+from bench import ppo_train, sb3
+from bench.catalogue import Options
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("network", list(ppo_train.NETWORKS))
+def test_the_sides_do_the_same(network: str, quick: bool) -> None:
+    options = Options(quick=quick)
+    chosen = ppo_train.compared(options, network)
+    assert tuple(chosen) == (4, 16)
+    theirs = ppo_train.stable_baselines(options, network)
+    for count, config in chosen.items():
+        assert theirs[f"{network}/sb3_dummy/{count}"] == ("dummy", config)
+        told = sb3.arguments(config.ppo)  # raises where SB3 cannot do the same
+        assert told["batch_size"] == ppo_train.BATCH
+        assert told["n_steps"] * count == ppo_train.update_steps(config.ppo)
+        assert (config.ppo.hidden, config.ppo.num_epochs) == {
+            "small": ((64, 64), 4), "large": ((256, 256, 128), 10)}[network]
+    assert len({ppo_train.update_steps(config.ppo) for config in chosen.values()}) == 1
+
+
+def test_every_setting_of_stable_baselines_is_one_it_can_do() -> None:
+    for _, config in ppo_train.stable_baselines(Options(), "small").values():
+        assert sb3.arguments(config.ppo)["batch_size"] == ppo_train.BATCH
+
+
+def test_what_a_cpu_would_take_minutes_for_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Device:
+        platform = "cpu"
+
+    monkeypatch.setattr(jax, "devices", lambda: [Device()])
+    chosen, left_out = ppo_train.own(Options(), "large")
+    assert len(chosen) == 2
+    assert len(left_out) == 2
+    Device.platform = "gpu"
+    everything, nothing = ppo_train.own(Options(), "large")
+    assert everything.keys() == {*chosen, *left_out}
+    assert not nothing
+    for config in everything.values():
+        assert config.ppo.num_envs * config.ppo.num_steps % config.ppo.num_minibatches == 0
+
+
+def test_ratios_pair_the_same_network_and_environments() -> None:
+    rates = {"small/ours/4": 100.0, "small/ours/16": 160.0, "small/ours/1024x32/batch 4096/4 epochs": 1000.0,
+             "small/sb3_dummy/4": 5.0, "small/sb3_dummy/16": 16.0, "small/sb3_dummy/1": 1.0, "small/sb3_subproc/4": 2.0,
+             "large/ours/4": 9.0, "large/sb3_dummy/4": 3.0}
+    results = {name: {"steps_per_second": rate, "steps_per_cpu_second": rate / 2} for name, rate in rates.items()}
+    told = ppo_train.ratios(results)
+    assert {name: ratio["wall"] for name, ratio in told.items()} == {
+        "small/sb3_dummy/4": 20.0, "small/sb3_dummy/16": 10.0, "small/sb3_subproc/4": 50.0, "large/sb3_dummy/4": 3.0}
+
+
+@pytest.mark.slow
+def test_every_side_runs_and_a_side_that_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ppo_train.peers, "sides", lambda *given: ({}, {"peer": "not now"}))
+    options = Options(quick=True, repeats=1)
+    told = ppo_train.measure(options, "small")
+    expected = {"small/ours/4", "small/ours/16", *ppo_train.own(options, "small")[0],
+                *ppo_train.stable_baselines(options, "small"), "small/peer/4", "small/peer/16"}
+    assert {*told["sides"], *told["left_out"]} == expected
+    assert told["left_out"]["small/peer/4"] == "not now"
+    for name, side in told["sides"].items():
+        assert side["steps_per_second"] > 0
+        assert ("collect_share" in side) == ("sb3" in name)
+    assert json.dumps(told)
+
+
+def test_published_figures_are_labelled_as_not_measured() -> None:
+    assert ppo_train.PUBLISHED["measured_here"] is False
+    assert ppo_train.share({"collect": 3.0, "update": 1.0}) == 0.75

@@ -1,0 +1,241 @@
+"""Stable-Baselines3 does the mathematics that the configuration says, and the bench counts what the market paid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+
+from bench import sb3, setting, tape
+from jaxtrade.config import PPOConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.rollout import unroll
+from jaxtrade.rl.state import TrainState, policy_of
+from jaxtrade.types import Array, PyTree, Transition
+
+BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
+                        "normalise_observations": False, "learning_rate_end": 3e-4}
+OTHER = {  # another value of every field
+    "num_envs": 8, "num_steps": 128, "num_minibatches": 4, "num_epochs": 9, "num_shards": 2, "network": "gru",
+    "rnn_width": 32, "hidden": (8,), "activation": "relu", "normalise_observations": True,
+    "normalise_advantages": False, "learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 0.5, "gae_lambda": 0.5,
+    "clip_eps": 0.1, "vf_clip_eps": 0.2, "ent_coef": 0.02, "ent_coef_end": 0.001, "vf_coef": 0.25,
+    "max_grad_norm": 1.0, "target_kl": 0.03,
+}
+REFUSED = {"num_shards", "network", "normalise_observations", "learning_rate_end", "vf_clip_eps", "ent_coef_end",
+           "learning_rate"}  # the last alone: the rate would fall to its other end
+WITHOUT_EFFECT = {"rnn_width"}  # on either side, where the network is an MLP
+
+
+@pytest.mark.parametrize("name", list(PPOConfig.model_fields))
+def test_every_field_is_mapped_or_refused(name: str) -> None:
+    changed = PPOConfig(**{**BASE, name: OTHER[name]})
+    if name in REFUSED:
+        with pytest.raises(ConfigError, match=name):
+            sb3.arguments(changed)
+    else:
+        same = sb3.arguments(changed) == sb3.arguments(PPOConfig(**BASE))
+        assert same == (name in WITHOUT_EFFECT)
+
+
+def test_a_constant_rate_is_mapped() -> None:
+    rates = {"learning_rate": 1e-3, "learning_rate_end": 1e-3, "ent_coef_end": 0.01}
+    chosen = sb3.arguments(PPOConfig(**{**BASE, **rates}))
+    assert (chosen["learning_rate"], chosen["ent_coef"]) == (1e-3, 0.01)
+
+
+def test_what_is_refused_is_told_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"normalise_observations = True.*vf_clip_eps = 0\.1"):
+        sb3.arguments(PPOConfig(**{**BASE, "normalise_observations": True, "vf_clip_eps": 0.1}))
+
+
+def test_counts_are_those_of_the_whole_rollout() -> None:
+    chosen = sb3.arguments(PPOConfig(**BASE))
+    assert (chosen["n_steps"], chosen["batch_size"]) == (64, 128)
+
+
+def test_the_faster_thread_count_is_taken() -> None:
+    seconds = {1: iter([3.0, 2.0]), 2: iter([2.5, 9.0])}
+    assert sb3.fastest(lambda count: next(seconds[count]), (1, 2), 2) == (1, {"1": 2.0, "2": 2.5})
+
+
+# ---------------------------------------------------------------- with stable-baselines3
+@pytest.fixture(scope="module")
+def torch() -> Iterator[Any]:
+    pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed (the sb3 extra)")
+    found = pytest.importorskip("torch")
+    before = found.get_num_threads()
+    found.set_num_threads(1)  # more wait for each other where the machine is shared
+    yield found
+    found.set_num_threads(before)
+
+
+UPDATE: dict[str, Any] = {
+    "num_envs": 4, "num_steps": 64, "num_minibatches": 1, "num_epochs": 3, "num_shards": 1, "hidden": (16, 16),
+    "normalise_observations": False, "learning_rate": 3e-3, "learning_rate_end": 3e-3, "ent_coef": 0.2, "gamma": 0.9,
+    "clip_eps": 0.02,
+}
+
+
+class Rollout:
+    """One rollout of ours with truncations, and what our update makes of it."""
+
+    def __init__(self, **changed: Any) -> None:
+        self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
+        env, params = self.world.env, self.world.params
+        algorithm = make_ppo(self.world.config.ppo, env, 10)
+        self.before: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
+        self.after: TrainState = jax.jit(algorithm.update)(self.before, params)[0]
+        self.seen, self.last = jax.device_get(
+            jax.jit(self._unroll, static_argnums=0)(algorithm.act, self.before, params))
+
+    def _unroll(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Transition, Array]:
+        """The transitions, references replaced by (observations, masks) and observations; and the observations last."""
+        def explore(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
+            carry, action, extras = act(policy_of(state), carry, ref, params, key, True)
+            return carry, action, extras.log_prob, extras.value
+
+        key, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
+        env, num_steps = self.world.env, self.world.config.ppo.num_steps
+        (_, ref, _, _), seen = unroll(env, explore, state.env_state, state.ref, state.first, state.carry, params, key,
+                                      num_steps, state.update)
+        observe, mask = jax.vmap(env.observe, (0, None)), jax.vmap(env.action_mask)
+        shown = jax.vmap(observe, (0, None))(seen.ref, params), jax.vmap(mask)(seen.ref)
+        final = jax.vmap(observe, (0, None))(seen.final_ref, params)
+        return seen._replace(ref=shown, final_ref=final, info=()), observe(ref, params)
+
+
+class Spaces(gymnasium.Env):
+    """Nothing but spaces: no step is made."""
+
+    def __init__(self, size: int, actions: int) -> None:
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(actions)
+
+
+def layers(policy: Any) -> dict[tuple[str, ...], Any]:
+    """Our parameter path of each layer -> torch's Linear."""
+    found: dict[tuple[str, ...], Any] = {("policy_head",): policy.action_net, ("value_head",): policy.value_net}
+    torsos = {"policy_torso": policy.mlp_extractor.policy_net, "value_torso": policy.mlp_extractor.value_net}
+    for torso, net in torsos.items():
+        found |= {(torso, f"Dense_{i}"): layer for i, layer in enumerate(list(net)[::2])}
+    return found
+
+
+def at(tree: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        tree = tree[name]
+    return tree
+
+
+def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[str, ...], np.ndarray]:
+    """Weights after MaskablePPO's own `train` on our rollout from our weights, [in, out] by our path."""
+    from stable_baselines3.common.logger import Logger
+    from stable_baselines3.common.vec_env import DummyVecEnv
+
+    env, seen, count = rollout.world.env, rollout.seen, rollout.world.config.ppo.num_envs
+    envs = DummyVecEnv([lambda: Spaces(env.observation_size, env.num_actions)] * count)
+    model = sb3.make_model(envs, chosen, 0)
+    model.set_logger(Logger(None, []))
+    with torch.no_grad():
+        for path, layer in layers(model.policy).items():
+            ours = at(rollout.before.params, path)
+            layer.weight.copy_(torch.tensor(np.array(ours["kernel"]).T))
+            layer.bias.copy_(torch.tensor(np.array(ours["bias"])))
+
+    def values(observation: np.ndarray) -> Any:
+        with torch.no_grad():
+            return model.policy.predict_values(torch.tensor(observation))
+
+    buffer = model.rollout_buffer
+    buffer.reset()
+    for t in range(rollout.world.config.ppo.num_steps):
+        now: Transition = jax.tree.map(lambda x, t=t: x[t], seen)
+        observation, mask = now.ref
+        final = values(now.final_ref).numpy()[:, 0]
+        reward = now.reward + np.where(now.truncated, chosen["gamma"] * final, 0.0)
+        buffer.add(observation, now.action[:, None], reward, now.first, torch.tensor(now.value),
+                   torch.tensor(now.log_prob), action_masks=mask)
+    buffer.compute_returns_and_advantage(last_values=values(rollout.last),
+                                         dones=seen.terminated[-1] | seen.truncated[-1])
+    model.train()
+    return {path: layer.weight.detach().numpy().T for path, layer in layers(model.policy).items()}
+
+
+def distance(torch: Any, rollout: Rollout, **changed: Any) -> float:
+    """|our step - SB3's step| / |our step| over all weights, with some of SB3's arguments changed."""
+    theirs = updated(torch, rollout, {**sb3.arguments(rollout.world.config.ppo), **changed})
+    apart = moved = 0.0
+    for path, weight in theirs.items():
+        before, after = (np.asarray(at(state.params, path)["kernel"]) for state in (rollout.before, rollout.after))
+        apart += float(np.square(weight - after).sum())
+        moved += float(np.square(after - before).sum())
+    return (apart / moved) ** 0.5
+
+
+@pytest.mark.slow
+def test_an_update_is_the_same_update(torch: Any) -> None:
+    """Masks, advantages with bootstrapped truncations, losses, gradient norm and Adam, over three epochs."""
+    rollout = Rollout(normalise_advantages=False)
+    assert int((rollout.seen.truncated & ~rollout.seen.terminated).sum()) > 10
+    assert not rollout.seen.ref[1].all()
+    assert distance(torch, rollout) < 1e-4
+    for changed in ({"ent_coef": 0.0}, {"vf_coef": 0.45}, {"gamma": 0.89}, {"gae_lambda": 0.9}, {"clip_range": 0.2},
+                    {"n_epochs": 4}, {"learning_rate": 3.1e-3}, {"max_grad_norm": 0.01}):
+        assert distance(torch, rollout, **changed) > 0.01, changed
+
+
+@pytest.mark.slow
+def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch: Any) -> None:
+    assert distance(torch, Rollout()) < 0.02
+
+
+@pytest.fixture(scope="module")
+def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Episodes of ten steps, so that many are truncated."""
+    world = setting.world(2, episode={"max_steps": 10})
+    path = tmp_path_factory.mktemp("twin") / "tape.npz"
+    tape.save(tape.make_tape(world.config.env, world.params), path)
+    return str(path)
+
+
+def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: str) -> None:
+    from stable_baselines3.common.vec_env import VecEnvWrapper
+
+    ppo, paid = PPOConfig(**UPDATE), []
+
+    class Till(VecEnvWrapper):
+        def reset(self) -> Any:
+            return self.venv.reset()
+
+        def step_wait(self) -> Any:
+            result = self.venv.step_wait()
+            paid.append(result[1].copy())
+            return result
+
+    learner = sb3.Learner(ppo, Till(sb3.vector_env(tape_path, "dummy", ppo.num_envs)), 0)
+    told = learner()
+    assert told == pytest.approx(np.mean(paid), abs=1e-6)
+    assert abs(told - learner._model.rollout_buffer.rewards.mean()) > 1e-4
+
+
+def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
+    ppo = PPOConfig(**UPDATE)
+    envs = sb3.vector_env(tape_path, "dummy", ppo.num_envs)
+    first, again, other = (sb3.Learner(ppo, envs, seed)() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
+def test_a_trainer_tells_its_threads_then_its_times(torch: Any, tape_path: str, kind: str) -> None:
+    work = sb3.trainer(PPOConfig(**UPDATE).model_dump(mode="json"), tape_path, kind, [1])
+    assert work() == {"threads": 1, "trial_seconds": {}}
+    seconds = work()
+    assert seconds.keys() == {"collect", "update"}
+    assert min(seconds.values()) > 0
+    work.close()
