@@ -38,12 +38,15 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the source, `+` where it has changes; "unknown" outside a checkout."""
+    """The commit of the source, `+` where it has changes other than of results; "unknown" outside a checkout."""
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True,
                               check=True).stdout.strip()
+    if not (Path(__file__).resolve().parents[1] / ".git").exists():  # installed: the repository around it is another
+        return "unknown"
     try:
-        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+        changed = git("status", "--porcelain", "-uno", "--", ":(top)", ":(top,exclude)bench/results")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
