@@ -9,7 +9,7 @@ import difflib
 import json
 import multiprocessing
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ def run(asked: Request) -> int:
     if len(asked.names) == 1:
         _one(asked.names[0], asked)
         return 0
-    codes = {name: _own_process(arguments(name, asked)) for name in asked.names}
+    codes = {name: own_process(arguments(name, asked)) for name in asked.names}
     failed = [f"{name} ({code})" for name, code in codes.items() if code]
     if failed:
         print(f"error: failed, with exit code: {', '.join(failed)}", file=sys.stderr)
@@ -111,18 +111,18 @@ def _earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
     return result if result["bench"] == name else None
 
 
-def _own_process(command: list[str]) -> int:
+def _child(command: list[str]) -> None:
+    from jaxtrade.cli import main
+
+    sys.exit(main(command))
+
+
+def own_process(command: list[str], work: Callable[[list[str]], None] = _child) -> int:
     """Exit code of a command in a fresh interpreter with this one's search path."""
-    child = multiprocessing.get_context("spawn").Process(target=_child, args=(command,))
+    child = multiprocessing.get_context("spawn").Process(target=work, args=(command,))
     child.start()
     child.join()
     if child.exitcode is None or child.exitcode < 0:
         print(f"error: bench {command[1]}: its process was ended by signal {-(child.exitcode or 0)}", file=sys.stderr)
         return WORKER_DEATH
     return child.exitcode
-
-
-def _child(command: list[str]) -> None:
-    from jaxtrade.cli import main
-
-    sys.exit(main(command))

@@ -62,20 +62,27 @@ def is_ratio(node: object) -> bool:
 
 
 def _leaves(node: Any, place: Place) -> Iterator[tuple[Place, Any]]:
-    """Sides, times, ratios and values below `node`; a list of plain values is a value."""
+    """Sides, times, ratios and values below `node`; a list of plain values is a value, a flat dict in a list too."""
     children: Mapping[Any, Any] | None = None
     if is_ratio(node):  # what stands beside it is told on its own
         yield place, {clock: node[clock] for clock in CLOCKS if clock in node}
         children = {key: value for key, value in node.items() if key not in CLOCKS}
     elif isinstance(node, Mapping) and not (is_side(node) or is_time(node)):
         children = node
-    elif isinstance(node, Sequence) and any(isinstance(item, Mapping | list) for item in node):
+    elif isinstance(node, list) and any(map(_holds, node)):
         children = dict(enumerate(node))
     if children is None:
         yield place, node
         return
     for key, child in children.items():
-        yield from _leaves(child, (*place, str(key)))
+        if isinstance(node, list) and isinstance(child, Mapping) and not any(map(_holds, child.values())):
+            yield (*place, str(key)), child
+        else:
+            yield from _leaves(child, (*place, str(key)))
+
+
+def _holds(value: object) -> bool:
+    return isinstance(value, Mapping | list)
 
 
 def find(result: Mapping[str, Any]) -> Found:
@@ -148,15 +155,17 @@ def in_unit(value: Any, unit: str) -> str:
 def unit_of(place: Place) -> str:
     """The unit that a figure's name tells: bytes and seconds are spelled in it."""
     name = place[-1] if place else ""
-    if "per_" not in name and ("bytes" in name or name.endswith("_B")):
-        return "B"
-    return "s" if "per_" not in name and ("seconds" in name or name.endswith("_s")) else ""
+    return "B" if "bytes" in name else "s" if "seconds" in name else ""
 
 
 def plain(value: Any, place: Place = ()) -> str:
     """Any value in one line. A long list is told by its length, least and greatest."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {plain(item, (str(key),))}" for key, item in value.items())
+    if isinstance(value, int) and not unit_of(place):
+        return f"{value:,}"  # a count, in full
     if isinstance(value, list) and len(value) > 8 and all(isinstance(item, int | float) for item in value):
         ends = [in_unit(end, unit_of(place)) for end in (min(value), max(value))]
         return f"{len(value)} values, {ends[0]} to {ends[1]}"

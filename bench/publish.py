@@ -64,7 +64,7 @@ def rows(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
 
 def verdict(target: Target, results: Results) -> tuple[str, str]:
     """Measured figure and whether the target was met. Raises DataError for a miss without its reason."""
-    value = target.measured(results)
+    _, value = target.measured(results)
     if value is None:
         return UNMEASURED, ""
     met, shown = target.met(value), figures.in_unit(value, target.unit)
@@ -108,9 +108,8 @@ def readme(results: Results, chosen: Sequence[Target], picture_path: str | None)
 
 def page(results: Results, chosen: Sequence[Target]) -> list[str]:
     """The generated part of docs/benchmarks.md."""
-    lines = ["## Targets", "", *rows(("what", "target", "measured", "", "figure"),
-                                     [[t.what, t.promise, *verdict(t, results), f"`{t.source}`"] for t in chosen]),
-             *misses(chosen, results)]
+    held = [[t.what, t.promise, *verdict(t, results), f"`{t.source(t.measured(results)[0])}`"] for t in chosen]
+    lines = ["## Targets", "", *rows(("what", "target", "measured", "", "figure"), held), *misses(chosen, results)]
     for machine, benches in results.items():
         for name, result in benches.items():
             lines += ["", *_section(f"{machine}/{name}" if machine else name, result)]

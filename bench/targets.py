@@ -2,12 +2,14 @@
 
 Each row names what, its kind of bound (`least`, `most`, `equals`, `overlaps`), its unit, and where the figure stands:
 `bench` (the result file), `at` (the keys that lead to it) and `machine` (a folder below bench/results; none: the
-results themselves). `note` is why a target was missed; it is shown only where it was.
+results themselves). A key with `*` in it is a pattern; of several figures that it leads to, `least` takes the greatest.
+`note` is why a target was missed; it is shown only where it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,28 +36,45 @@ class Target(NamedTuple):
     machine: str
     note: str
 
-    @property
-    def source(self) -> str:
-        """File and keys of the figure, as a reader would look it up."""
-        return f"{self.machine + '/' if self.machine else ''}{self.bench}.json: {'.'.join(self.at)}"
+    def source(self, place: Sequence[str]) -> str:
+        """File and keys of a figure, as a reader would look it up."""
+        return f"{self.machine + '/' if self.machine else ''}{self.bench}.json: {'.'.join(place)}"
 
     @property
     def promise(self) -> str:
         sign = {"least": ">=", "most": "<=", "equals": "", "overlaps": "overlaps"}[self.kind]
         return f"{sign} {figures.in_unit(self.bound, self.unit)}".strip()
 
-    def measured(self, results: Results) -> Any:
-        """The figure; None where there is no result, or none at that place of it. Raises DataError: no number there."""
-        value = figures.at(results.get(self.machine, {}).get(self.bench, {}), self.at)
-        if value is not None and not _is_number(value, 2 if self.kind == "overlaps" else None):
-            raise DataError(f"{self.source}: expected {'two numbers' if self.kind == 'overlaps' else 'a number'}, "
-                            f"found {value!r}; see {FILE.name}")
-        return value
+    def measured(self, results: Results) -> tuple[tuple[str, ...], Any]:
+        """Where the figure stands, and it; None where there is no result, or none at that place of it.
+
+        Raises DataError: no number there, or several where one is wanted.
+        """
+        found = dict(_matches(results.get(self.machine, {}).get(self.bench, {}), self.at))
+        length, wanted = (2, "two numbers") if self.kind == "overlaps" else (None, "a number")
+        for place, value in found.items():
+            if not _is_number(value, length):
+                raise DataError(f"{self.source(place)}: expected {wanted}, found {value!r}; see {FILE.name}")
+        if len(found) > 1 and self.kind != "least":
+            raise DataError(f"{self.source(self.at)}: leads to {len(found)} figures; name one in {FILE.name}")
+        return max(found.items(), key=lambda item: item[1]) if found else (self.at, None)
 
     def met(self, value: Any) -> bool:
         if self.kind == "overlaps":
             return value[0] <= self.bound[1] and self.bound[0] <= value[1]
         return {"least": value >= self.bound, "most": value <= self.bound, "equals": value == self.bound}[self.kind]
+
+
+def _matches(node: Any, keys: Sequence[str], place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Places that fit `keys` -> what stands there."""
+    if not keys:
+        yield place, node
+        return
+    head, *rest = keys
+    inside = node if isinstance(node, Mapping) and "*" in head else {head: None}
+    for key in (key for key in inside if key == head or fnmatchcase(key, head)):
+        if (child := figures.at(node, (key,))) is not None:
+            yield from _matches(child, rest, (*place, key))
 
 
 def _is_number(value: object, length: int | None) -> bool:
