@@ -10,14 +10,15 @@ from . import figures
 from .figures import Place, label, number
 
 NOTHING = "-"
+WORDS = ("side", "figure", "ratio of medians", "also", "")  # headings of columns of words
 PROVENANCE = ("device", "platform", "devices", "cores", "commit")
 
 
 def align(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of text: the first to the left, the others to the right."""
+    """Columns of text: words to the left, figures to the right."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    return ["  " + "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                             for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+    return ["  " + "  ".join(cell.ljust(width) if name in WORDS else cell.rjust(width)
+                             for name, cell, width in zip(header, row, widths, strict=True)).rstrip()
             for row in (header, *rows)]
 
 
