@@ -37,12 +37,13 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit() -> str:
-    """The commit of the source, `+` where it has changes other than of results; "unknown" outside a checkout."""
+def commit(folder: Path = Path(__file__).parent) -> str:
+    """The commit of the source in `folder`, `+` where it has changes other than of results; "unknown" outside a
+    checkout, whose top is the folder or the one above it: an installed package lies in somebody else's repository."""
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True,
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True,
                               check=True).stdout.strip()
-    if not (Path(__file__).resolve().parents[1] / ".git").exists():  # installed: the repository around it is another
+    if not any((top / ".git").exists() for top in (folder.resolve(), folder.resolve().parent)):
         return "unknown"
     try:
         changed = git("status", "--porcelain", "-uno", "--", ":(top)", ":(top,exclude)bench/results")

@@ -1,0 +1,175 @@
+"""Learners of others on our environment: the adapter, what is left out and why, and each of them at a small size."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import gymnax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnax.environments import spaces
+
+from bench import harness, peers, purejaxrl, setting
+from bench.catalogue import Options
+from bench.old_gymnax import OLD_ID, offered
+from jaxtrade.env.actions import Action
+from jaxtrade.errors import ConfigError
+from tests.interop.doors import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
+
+PPO = {"num_envs": 4, "num_steps": 32, "num_minibatches": 4, "num_epochs": 2, "normalise_observations": False}
+STEPS = 2 * 4 * 32  # of two updates
+
+
+def test_the_adapter_looks_like_the_old_gymnax() -> None:
+    with offered(ENV, PARAMS) as name:
+        env, params = gymnax.make(name)
+    assert (name, params is PARAMS) == (OLD_ID, True)
+    assert isinstance(env.action_space(params), spaces.Discrete)
+    assert isinstance(env.observation_space(params), spaces.Box)
+    assert env.action_space(params).n == env.num_actions == ENV.num_actions
+    assert env.observation_space(params).shape == (ENV.observation_size,)
+    with pytest.raises(RuntimeError, match="only inside"):
+        gymnax.make(OLD_ID)
+
+
+CHECKOUT = {
+    "wrappers.py": """
+import navix
+from brax import envs
+from brax.envs.wrappers.training import AutoResetWrapper, EpisodeWrapper
+""",
+    "ppo.py": """
+import gymnax
+import jax
+import wrappers
+
+def make_train(config):
+    env, params = gymnax.make(config["ENV_NAME"])
+    envs = config["NUM_ENVS"]
+
+    def train(key):
+        observation, state = jax.vmap(env.reset, (0, None))(jax.random.split(key, envs), params)
+
+        def step(carry, t):
+            observation, state = carry
+            actions = (t + jax.numpy.arange(envs)) % env.num_actions
+            following, state, reward, done, info = jax.vmap(env.step, (None, 0, 0, None))(key, state, actions, params)
+            assert info == {}
+            return (following, state), (observation, reward, done)
+
+        return jax.lax.scan(step, (observation, state), jax.numpy.arange(config["NUM_STEPS"]))[1]
+
+    return train
+"""}
+T = 400
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A learner that imports what PureJaxRL imports, and takes one action after the other."""
+    (tmp_path / "purejaxrl").mkdir()
+    for name, text in CHECKOUT.items():
+        (tmp_path / "purejaxrl" / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@jax.jit
+def _native(params: Any) -> Any:
+    """The same actions by `TradingEnv`, HOLD for the illegal ones: observations, rewards, dones; illegal, truncated."""
+    keys = jax.random.split(jax.random.key(SEED), NUM_ENVS)
+
+    def one(state: Any, ref: Any, action: Any) -> Any:
+        illegal = ~ref.mask[action]
+        state, following, outcome = ENV.step(keys[0], state, jnp.where(illegal, Action.HOLD, action), params)
+        done = outcome.terminated | outcome.truncated
+        return (state, following), (ENV.observe(ref, params), outcome.reward, done, illegal, outcome.truncated)
+
+    actions = (jnp.arange(T)[:, None] + jnp.arange(NUM_ENVS)) % ENV.num_actions
+    start = jax.vmap(ENV.reset, (0, None))(keys, params)
+    return jax.lax.scan(lambda carry, action: jax.vmap(one)(*carry, action), start, actions)[1]
+
+
+def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Path) -> None:
+    before, path = set(sys.modules), list(sys.path)
+    config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})
+    world = setting.World(config, ENV, PARAMS, None, None)  # pyright: ignore[reportArgumentType]
+    train = purejaxrl.compiled(config.ppo, world, 1, checkout)
+    assert not {"wrappers", "brax", "navix"} & (set(sys.modules) - before)
+    assert sys.path == path
+
+    quiet = {"illegal": jnp.float32(0.0), "illegal_management": jnp.float32(0.0)}  # HOLD instead would change them
+    weights = PARAMS.reward_weights | quiet
+    params = PARAMS.replace(reward_weights=weights)
+    observation, reward, done, illegal, truncated = jax.tree.map(np.asarray, _native(params))
+    assert min(illegal.sum(), (~illegal).sum(), (done & ~truncated).sum()) > 100
+    assert truncated.any()
+    replayed = train(jax.random.key(SEED), params)
+    for name, ours, theirs in zip(("observation", "reward", "done"), replayed, (observation, reward, done),
+                                  strict=True):
+        assert_equal_bits(ours, theirs, name)
+    # Market and rules are arguments of the program, not constants in it.
+    doubled = params.replace(reward_weights={name: 2.0 * weight for name, weight in weights.items()})
+    assert_equal_bits(train(jax.random.key(SEED), doubled)[1], 2.0 * reward, "reward")
+
+
+def test_what_cannot_run_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    small = setting.config(ppo=PPO)
+    reasons = peers.left_out(small.ppo, Options())
+    assert set(reasons) == {"purejaxrl", "rejax", "sbx"} == set(peers.DIFFERENCES)
+    assert "checkout" in reasons["purejaxrl"]
+    assert "not installed" in reasons["rejax"]
+    assert "distrax" in peers.left_out(small.ppo, Options(purejaxrl=tmp_path))["purejaxrl"]
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    assert peers.left_out(small.ppo, Options(purejaxrl=tmp_path)) == {}
+    wide = setting.config(ppo=PPO | {"hidden": (256, 128)})
+    assert peers.left_out(wide.ppo, Options(purejaxrl=tmp_path)) == {"purejaxrl": "its network is 64x64, not 256x128"}
+    normalised = setting.config(ppo=PPO | {"normalise_observations": True})
+    found = peers.left_out(normalised.ppo, Options(purejaxrl=tmp_path))
+    assert set(found) == {"purejaxrl", "rejax", "sbx"}
+    assert all("ppo.normalise_observations = True, expected false" in reason for reason in found.values())
+
+
+def test_a_path_that_is_no_checkout_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has no purejaxrl/ppo\.py; expected"):
+        purejaxrl.load(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def options() -> Options:
+    """With the PureJaxRL checkout that the environment variable names."""
+    path = os.environ.get("JAXTRADE_PUREJAXRL")
+    return Options(quick=True, repeats=1, purejaxrl=Path(path) if path else None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["purejaxrl", "rejax", "sbx"])
+def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = setting.world(2, ppo=PPO)
+    if reason := peers.left_out(world.config.ppo, options).get(name):
+        pytest.skip(f"{name}: {reason} (a checkout: JAXTRADE_PUREJAXRL)")
+    others = dict.fromkeys({"purejaxrl", "rejax", "sbx"} - {name}, "not asked for")
+    monkeypatch.setattr(peers, "left_out", lambda config, options: others)
+    with ExitStack() as stack:
+        sides, left_out = peers.sides(world.config, world, 2, options, stack)
+        assert (list(sides), left_out) == ([name], others)
+        assert sides[name].steps == STEPS
+        assert harness.compare(sides, 1)[name]["steps_per_cpu_second"] > 0
+
+
+@pytest.mark.slow
+def test_temporaries_are_those_of_the_compiled_program(options: Options) -> None:
+    world = setting.world(2, ppo=PPO | {"num_envs": 64})
+    found, left_out = peers.compiled_temporaries(world.config, world, options)
+    assert set(found) == {"jaxtrade", "purejaxrl", "rejax"} - set(left_out)
+    observations = 64 * 32 * 228 * 4  # bytes that a peer stores, and shuffles a copy of
+    for name in set(found) - {"jaxtrade"}:
+        assert found[name]["temporaries"] > 2 * observations
+    assert 0 < found["jaxtrade"]["temporaries"] < 2 * observations
