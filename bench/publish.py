@@ -74,6 +74,11 @@ def verdict(target: Target, results: Results) -> tuple[str, str]:
     return shown, MET if met else MISSED
 
 
+def unplaced(results: Results, chosen: Sequence[Target]) -> list[Target]:
+    """Targets whose bench was run, without a figure at their place: a side left out, or a place misspelt."""
+    return [t for t in chosen if t.bench in results.get(t.machine, {}) and t.measured(results)[1] is None]
+
+
 def misses(chosen: Sequence[Target], results: Results) -> list[str]:
     """Why each missed target was missed."""
     lines = [f"- {t.what}: {shown}, target {t.promise}. {t.note}" for t in chosen
@@ -159,6 +164,8 @@ def main(argv: Sequence[str], root: Path = ROOT, file: Path = targets.FILE) -> i
     except (JaxtradeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    for target in unplaced(load(root / catalogue.RESULTS), targets.load(file)):
+        print(f"note: nothing at {target.source(target.at)}: '{target.what}' counts as not measured", file=sys.stderr)
     if "--check" not in argv:
         for path, write in stale.items():
             write()

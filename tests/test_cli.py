@@ -127,8 +127,7 @@ def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> N
     assert "train" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["train", "--help"], ["--version"], ["train", "--set", "ppo.lr=1"],
-                                  ["bench", "--help"], ["bench", "nothing"]])
+@pytest.mark.parametrize("argv", [["--help"], ["train", "--help"], ["--version"], ["train", "--set", "ppo.lr=1"]])
 def test_answers_without_loading_jax(argv: list[str]) -> None:
     """What keeps help and configuration errors under half a second: none of the heavy packages is imported."""
     script = ("import sys; from jaxtrade.cli import main\n"

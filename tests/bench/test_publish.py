@@ -17,6 +17,7 @@ ROWS = """
 - {what: compiled once, equals: 0, bench: env_step, at: [memory, recompiles]}
 - {what: as many steps, overlaps: [0.1, 0.2], bench: env_step, at: [curve]}
 - {what: elsewhere, least: 1, bench: memory, at: [none]}
+- {what: left out, least: 1, bench: env_step, at: [ratios, none]}
 - {what: on a card, least: 3e8, unit: steps/s, machine: card, bench: env_step,
    at: [sides, "jaxtrade@*", steps_per_second], note: small}
 """
@@ -44,6 +45,9 @@ def test_pages_are_written_between_the_markers_and_stay(checkout: Path, capsys: 
     assert run(checkout, "--check") == 1
     assert "README.md, docs/benchmarks.md, throughput.png and throughput.svg" in capsys.readouterr().err
     assert run(checkout) == 0
+    noted = capsys.readouterr().err
+    assert "note: nothing at env_step.json: ratios.none: 'left out' counts as not measured" in noted
+    assert "elsewhere" not in noted  # its bench was not run
     assert run(checkout, "--check") == 0
     before = {path: path.read_bytes() for path in checkout.rglob("*.*") if path.is_file()}
     assert run(checkout) == 0
@@ -91,7 +95,7 @@ def test_nothing_measured_is_said(checkout: Path) -> None:
     (checkout / "bench" / "results" / "card" / "env_step.json").unlink()
     assert run(checkout) == 0
     assert "Nothing is measured yet." in (checkout / "README.md").read_text()
-    assert (checkout / "docs" / "benchmarks.md").read_text().count("| not measured |") == 6
+    assert (checkout / "docs" / "benchmarks.md").read_text().count("| not measured |") == 7
 
 
 @pytest.mark.parametrize(("result", "fragment"), [
