@@ -125,10 +125,11 @@ def page(results: Results, chosen: Sequence[Target]) -> list[str]:
 def _section(title: str, result: Mapping[str, Any]) -> list[str]:
     stamp, left_out = result["stamp"], figures.find(result).left_out
     versions = ", ".join(f"{name} {version}" for name, version in stamp["versions"].items())
+    load = "unknown" if stamp["load_before"] is None else f"{stamp['load_before']:.2f}"
     machine = f"{stamp['device']} ({stamp['platform']}, {stamp['devices']} device), {stamp['cores']} CPU cores"
     lines = [f"## {title}", "", f"{result['about'][:1].upper()}{result['about'][1:]}.", "",
              f"- command: `{stamp['command']}`",
-             f"- commit: {stamp['commit']}; load average before: {stamp['load_before']}",
+             f"- commit: {stamp['commit']}; load average before: {load}",
              f"- machine: {machine}",
              f"- versions: {versions}",
              f"- configuration: `{json.dumps(result.get('config', {}))}`"]
