@@ -44,7 +44,8 @@ def _machine(folder: Path) -> dict[str, dict[str, Any]]:
             raise DataError(f"{path}: holds the result of '{result['bench']}'; name the file after a bench")
         if result["quick"]:
             raise DataError(f"{path}: a quick result, which shows no speed; run `jaxtrade bench {path.stem}`")
-        few = [figures.label(place) for place, side in figures.find(result).sides.items()
+        measured = figures.find(result)
+        few = [figures.label(place) for place, side in (*measured.sides.items(), *measured.times.items())
                if side["repeats"] < LEAST_REPEATS]
         if few:
             raise DataError(f"{path}: fewer than {LEAST_REPEATS} repeats of {', '.join(few)}")

@@ -101,6 +101,7 @@ def test_nothing_measured_is_said(checkout: Path) -> None:
 @pytest.mark.parametrize(("result", "fragment"), [
     (env_step(quick=True), "a quick result"),
     (env_step(sides={"jaxtrade@64": side(1.0, repeats=4)}), "fewer than 5 repeats of jaxtrade@64"),
+    (env_step(start=env_step()["start"] | {"repeats": 1}), "fewer than 5 repeats of start"),
     (env_step(bench="memory"), "'memory'"),
     (env_step(memory={"state_bytes": "many", "recompiles": 0}), "env_step.json: memory.state_bytes: expected a number"),
 ])
