@@ -7,6 +7,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY configs configs
 COPY jaxtrade jaxtrade
+COPY bench bench
 
 FROM base AS cuda
 # the wheels carry CUDA itself; only the driver is the host's

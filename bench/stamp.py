@@ -38,12 +38,16 @@ def versions() -> dict[str, str]:
 
 
 def commit(folder: Path = Path(__file__).parent) -> str:
-    """The commit of the source in `folder`, `+` where it has changes; "unknown" outside a checkout."""
+    """The commit of the source in `folder`, `+` where it has changes other than of results; "unknown" outside a
+    checkout, whose top is the folder or the one above it: an installed package lies in somebody else's repository."""
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True,
                               check=True).stdout.strip()
+    if not any((top / ".git").exists() for top in (folder.resolve(), folder.resolve().parent)):
+        return "unknown"
     try:
-        return git("rev-parse", "--short", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+        changed = git("status", "--porcelain", "-uno", "--", ":(top)", ":(top,exclude)bench/results")
+        return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 

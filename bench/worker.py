@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from .harness import Sample
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent  # of a checkout
 
 
 class Reply(NamedTuple):
@@ -45,7 +45,8 @@ class Worker:
         if threads is not None:  # every library that a peer may compute with
             own |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
         code = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"
-        own["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
+        if __package__ == "bench":  # installed, ROOT is the package itself, whose types.py would hide Python's
+            own["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
         self.name = f"{module}.{function}({json.dumps(dict(arguments))})"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, __package__ or "bench", module, function, json.dumps(dict(arguments))],

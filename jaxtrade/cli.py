@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from jaxtrade import __version__, rundir
 from jaxtrade.config import RunConfig, load_config
@@ -85,6 +87,18 @@ def build_parser() -> argparse.ArgumentParser:
     replay.add_argument("run", metavar="RUN")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
     replay.add_argument("--seed", type=int, help="which policy, of a run with several")
+
+    bench = commands.add_parser("bench", help="measure speed and memory; a JSON line on stdout and a file each")
+    bench.add_argument("names", nargs="*", metavar="NAME", help="benches (default: all, each in a process of its "
+                       "own); an unknown name answers with the list")
+    bench.add_argument("--quick", action="store_true", help="small shapes and few repeats, to see that it works; "
+                       "written to bench/results/quick unless --out is given")
+    bench.add_argument("--compare", type=Path, metavar="FILE", help="an earlier result, or a folder of them: also "
+                       "print new against old, and what else differs between the two")
+    bench.add_argument("--out", type=Path, metavar="DIR", help="folder of the results (default: bench/results)")
+    bench.add_argument("--repeats", type=int, metavar="N", help="repeats of every side (default: 7, at least 5)")
+    bench.add_argument("--purejaxrl", type=Path, metavar="DIR", help="your checkout of PureJaxRL, which is no package; "
+                       "its side is left out without it")
 
     doctor = commands.add_parser("doctor", help="examine this machine; every finding has its fix")
     doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
@@ -233,7 +247,30 @@ def _doctor(args: argparse.Namespace) -> int:
     return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
 
 
-COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay, "doctor": _doctor}
+def _bench(args: argparse.Namespace) -> int:
+    command = bench_module("command")
+    return command.run(command.request(args.names, args.quick, args.repeats, args.out, args.compare, args.purejaxrl))
+
+
+def bench_module(name: str) -> ModuleType:
+    """A module of the benches: inside the installed package, or of `bench/` at the top of this source checkout.
+
+    Raises ConfigError where this installation has neither.
+    """
+    package = Path(__file__).resolve().parent
+    if (package / "bench").is_dir():
+        return importlib.import_module(f"jaxtrade.bench.{name}")
+    root = package.parent
+    if not (root / "bench" / "catalogue.py").is_file():
+        raise ConfigError(f"the benches are missing: there is neither {package / 'bench'} nor {root / 'bench'}; "
+                          "reinstall jaxtrade")
+    if str(root) not in sys.path:  # an editable install finds the package without its folder's being on the path
+        sys.path.insert(0, str(root))
+    return importlib.import_module(f"bench.{name}")
+
+
+COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay, "bench": _bench,
+            "doctor": _doctor}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -251,7 +288,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in DISK_FAULTS:
             return _internal(error)
-        print(f"error: {error}; free some space, or name another --run-dir", file=sys.stderr)
+        flag = "--out" if args.command == "bench" else "--run-dir"
+        print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
         return DISK_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -1,0 +1,128 @@
+"""`jaxtrade bench`: what is run, where results go, what is printed. Imports no JAX before a bench starts.
+
+stdout has one JSON line per bench; the table, and the comparison where one is asked for, go to stderr.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import multiprocessing
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade.errors import ConfigError, DataError
+
+from . import catalogue, figures, table
+
+REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
+WORKER_DEATH = 70
+
+
+class Request(NamedTuple):
+    """The command's arguments, checked."""
+
+    names: tuple[str, ...]
+    options: catalogue.Options
+    out: Path
+    compare: Path | None
+
+
+def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None = None, out: Path | None = None,
+            compare: Path | None = None, purejaxrl: Path | None = None) -> Request:
+    """Check the arguments; no name means every bench. Quick results go to a folder of their own.
+
+    Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
+    """
+    for name in names:
+        if name not in catalogue.BENCHES:
+            near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
+            raise ConfigError(f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
+                              f"(benches: {', '.join(catalogue.BENCHES)})")
+    chosen = tuple(dict.fromkeys(names)) or tuple(catalogue.BENCHES)
+    least = 1 if quick else LEAST_REPEATS
+    if repeats is not None and repeats < least:
+        raise ConfigError(f"--repeats {repeats}: expected at least {least}"
+                          + ("" if quick else "; fewer say nothing about the spread (--quick allows 1)"))
+    if purejaxrl is not None and not purejaxrl.is_dir():
+        raise ConfigError(f"--purejaxrl {purejaxrl}: there is no such folder; give your checkout of PureJaxRL")
+    folder = out or (catalogue.RESULTS / "quick" if quick else catalogue.RESULTS)
+    if quick:
+        full = [path for name in chosen if (path := folder / f"{name}.json").exists()
+                and not figures.read(path)["quick"]]
+        if full:
+            raise ConfigError(f"{full[0]} is a full result, which --quick would replace; give another --out")
+    if compare is not None and not any(_earlier(compare, name) for name in chosen):
+        raise DataError(f"--compare {compare}: no result of {', '.join(chosen)} in it")
+    kept = repeats or (QUICK_REPEATS if quick else REPEATS)
+    return Request(chosen, catalogue.Options(quick, kept, purejaxrl), folder, compare)
+
+
+def run(asked: Request) -> int:
+    """Run what is asked for; the exit code. Several benches run in a process each, so that none meets the compiled
+    programs or memory of another; where one fails the others still run, and the worst exit code is returned."""
+    if len(asked.names) == 1:
+        _one(asked.names[0], asked)
+        return 0
+    codes = {name: own_process(arguments(name, asked)) for name in asked.names}
+    failed = [f"{name} ({code})" for name, code in codes.items() if code]
+    if failed:
+        print(f"error: failed, with exit code: {', '.join(failed)}", file=sys.stderr)
+    return max(codes.values())
+
+
+def arguments(name: str, asked: Request) -> list[str]:
+    """The command line that runs one bench of a request."""
+    optional = {"--compare": asked.compare if asked.compare and _earlier(asked.compare, name) else None,
+                "--purejaxrl": asked.options.purejaxrl}
+    return ["bench", name, *(["--quick"] if asked.options.quick else []), "--repeats", str(asked.options.repeats),
+            "--out", str(asked.out), *(word for flag, path in optional.items() if path for word in (flag, str(path)))]
+
+
+def stamped(name: str, options: catalogue.Options) -> list[str]:
+    """The command that a result names: what changes the measurement, and no folder of this machine."""
+    return ["jaxtrade", "bench", name, *(["--quick"] if options.quick else []),
+            *(["--repeats", str(options.repeats)] if options.repeats != REPEATS and not options.quick else []),
+            *(["--purejaxrl", "DIR"] if options.purejaxrl else [])]
+
+
+def _one(name: str, asked: Request) -> None:
+    earlier = _earlier(asked.compare, name)  # before --out may replace it
+    print(f"bench {name} ...", file=sys.stderr, flush=True)
+    result = catalogue.run(name, asked.options, stamped(name, asked.options))
+    print(json.dumps(result), flush=True)  # before writing: a full disk loses no measurement
+    path = catalogue.write(result, asked.out)
+    print(f"\n{table.text(result)}\n", file=sys.stderr)
+    if earlier is not None:
+        print(f"{table.comparison(earlier, result)}\n", file=sys.stderr)
+    print(f"written: {path}", file=sys.stderr, flush=True)
+
+
+def _earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
+    """The earlier result of a bench: from the one file, or from its file in the folder; None where it has none."""
+    if compare is None:
+        return None
+    path = compare / f"{name}.json" if compare.is_dir() else compare
+    if compare.is_dir() and not path.exists():
+        return None
+    result = figures.read(path)
+    return result if result["bench"] == name else None
+
+
+def _child(command: list[str]) -> None:
+    from jaxtrade.cli import main
+
+    sys.exit(main(command))
+
+
+def own_process(command: list[str], work: Callable[[list[str]], None] = _child) -> int:
+    """Exit code of a command in a fresh interpreter with this one's search path."""
+    child = multiprocessing.get_context("spawn").Process(target=work, args=(command,))
+    child.start()
+    child.join()
+    if child.exitcode is None or child.exitcode < 0:
+        print(f"error: bench {command[1]}: its process was ended by signal {-(child.exitcode or 0)}", file=sys.stderr)
+        return WORKER_DEATH
+    return child.exitcode

@@ -1,0 +1,179 @@
+"""Where figures may stand, and whether generated ones are in the results: written apart from the generator.
+
+`claims` finds figures of speed, time or memory in prose. `stray` finds numbers of a generated part that the results,
+at the very place that the row names, do not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_NUMBER = r"(?<![\w.])\d[\d,.]*(?:\s?(?:k|M|G|thousand|million|billion)\b)?"
+_WORD = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|twenty|fifty|(?:a )?hundreds?|(?:a )?thousands?)"
+_MANY = rf"(?:{_NUMBER}\s*-?|{_WORD}[\s-](?:of\s)?)"
+_THINGS = r"(?:env(?:ironment)?[\s-]*)?(?:steps?|updates?|frames?|samples?|transitions?|bars|seeds|runs|episodes)"
+_TIME = r"(?:s|ms|us|µs|sec|seconds?|milliseconds?|microseconds?|minutes?)\b"
+_FASTER = (r"(?:faster|slower|quicker|as (?:fast|quick|slow|many steps|much memory)|less memory|more steps"
+           r"|the (?:speed|throughput))")
+CLAIMS = tuple(re.compile(pattern, re.IGNORECASE) for pattern in (
+    rf"{_MANY}\s*{_THINGS}\s*(?:/|(?:per|a|an|each|every)\b)\s*(?:\w+[-\s])?(?:s\b|sec|second|minute|hour|core)",
+    rf"{_NUMBER}\s*(?:SPS|FPS|[KMGT]?FLOP/?s?|[GT]F/s|GB/s)\b",
+    rf"(?<![\w.])\d[\d,.]*\s?(?:k|M|G)\s+{_THINGS}",
+    rf"(?:{_NUMBER}\s*(?:x|\u00d7|times|-?fold|%)|{_WORD}[\s-]times|\btwice|\bhalf)\s+{_FASTER}",
+    rf"(?:{_NUMBER}\s*(?:x|\u00d7|times|-?fold)|{_WORD}[\s-](?:times|fold))\s+(?:speed-?ups?|acceleration)",
+    rf"(?:speed-?ups?|faster|slower|acceleration)\s+(?:of|by|than\s+\w+\s+by)\s+(?:about\s+|some\s+)?{_MANY}",
+    rf"{_MANY}\s*{_TIME}\s+(?:to|of|for)\s+(?:compil\w*|train\w*|start\w*|trac\w*|a\s+step|an\s+update)",
+    rf"(?:compil\w+|trac(?:es|ing)|starts?(?:-up)?|trains?|updates?)\s+(?:takes?|took|in|within|costs?|needs?)\s+"
+    rf"(?:about\s+|some\s+|under\s+|less\s+than\s+)?{_MANY}\s*{_TIME}",
+    rf"{_NUMBER}\s*(?:B|kB|MB|GB|bytes)\s*(?:/|(?:per|an?|(?:for|of) each)\b)\s*(?:\w+\s)?"
+    r"(?:env\w*|steps?|seeds?|agents?)\b",
+    rf"(?:RAM|resident|memory)\s+(?:of|is|takes|needs|peaks at)\s+(?:about\s+|some\s+)?{_NUMBER}\s*(?:kB|MB|GB)",
+))
+GENERATED = re.compile(r"<!-- bench:begin -->.*?<!-- bench:end -->", re.DOTALL)
+NUMBER = re.compile(r"(?<![\w.@/])(\d+(?:,\d{3})*(?:\.\d+)*(?:e[+-]?\d+)?)\s?([kMG]?)(B\b|%|x\b)?")
+SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def claims(text: str) -> Iterator[tuple[int, str]]:
+    """(line, words) of figures of speed, time or memory outside the generated part."""
+    prose = GENERATED.sub(lambda found: "\n" * found[0].count("\n"), text)
+    seen = {}
+    for pattern in CLAIMS:
+        for found in pattern.finditer(prose):
+            seen.setdefault(prose.count("\n", 0, found.start()) + 1, " ".join(found[0].split()))
+    yield from sorted(seen.items())
+
+
+def generated_part(text: str) -> str:
+    found = GENERATED.search(text)
+    assert found is not None, "no generated part"
+    return found[0]
+
+
+def _holds(value: float, digits: str, scale: float) -> bool:
+    """Whether a printed figure is this value: to its last digit, or to three significant ones where it has no more."""
+    bare = digits.replace(",", "")
+    shown = float(bare) * scale
+    last = scale * 10.0 ** -len(bare.partition("e")[0].partition(".")[2])
+    if len(bare.partition("e")[0].replace(".", "").strip("0")) <= 3 and shown:
+        last = max(last, 10.0 ** (math.floor(math.log10(abs(shown))) - 2))
+    return abs(value - shown) <= last / 2 * (1 + 1e-9)
+
+
+def _values(node: Any) -> Iterator[float | str]:
+    """Numbers below a node, and the words that hold some: keys and strings."""
+    if isinstance(node, Mapping):
+        for key, child in node.items():
+            yield str(key)
+            yield from _values(child)
+    elif isinstance(node, list | tuple):
+        yield len(node)
+        for child in node:
+            yield from _values(child)
+    elif isinstance(node, str):
+        yield node
+    elif isinstance(node, int | float) and not isinstance(node, bool):
+        yield float(node)
+
+
+def unfounded(text: str, nodes: Any) -> list[str]:
+    """Numbers in `text` that nothing below `nodes` holds."""
+    values = list(_values(nodes))
+    words = " ".join(value for value in values if isinstance(value, str))
+    numbers = [value for value in values if not isinstance(value, str)]
+    missing = []
+    for found in NUMBER.finditer(text):
+        digits, letter, unit = found.groups()
+        scale = SCALE[letter] * (0.01 if unit == "%" else 1.0)
+        verbatim = re.search(rf"(?<![\d.]){re.escape(digits)}(?!\.?\d)", words)
+        version = digits.count(".") > 1
+        if not verbatim and (version or not any(_holds(value, digits, scale) for value in numbers)):
+            missing.append(found[0].strip())
+    return missing
+
+
+def _below(node: Any, label: str) -> list[Any]:
+    """What stands at the places that a table calls `label` (keys joined by " / "; `sides` and `ratios` left out)."""
+    if not label:
+        return [node]
+    found = []
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in items:
+        if key in ("sides", "ratios", "left_out"):
+            found += _below(child, label)
+        elif label == str(key):
+            found.append(child)
+        elif label.startswith(f"{key} / "):
+            found += _below(child, label[len(str(key)) + 3:])
+    return found
+
+
+def _dotted(node: Any, path: str) -> list[Any]:
+    """What stands at a dotted path, whose keys may have dots themselves."""
+    if not path:
+        return [node]
+    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    return [value for key, child in items if path == str(key) or path.startswith(f"{key}.")
+            for value in _dotted(child, path[len(str(key)) + 1:])]
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
+
+
+def target_rows(part: str) -> list[list[str]]:
+    """Rows of the table of targets: what, target, measured, verdict and, in the page, the figure's place."""
+    rows = [cells(line) for line in part.splitlines() if line.startswith("|")]
+    start = next((i for i, row in enumerate(rows) if row[:3] == ["what", "target", "measured"]), len(rows))
+    found = []
+    for row in rows[start + 2:]:
+        if len(row) != len(rows[start]) or row[0] == "side":
+            break
+        found.append(row)
+    return found
+
+
+def stray_in_page(part: str, results: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
+    """Complaints about the generated part of docs/benchmarks.md. results: by name, `machine/bench` for other machines.
+    bounds: what a target is called -> its bound."""
+    complaints, name = [], "Targets"
+    targets = {row[0]: row for row in target_rows(part)}
+    for line in part.splitlines():
+        row, within = cells(line), results.get(name, {})
+        if line.startswith("## "):
+            name = line[3:]
+            if name != "Targets" and name not in results:
+                complaints.append(f"no result of {name}")
+        elif name == "Targets" and row and row[0] in targets:
+            file, _, path = row[4].strip("`").partition(".json: ")
+            held = [results[file]] if file in results else []
+            at = [value for result in held for value in _dotted(result, path)]
+            complaints += [f"{row[0]}: {number}" for number in unfounded(row[2], at)]
+            complaints += [f"{row[0]}, target: {number}" for number in unfounded(row[1], bounds.get(row[0]))]
+        elif name == "Targets":
+            complaints += [f"{line}: {number}" for number in unfounded(line, [results, bounds])]
+        elif line.startswith("|"):
+            if row and (places := _below(within, row[0])):
+                complaints += [f"{name}, {row[0]}: {number}" for number in unfounded(" | ".join(row[1:]), places)]
+            elif row[0] not in ("side", "figure", "ratio of medians", "---"):
+                complaints.append(f"{name}: no {row[0]} in its result")
+        else:
+            about = {key: within.get(key) for key in ("about", "stamp", "config", "left_out")}
+            told = [within, json.dumps(about)] if "left out" in line else json.dumps(about)
+            complaints += [f"{name}: {number}" for number in unfounded(line, told)]
+    return complaints
+
+
+def stray_in_readme(part: str, page: str, results: Mapping[str, Any]) -> list[str]:
+    """Complaints about the generated part of README.md, which says nothing that the page does not say."""
+    known = [row[:4] for row in target_rows(page)]
+    complaints = [f"not in the page: {row[0]}" for row in target_rows(part) if row not in known]
+    stamps = [result["stamp"] for result in results.values()]
+    for line in part.splitlines():
+        if not line.startswith("|") and line not in page.splitlines():
+            complaints += [f"{line}: {number}" for number in unfounded(line, [stamps, list(results)])]
+    return complaints

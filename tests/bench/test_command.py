@@ -1,0 +1,209 @@
+"""`jaxtrade bench`: what it refuses, what goes to stdout, where results go, and that one failure stops no other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bench import catalogue, command
+from jaxtrade import cli
+from jaxtrade.errors import ConfigError
+from tests.bench.made_up import env_step, write
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cwd"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
+    """Benches `one` and `two`, which return what they were told; `bad` fails. No others."""
+    seen: list[catalogue.Options] = []
+
+    def run(options: catalogue.Options) -> dict[str, Any]:
+        seen.append(options)
+        return {key: env_step()[key] for key in ("config", "sides", "ratios")}
+
+    def fail(options: catalogue.Options) -> dict[str, Any]:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(catalogue, "BENCHES", {"one": "a thing", "two": "another", "bad": "none"})
+    for name, work in (("one", run), ("two", run), ("bad", fail)):
+        module = ModuleType(f"bench.{name}")
+        module.run = work  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, f"bench.{name}", module)
+    return seen
+
+
+@pytest.mark.parametrize(("argv", "fragments"), [
+    (["env_stpe"], ["'env_stpe'", "did you mean 'env_step'", *catalogue.BENCHES]),
+    (["env_step", "--repeats", "4"], ["--repeats 4", "at least 5"]),
+    (["env_step", "--quick", "--repeats", "0"], ["--repeats 0", "at least 1"]),
+    (["env_step", "--purejaxrl", "nowhere"], ["--purejaxrl nowhere"]),
+    (["env_step", "--compare", "nowhere.json"], ["nowhere.json", "cannot be read"]),
+    (["env_step", "--compare", "."], ["--compare .", "no result of env_step"]),
+])
+def test_refused_before_anything_runs(argv: list[str], fragments: list[str], here: Path,
+                                      capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", *argv]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("error:") == 1
+    assert all(fragment in said.err for fragment in fragments)
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["nothing"], ["env_step", "--compare", "nowhere"]])
+def test_answers_without_loading_jax(argv: list[str]) -> None:
+    script = ("import sys; from jaxtrade.cli import main\n"
+              "try: main(['bench', *sys.argv[1:]])\n"
+              "except SystemExit: pass\n"
+              "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax', 'torch'} & set(sys.modules)\n"
+              "sys.exit(f'loaded {heavy}' if heavy else 0)")
+    done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("text", "fragment"), [("{", "not JSON"), ("[]", "no bench, quick, stamp"),
+                                                ('{"bench": "env_step"}', "no quick, stamp")])
+def test_what_is_no_result_is_refused(text: str, fragment: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "old.json").write_text(text)
+    assert cli.main(["bench", "env_step", "--compare", "old.json"]) == 2
+    assert fragment in capsys.readouterr().err
+
+
+def test_one_line_of_json_a_table_and_a_file(told: list[catalogue.Options], here: Path,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "one", "--repeats", "9"]) == 0
+    said = capsys.readouterr()
+    [line] = said.out.splitlines()
+    result = json.loads(line)
+    assert result == json.loads((here / "bench" / "results" / "one.json").read_text())
+    assert result["stamp"]["command"] == "jaxtrade bench one --repeats 9"
+    assert told == [catalogue.Options(False, 9, None)]
+    assert "SubprocVecEnv(8)" in said.err
+    assert str(Path("bench/results/one.json")) in said.err
+
+
+def test_quick_results_have_a_folder_of_their_own(told: list[catalogue.Options], here: Path,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "one", "--quick", "--purejaxrl", "."]) == 0
+    assert [path.relative_to(here).as_posix() for path in here.rglob("*.json")] == ["bench/results/quick/one.json"]
+    stamped = json.loads(capsys.readouterr().out)["stamp"]["command"]
+    assert stamped == "jaxtrade bench one --quick --purejaxrl DIR"  # no folder of this machine in a result
+    assert told == [catalogue.Options(True, command.QUICK_REPEATS, Path("."))]
+
+
+def test_a_quick_run_replaces_no_full_result(told: list[catalogue.Options], here: Path,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    full = write(env_step() | {"bench": "one"}, here / "kept")
+    assert cli.main(["bench", "one", "--quick", "--out", "kept"]) == 2
+    assert "full result" in capsys.readouterr().err
+    assert not json.loads(full.read_text())["quick"]
+    assert told == []
+
+
+def test_compare_reads_the_file_before_it_is_replaced(told: list[catalogue.Options], here: Path,
+                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    write(env_step(rate=1_000_000.0) | {"bench": "one"}, here / "bench" / "results")
+    assert cli.main(["bench", "one", "--compare", "bench/results"]) == 0
+    said = capsys.readouterr().err
+    assert "new against old" in said
+    assert "4.321" in said  # 4,321,000 over 1,000,000
+    assert 'commit: "abc1234" ->' in said
+
+
+def test_a_failing_bench_is_shown_and_writes_nothing(told: list[catalogue.Options], here: Path,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "bad"]) == 70
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "planted" in said.err
+    assert list(here.rglob("*.json")) == []
+
+
+def test_a_disk_that_refuses_loses_no_measurement(told: list[catalogue.Options], here: Path,
+                                                  capsys: pytest.CaptureFixture[str],
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(result: object, folder: Path) -> Path:
+        raise OSError(28, "No space left on device", str(folder))
+
+    monkeypatch.setattr(catalogue, "write", full)
+    assert cli.main(["bench", "one"]) == 74
+    said = capsys.readouterr()
+    assert json.loads(said.out)["bench"] == "one"
+    assert "--out" in said.err
+
+
+def test_several_run_in_a_process_each_and_the_worst_code_counts(told: list[catalogue.Options], here: Path,
+                                                                 capsys: pytest.CaptureFixture[str],
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+
+    def process(words: list[str]) -> int:
+        ran.append(words)
+        return 70 if words[1] == "bad" else 0
+
+    monkeypatch.setattr(command, "own_process", process)
+    write(env_step() | {"bench": "two"}, here / "old")
+    assert cli.main(["bench", "--quick", "--compare", "old"]) == 70
+    assert [words[1] for words in ran] == ["one", "two", "bad"]  # the failure of one stops no other
+    assert ["--compare" in words for words in ran] == [False, True, False]  # who has an earlier result
+    assert "bad (70)" in capsys.readouterr().err
+    ran.clear()
+    assert cli.main(["bench", "two", "one", "two", "--out", "there", "--purejaxrl", "old"]) == 0
+    assert ran == [["bench", name, "--repeats", "7", "--out", "there", "--purejaxrl", "old"] for name in ("two", "one")]
+    parsed = cli.build_parser().parse_args(ran[0])
+    assert (parsed.names, parsed.out, parsed.repeats) == (["two"], Path("there"), 7)
+
+
+def killed(words: list[str]) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_process_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.own_process(["bench", "nothing"]) == 2  # the command's own exit code
+    assert "no bench is called 'nothing'" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
+def test_a_killed_process_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.own_process(["bench", "one"], killed) == 70
+    assert f"bench one: its process was ended by signal {int(signal.SIGTERM)}" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("layout", ["installed", "checkout"])
+def test_where_the_benches_are_found(layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package, beside = tmp_path / "site" / "jaxtrade", tmp_path / "site" / "bench"
+    folder = package / "bench" if layout == "installed" else beside
+    folder.mkdir(parents=True)
+    (folder / "catalogue.py").touch()
+    package.mkdir(exist_ok=True)
+    if layout == "installed":  # a folder of that name beside an installed package is another's
+        beside.mkdir()
+        (beside / "catalogue.py").touch()
+    asked: list[str] = []
+    monkeypatch.setattr(cli, "__file__", str(package / "cli.py"))
+    monkeypatch.setattr(cli, "importlib", SimpleNamespace(import_module=asked.append))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    cli.bench_module("command")
+    assert asked == [{"installed": "jaxtrade.bench.command", "checkout": "bench.command"}[layout]]
+    assert (str(tmp_path / "site") in sys.path) == (layout == "checkout")
+
+
+def test_missing_benches_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "jaxtrade" / "cli.py"))
+    with pytest.raises(ConfigError, match="benches are missing"):
+        cli.bench_module("command")
