@@ -1,12 +1,15 @@
 """Intraday-trading reinforcement learning in JAX.
 
-The public API is `__all__`; names load on first use (PEP 562), so `import jaxtrade` costs nothing.
+The public API is `__all__`; names load on first use (PEP 562), so `import jaxtrade` costs nothing. It adds one option to
+`XLA_FLAGS` (`jaxtrade.compilation.use_fusion`); import it before the process first computes with JAX.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from jaxtrade.compilation import use_fusion
 
 if TYPE_CHECKING:
     from jaxtrade.config import RunConfig, load_config
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from jaxtrade.rl.train import plan_run, train
 
 __version__ = "0.1.0"
+
+use_fusion()
 
 _HOME = {
     "Bars": "data.bars",

@@ -140,4 +140,5 @@ def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
         "device": {"platform": device.platform, "kind": device.device_kind, "count": jax.device_count()},
         "machine": {"system": platform.system(), "processor": platform.machine(), "cpus": os.cpu_count()},
         "nproc": os.environ.get("NPROC"),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
     }

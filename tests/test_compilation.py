@@ -1,4 +1,4 @@
-"""Where compiled programs are kept, and that a command keeps them."""
+"""How programs are compiled; where they are kept, and that a command keeps them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
 
-from jaxtrade.compilation import VARIABLE, cache_folder
+from jaxtrade.compilation import FUSION, VARIABLE, cache_folder, use_fusion
 
 CODE = """
 import jax, jax.numpy as jnp
@@ -61,3 +63,26 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path):
     assert folder == "None"
     assert said.startswith("compiled programs are not kept for the next run")
     assert VARIABLE in said
+
+
+def test_fusion_is_asked_for_once_and_never_against_the_user() -> None:
+    for given, wanted in (("", FUSION), ("--a=b", f"--a=b {FUSION}"), (FUSION, FUSION),
+                          ("--xla_backend_extra_options=c", "--xla_backend_extra_options=c")):
+        env = {"XLA_FLAGS": given}
+        use_fusion(env)
+        assert env == {"XLA_FLAGS": wanted}
+    off = {"JAXTRADE_XLA_DEFAULTS": "1"}
+    use_fusion(off)
+    assert off == {"JAXTRADE_XLA_DEFAULTS": "1"}
+
+
+def test_leaves_that_share_their_inputs_are_computed_together() -> None:
+    """What the option is for, on this version of XLA: a shared chain stands in the program once."""
+    def chain(x: jax.Array) -> tuple[jax.Array, ...]:
+        for _ in range(12):
+            x = jnp.where(x > 3, x - 7, x * 5 + 1)
+        return x + 1, x - 1, jnp.maximum(x, 0)
+
+    text = jax.jit(chain).lower(jnp.arange(64)).compile().as_text()
+    assert FUSION in os.environ["XLA_FLAGS"]
+    assert text.count(" select(") == 12
