@@ -38,10 +38,12 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """`module.function(**arguments)` of this package in a child; it returns the work to repeat."""
+    """`module.function(**arguments)` of this package in a child; it returns the work to repeat. variables: put over
+    this process's environment."""
 
-    def __init__(self, module: str, function: str, arguments: Mapping[str, Any], threads: int | None = None) -> None:
-        own = dict(os.environ)
+    def __init__(self, module: str, function: str, arguments: Mapping[str, Any], threads: int | None = None,
+                 variables: Mapping[str, str] | None = None) -> None:
+        own = dict(os.environ) | dict(variables or {})
         if threads is not None:  # every library that a peer may compute with
             own |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
         code = "import sys; from importlib import import_module as load; load(sys.argv[1] + '.worker').serve(sys.argv)"

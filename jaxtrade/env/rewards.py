@@ -153,14 +153,15 @@ TERMS: dict[str, Term] = {term.__name__: term for term in (
 
 def weighted_terms(prev: EnvState, next: EnvState, happened: Happened, params: EnvParams) -> dict[str, Array]:
     """Term -> float32[]: each term of the composition times its weight; the reward is their `total`."""
-    terms = {name: TERMS[name](prev, next, happened, params) for name in params.reward_weights}
-    if len(terms) == 1:
-        return {name: weight * terms[name] for name, weight in params.reward_weights.items()}
-    # Rounded before they are weighted and before they are added: a compiler joins factors, and products with sums, for
-    # one environment and not for a batch. The condition is always true, which no compiler knows.
-    terms = jax.lax.optimization_barrier(terms)
-    return {name: jnp.where(next.time >= 0, weight * terms[name], jnp.nan)
-            for name, weight in params.reward_weights.items()}
+    terms = {name: _rounded(TERMS[name](prev, next, happened, params), next) for name in params.reward_weights}
+    return {name: _rounded(weight * terms[name], next) for name, weight in params.reward_weights.items()}
+
+
+def _rounded(value: Array, state: EnvState) -> Array:
+    """`value`, rounded to float32 before anything is done with it: a compiler joins factors, and products with sums, in
+    one program and not in another. The bits that are put over it are always 0, which no compiler knows."""
+    nothing = state.time >> 31
+    return jax.lax.bitcast_convert_type(jax.lax.bitcast_convert_type(value, jnp.int32) ^ nothing, jnp.float32)
 
 
 def total(terms: dict[str, Array]) -> Array:

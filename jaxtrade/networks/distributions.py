@@ -55,14 +55,19 @@ def mode(logits: Array, mask: Array) -> Array:
 
 
 def sample(key: Array, logits: Array, mask: Array) -> Array:
-    """One action per distribution, int32[...], by one uniform number and the inverse of the cumulative distribution.
+    """One action per distribution, int32[...], by one uniform number each.
 
     Args:
         key: a typed PRNG key, for all leading axes together.
     """
+    return pick(jax.random.uniform(key, logits.shape[:-1]), logits, mask)
+
+
+def pick(chance: Array, logits: Array, mask: Array) -> Array:
+    """The action at which the cumulative distribution passes `chance` float32[...] in [0, 1), int32[...]."""
     p = probs(logits, mask)
     cumulative = jnp.cumsum(p, axis=-1)
-    threshold = jax.random.uniform(key, (*p.shape[:-1], 1)) * cumulative[..., -1:]
+    threshold = chance[..., None] * cumulative[..., -1:]
     # A parallel prefix sum need not be monotone, and the product above may round up to the total: choose among legal
     # actions of non-zero probability only, the last of them where rounding leaves none above the threshold.
     support = mask & (p != 0.0)

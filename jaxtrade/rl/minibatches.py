@@ -12,6 +12,23 @@ import jax.numpy as jnp
 from jaxtrade.types import Array, PyTree
 
 
+def permutation(key: Array, count: int) -> Array:
+    """int32[count], a random order of 0 .. count - 1 (count < 2^31).
+
+    Random words that carry their position in the low bits are sorted: on a CPU one sort of plain integers costs an
+    eighth of `jax.random.permutation`, which sorts pairs. Words whose random bits are equal keep the order of their
+    positions, hence a second round, over positions that the first one has mixed.
+    """
+    low = jnp.uint32((1 << max(count - 1, 1).bit_length()) - 1)
+
+    def mixed(key: Array) -> Array:
+        words = jax.random.bits(key, (count,)) & ~low | jnp.arange(count, dtype=jnp.uint32)
+        return (jax.lax.sort(words, is_stable=False) & low).astype(jnp.int32)
+
+    first, second = jax.random.split(key)
+    return mixed(first)[mixed(second)]
+
+
 def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, num_minibatches: int,
                    length: int = 1) -> Array:
     """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]; each row occurs once.
@@ -23,7 +40,7 @@ def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, n
     group_sequences = num_steps // length * group_envs
 
     def permute(group: Array) -> Array:
-        picked = jax.random.permutation(jax.random.fold_in(key, group), group_sequences)
+        picked = permutation(jax.random.fold_in(key, group), group_sequences)
         return picked // group_envs * (length * num_envs) + group * group_envs + picked % group_envs
 
     permuted = jax.vmap(permute)(jnp.arange(num_groups))

@@ -144,12 +144,21 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
 
         return value
 
-    def act(policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
-            explore: bool) -> tuple[PyTree, Array, ActExtras]:
+    def act_on(policy: Policy, carry: PyTree, ref: PyTree, params: PyTree,
+               chance: Array | None) -> tuple[PyTree, Array, ActExtras]:
+        """`chance`: float32 in [0, 1) that picks the action; None for the most probable one."""
         made: Any = network.apply({"params": policy.parameters}, carry, see(policy, ref, params))
         (carry, logits, value), mask = made, env.action_mask(ref)
-        action = distributions.sample(key, logits, mask) if explore else distributions.mode(logits, mask)  # pyright: ignore
+        action = distributions.mode(logits, mask) if chance is None else distributions.pick(chance, logits, mask)
         return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask)
+
+    def act(policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
+            explore: bool) -> tuple[PyTree, Array, ActExtras]:
+        if not explore:
+            return act_on(policy, carry, ref, params, None)
+        if key is None:
+            raise ValueError("act explores by a key, and none is given")
+        return act_on(policy, carry, ref, params, jax.random.uniform(key, env.action_mask(ref).shape[:-1]))
 
     def init(key: Array, params: PyTree) -> TrainState:
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
@@ -173,12 +182,13 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         """One rollout, its advantages and targets."""
         policy = policy_of(state)
 
-        def explore(carry: PyTree, ref: PyTree, key: Array) -> tuple[PyTree, Array, Array, Array]:
-            carry, action, extras = act(policy, carry, ref, params, key, True)
+        def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, Array, Array]:
+            carry, action, extras = act_on(policy, carry, ref, params, chance)
             return carry, action, extras.log_prob, extras.value
 
         (env_state, ref, first, carry), seen = unroll(env, explore, state.env_state, state.ref, state.first,
-                                                      state.carry, params, key, num_steps, state.update)
+                                                      state.carry, params, key, num_steps, state.update,
+                                                      draw=jax.random.uniform)
         value = value_of(policy, params)
         # Where an episode has just ended, the value of `ref` is not read: nothing needs to be forgotten before it.
         following = next_values(seen.value, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)

@@ -15,8 +15,9 @@ from jaxtrade.networks.memory import forget
 from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Array, Env, PyTree, Transition
 
-# (carry, ref of one environment, key) -> (carry, action int32[], log_prob float32[], value float32[])
-ActFn = Callable[[PyTree, PyTree, Array], tuple[PyTree, Array, Array, Array]]
+# (carry, ref of one environment, what `draw` made of a key) -> (carry, action int32[], log_prob float32[], value
+# float32[])
+ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, Array, Array]]
 
 
 def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
@@ -30,12 +31,15 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int) -> tuple[PyTr
 
 
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
-           key: Array, num_steps: int, version: Array) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
+           key: Array, num_steps: int, version: Array, draw: Callable[[Array], Any] = lambda key: key
+           ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
     """Act and step T times in N environments; the policy's memory is forgotten where an episode begins.
 
     Args:
         env_state, ref, first, carry: with leading axis N, as `reset_all` or the last call left them.
         version: int32[], update count of the acting weights.
+        draw: what `act` needs of one step's key, made for all steps before the first: hashing in the loop would cost
+            as much as the step itself.
     Returns:
         (env_state, ref, first, carry) after the last step, and the transitions, [T, N, ...].
     """
@@ -43,16 +47,20 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
     keys = env_keys(key, num_envs)
     versions = jnp.full(num_envs, version, jnp.int32)
 
-    def step(now: tuple[PyTree, PyTree, Array, PyTree], t: Array) -> tuple[Any, Transition]:
+    def random_of(t: Array, env_key: Array) -> tuple[Any, Array]:
+        key_act, key_step = jax.random.split(jax.random.fold_in(env_key, t))
+        return draw(key_act), key_step
+
+    def step(now: tuple[PyTree, PyTree, Array, PyTree], random: tuple[Any, Array]) -> tuple[Any, Transition]:
         env_state, ref, first, carry = now
 
-        def one(env_key: Array, env_state: PyTree, ref: PyTree, carry: PyTree) -> tuple[Any, ...]:
-            key_act, key_step = jax.random.split(jax.random.fold_in(env_key, t))
-            carry, action, log_prob, value = act(carry, ref, key_act)
+        def one(random: tuple[Any, Array], env_state: PyTree, ref: PyTree, carry: PyTree) -> tuple[Any, ...]:
+            drawn, key_step = random
+            carry, action, log_prob, value = act(carry, ref, drawn)
             return carry, action, log_prob, value, *env.step(key_step, env_state, action, params)
 
         carry, action, log_prob, value, env_state, next_ref, outcome = jax.vmap(one)(
-            keys, env_state, ref, forget(carry, first))
+            random, env_state, ref, forget(carry, first))
         transition = Transition(
             ref=ref, final_ref=outcome.final_ref, first=first, action=action, log_prob=log_prob, value=value,
             reward=outcome.reward, terminated=outcome.terminated, truncated=outcome.truncated,
@@ -60,7 +68,8 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
         )
         return (env_state, next_ref, outcome.terminated | outcome.truncated, carry), transition
 
-    return jax.lax.scan(step, (env_state, ref, first, carry), jnp.arange(num_steps))
+    random = jax.vmap(jax.vmap(random_of, (None, 0)), (0, None))(jnp.arange(num_steps), keys)
+    return jax.lax.scan(step, (env_state, ref, first, carry), random)
 
 
 def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transition) -> Array:

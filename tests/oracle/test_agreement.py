@@ -67,16 +67,16 @@ def shipped(name: str) -> Settings:
 
 
 UNITS = {
-    "entry/open/extreme": {"task": "entry"},
-    "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
     "full/open/extreme": {},
-    "full/nearer_extreme": {"intrabar": "nearer_extreme"},
     "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
     "shipped": {},  # the package's account presets
     "rewards": {},  # the package's reward presets
 }
 SLOW_UNITS = {
+    "entry/open/extreme": {"task": "entry"},
+    "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
+    "full/nearer_extreme": {"intrabar": "nearer_extreme"},
     "full/open/close": {"mark": "close"},
     "full/close/close": {"mark": "close", "fill": "close"},
     "seed6/path/close": {"actions": "seed6", "intrabar": "path", "mark": "close"},

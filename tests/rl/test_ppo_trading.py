@@ -74,7 +74,8 @@ def test_no_illegal_action_and_every_action_taken(trained):
     assert np.all(np.sum([m["action_share"] for m in history], axis=0) > 0)
 
 
-@pytest.mark.parametrize("fault", ["mask", "normaliser", "reset"])
+@pytest.mark.parametrize("fault", ["reset", *(pytest.param(fault, marks=pytest.mark.slow)
+                                              for fault in ("mask", "normaliser"))])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = ppo_module.ppo_loss
 
@@ -113,6 +114,7 @@ def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_p
     assert learner.traces == 1
 
 
+@pytest.mark.slow
 def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
     states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), PARAMS)
     lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, PARAMS, ())
