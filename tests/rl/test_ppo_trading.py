@@ -92,8 +92,8 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
     if fault == "reset":  # the references of after the step, as a mask or an observation shipped too late would be
         unroll = ppo_module.unroll
 
-        def late(*arguments):
-            carry, seen = unroll(*arguments)
+        def late(*arguments, **options):
+            carry, seen = unroll(*arguments, **options)
             return carry, seen._replace(ref=jax.tree.map(lambda now, end: jnp.concatenate([now[1:], end[None]]),
                                                          seen.ref, carry[1]))
 

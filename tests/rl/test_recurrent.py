@@ -80,7 +80,7 @@ def test_the_value_behind_a_truncation_is_that_of_the_memory():
         return extras.value
 
     for cue in (-1.0, 1.0):
-        np.testing.assert_allclose(jax.vmap(last_value, (0, None))(states, jnp.float32(cue)), 2.0 * cue, atol=0.2)
+        np.testing.assert_allclose(jax.vmap(last_value, (0, None))(states, jnp.float32(cue)), 2.0 * cue, atol=0.4)
 
 
 FAULTS = {
