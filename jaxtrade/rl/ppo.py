@@ -188,7 +188,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
 
         (env_state, ref, first, carry), seen = unroll(env, explore, state.env_state, state.ref, state.first,
                                                       state.carry, params, key, num_steps, state.update,
-                                                      draw=jax.random.uniform)
+                                                      draw=lambda key, count: jax.random.uniform(key, (count,)))
         value = value_of(policy, params)
         # Where an episode has just ended, the value of `ref` is not read: nothing needs to be forgotten before it.
         following = next_values(seen.value, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)

@@ -31,15 +31,15 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int) -> tuple[PyTr
 
 
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
-           key: Array, num_steps: int, version: Array, draw: Callable[[Array], Any] = lambda key: key
+           key: Array, num_steps: int, version: Array, draw: Callable[[Array, int], Any] = jax.random.split
            ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
     """Act and step T times in N environments; the policy's memory is forgotten where an episode begins.
 
     Args:
         env_state, ref, first, carry: with leading axis N, as `reset_all` or the last call left them.
         version: int32[], update count of the acting weights.
-        draw: what `act` needs of one step's key, made for all steps before the first: hashing in the loop would cost
-            as much as the step itself.
+        draw: (key of one environment, T) -> what `act` needs of chance in each step, [T, ...]; made for all steps
+            before the first, because hashing in the loop would cost as much as the step itself.
     Returns:
         (env_state, ref, first, carry) after the last step, and the transitions, [T, N, ...].
     """
@@ -47,9 +47,9 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
     keys = env_keys(key, num_envs)
     versions = jnp.full(num_envs, version, jnp.int32)
 
-    def random_of(t: Array, env_key: Array) -> tuple[Any, Array]:
-        key_act, key_step = jax.random.split(jax.random.fold_in(env_key, t))
-        return draw(key_act), key_step
+    def random_of(env_key: Array) -> tuple[Any, Array]:
+        key_act, key_step = jax.random.split(env_key)
+        return draw(key_act, num_steps), jax.random.split(key_step, num_steps)
 
     def step(now: tuple[PyTree, PyTree, Array, PyTree], random: tuple[Any, Array]) -> tuple[Any, Transition]:
         env_state, ref, first, carry = now
@@ -68,7 +68,7 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
         )
         return (env_state, next_ref, outcome.terminated | outcome.truncated, carry), transition
 
-    random = jax.vmap(jax.vmap(random_of, (None, 0)), (0, None))(jnp.arange(num_steps), keys)
+    random = jax.vmap(random_of, out_axes=1)(keys)
     return jax.lax.scan(step, (env_state, ref, first, carry), random)
 
 

@@ -181,7 +181,7 @@ def test_every_step_agrees_on_shares_with_seconds(shared):
         ES, tick_size=0.0001, tick_mills=10, commission=500, slippage=50, min_stop=1_000, **TIGHT, features=DEFAULT,
         window=7, intrabar="path")
     lanes = [Lane(bars, settings, habit) for habit in habits_of(8)]
-    params = stack([env_params(bars, settings, market.data)] * len(lanes))
+    params = stack([both(market, env_params(bars, settings, market.data))] * len(lanes))
     comparison = compare(lanes, 500, 4, make_rollout(settings, TradingEnv, optimise=False), params)
     assert (comparison.fault, comparison.steps) == (None, 4_000)
     assert {kind for kind in ("stop", "breakeven", "order") if comparison.kinds[kind] == 0} == set()
