@@ -22,23 +22,31 @@ UNSEEN = "unseen"  # not built: state, mask and reward only
 
 
 def choose(mask: jax.Array, chance: jax.Array) -> jax.Array:
-    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1)."""
-    wanted = (chance * jnp.sum(mask)).astype(jnp.int32)
-    return jnp.argmax(jnp.cumsum(mask) > wanted).astype(jnp.int32)
+    """int32[] a legal action, all equally likely, from mask bool[A] and chance float32[] in [0, 1).
+
+    Written out action by action: a prefix sum over seven booleans would cost as much as the step.
+    """
+    legal = [mask[i].astype(jnp.int32) for i in range(mask.shape[0])]
+    wanted = (chance * sum(legal)).astype(jnp.int32)
+    action, before = jnp.int32(0), jnp.int32(0)
+    for i, is_legal in enumerate(legal):
+        action = jnp.where((is_legal == 1) & (before == wanted), i, action)
+        before += is_legal
+    return action
 
 
 Carry = tuple[Any, Any, jax.Array, jax.Array]  # states, refs, observations in memory, random key
 
 
-def step(env: TradingEnv, params: EnvParams, carry: Carry, observations: str) -> tuple[Carry, jax.Array]:
-    """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen."""
+def step(env: TradingEnv, params: EnvParams, carry: Carry, chances: jax.Array, observations: str
+         ) -> tuple[Carry, jax.Array]:
+    """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen. chances: float32[N]
+    in [0, 1), which pick the actions."""
     states, refs, held, key = carry
-    key, key_act = jax.random.split(key)
     observe = jax.vmap(env.observe, (0, None))
     seen = jnp.sum(observe(refs, params)) if observations == SUMMED else jnp.sum(held)
-    chances = jax.random.uniform(key_act, states.row.shape)
     actions = jax.vmap(choose)(refs.mask, chances)
-    states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(key_act, states, actions, params)
+    states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(key, states, actions, params)
     if observations == WRITTEN:
         held = observe(refs, params)
     return (states, refs, held, key), seen + jnp.sum(outcome.reward)
@@ -61,8 +69,11 @@ class Loop:
         self._carry = jax.jit(started, static_argnums=(0, 2, 3))(env, params, num_envs, observations)
 
         def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
-            carry, sums = jax.lax.scan(lambda carry, _: step(env, params, carry, observations), carry,
-                                       length=num_steps)
+            *rest, key = carry
+            key, key_act = jax.random.split(key)
+            chances = jax.random.uniform(key_act, (num_steps, num_envs))
+            carry, sums = jax.lax.scan(lambda carry, chances: step(env, params, carry, chances, observations),
+                                       (*rest, key), chances)
             return carry, jnp.sum(sums)
 
         self._program = jax.jit(run, donate_argnums=1).lower(params, self._carry).compile()
