@@ -114,6 +114,8 @@ def resume(path: Path) -> RunResult:
     _, manifest = rundir.read_run(path)
     if manifest["nproc"]:
         os.environ["NPROC"] = manifest["nproc"]  # before JAX starts
+    if "xla_flags" in manifest:  # a run from before they were recorded has none to restore
+        os.environ["XLA_FLAGS"] = manifest["xla_flags"]
     setup, _ = _open(path)
     with rundir.locked(path):
         restored = None

@@ -131,13 +131,14 @@ def test_unknown_command_is_usage_error(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["train", "--help"], ["--version"], ["train", "--set", "ppo.lr=1"],
-                                  ["train", "--contract", "SPY"]])
+                                  ["train", "--contract", "SPY"], ["bench", "--help"], ["bench", "nothing"],
+                                  ["bench", "env_step", "--compare", "nowhere"]])
 def test_answers_without_loading_jax(argv: list[str]) -> None:
     """What keeps help and configuration errors under half a second: none of the heavy packages is imported."""
     script = ("import sys; from jaxtrade.cli import main\n"
               "try: main(sys.argv[1:])\n"
               "except SystemExit: pass\n"
-              "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax'} & set(sys.modules)\n"
+              "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax', 'torch'} & set(sys.modules)\n"
               "sys.exit(f'loaded {heavy}' if heavy else 0)")
     done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -70,9 +71,13 @@ def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tm
     assert ours["agents"] == theirs["agents"]
 
 
-def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunConfig, tmp_path: Path) -> None:
+def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunConfig, tmp_path: Path,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    """And under the run's own compiler flags, whatever the new process was told."""
     copied = copy_until(finished, tmp_path / "cut", 0)
+    monkeypatch.setenv("XLA_FLAGS", "")
     resume(copied)
+    assert os.environ["XLA_FLAGS"] == json.loads((finished / "manifest.json").read_text())["xla_flags"] != ""
     assert measured(copied) == measured(finished)
 
 

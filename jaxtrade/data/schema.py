@@ -198,11 +198,6 @@ def feature_spec(name: str) -> FeatureSpec:
     return FeatureSpec(name, "range", 4 * period + 1, f"Wilder's ATR over {period} bars", period, source="textbook")
 
 
-def feature_unit(name: str) -> Unit:
-    """Unit of a feature (see FeatureSpec)."""
-    return feature_spec(name).unit
-
-
 def feature_column(name: str) -> str:
     """Name of a requested feature's column in the float table (`feature.close` beside the fixed `close`)."""
     return f"feature.{name}"

@@ -157,7 +157,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         if not explore:
             return act_on(policy, carry, ref, params, None)
         if key is None:
-            raise ValueError("act explores by a key, and none is given")
+            raise ValueError("act explores by a key, and none is given; give one, or set explore to False")
         return act_on(policy, carry, ref, params, jax.random.uniform(key, env.action_mask(ref).shape[:-1]))
 
     def init(key: Array, params: PyTree) -> TrainState:

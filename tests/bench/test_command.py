@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -63,17 +62,6 @@ def test_refused_before_anything_runs(argv: list[str], fragments: list[str], her
     assert said.err.count("error:") == 1
     assert all(fragment in said.err for fragment in fragments)
     assert list(here.iterdir()) == []
-
-
-@pytest.mark.parametrize("argv", [["--help"], ["nothing"], ["env_step", "--compare", "nowhere"]])
-def test_answers_without_loading_jax(argv: list[str]) -> None:
-    script = ("import sys; from jaxtrade.cli import main\n"
-              "try: main(['bench', *sys.argv[1:]])\n"
-              "except SystemExit: pass\n"
-              "heavy = {'jax', 'pandas', 'numpy', 'flax', 'matplotlib', 'gymnax', 'torch'} & set(sys.modules)\n"
-              "sys.exit(f'loaded {heavy}' if heavy else 0)")
-    done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(("text", "fragment"), [("{", "not JSON"), ("[]", "no bench, quick, stamp"),
