@@ -8,6 +8,7 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.networks.memory import GRU
 from jaxtrade.networks.torso import MLP
 from jaxtrade.types import Array, PyTree
@@ -32,9 +33,9 @@ class ActorCritic(nn.Module):
             self.gru = GRU(self.memory, self.precision)
         self.policy_torso = MLP(self.hidden, self.activation, self.precision)
         self.value_torso = MLP(self.hidden, self.activation, self.precision)
-        self.policy_head = nn.Dense(self.num_actions, kernel_init=nn.initializers.orthogonal(0.01),
+        self.policy_head = nn.Dense(self.num_actions, kernel_init=orthogonal(0.01),
                                     precision=self.precision)
-        self.value_head = nn.Dense(1, kernel_init=nn.initializers.orthogonal(1.0), precision=self.precision)
+        self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0), precision=self.precision)
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]:
         carry = self.remember(carry, observation)

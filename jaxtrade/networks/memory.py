@@ -12,13 +12,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.types import Array, PyTree
 
 
 def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
     """One orthogonal matrix per gate, side by side: float[H, 3 H]."""
     width, gates = shape[0], shape[1] // shape[0]
-    init = nn.initializers.orthogonal()
+    init = orthogonal()
     matrices = jax.vmap(lambda key: init(key, (width, width), dtype))(jax.random.split(key, gates))
     return jnp.concatenate(list(matrices), axis=1)
 

@@ -8,6 +8,7 @@ from typing import Any
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.types import Array
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": nn.relu}
@@ -27,6 +28,6 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         for width in self.widths:
-            x = nn.Dense(width, kernel_init=nn.initializers.orthogonal(2.0**0.5), precision=self.precision)(x)
+            x = nn.Dense(width, kernel_init=orthogonal(2.0**0.5), precision=self.precision)(x)
             x = ACTIVATIONS[self.activation](x)
         return x
