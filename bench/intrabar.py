@@ -1,7 +1,8 @@
 """Throughput under each intrabar order: environment steps with observations consumed, and whole PPO updates.
 
-The same market and actions for every order: synthetic bars with four seconds each, which the path knows. Beside steps
-per second, the time of each order relative to `stop_first`, by both clocks (medians over medians).
+The same bars and actions for every order. The path is told by four prices a minute (as the old system's) and by sixty,
+whose bars have up to eight falls. Beside steps per second, the time of each order relative to `stop_first`, by both
+clocks (medians over medians).
 """
 
 from __future__ import annotations
@@ -19,21 +20,38 @@ from jaxtrade.env.state import EnvParams
 from . import harness, programs
 from .catalogue import Options
 
-MODES = ("stop_first", "nearer_extreme", "path")
+# side: its intrabar order, and how many prices of each minute the market knows
+ORDERS = {"stop_first": ("stop_first", 4), "nearer_extreme": ("nearer_extreme", 4), "path": ("path", 4),
+          "path of 60": ("path", 60)}
 LEVELS = ("env", "ppo")
 SESSIONS = 20
 PPO = {"num_envs": 2048, "num_steps": 128}
 QUICK_PPO = {"num_envs": 64, "num_steps": 16}
 
 
-def with_seconds(sessions: int) -> tuple[Bars, Bars]:
-    """Synthetic minutes and the four prices of each in an order drawn at random."""
+def with_seconds(sessions: int, count: int) -> tuple[Bars, Bars]:
+    """Synthetic minutes, and `count` >= 4 prices of each: its extremes in an order drawn at random, and between its
+    four prices steps of a random walk that ends at the next one, inside the minute's range."""
     bars = synthetic_bars(get_contract("NQ"), sessions, 0)
-    high_first = np.random.default_rng(0).random(len(bars)) < 0.5
+    rng = np.random.default_rng(0)
+    high_first = rng.random(len(bars)) < 0.5
     second, third = np.where(high_first, bars.high, bars.low), np.where(high_first, bars.low, bars.high)
-    prices = np.stack([bars.open, second, third, bars.close], axis=1).reshape(-1)
-    times = (bars.time[:, None] + np.array([0, 15, 30, 45])).reshape(-1)
-    return bars, Bars(times, prices, prices, prices, prices, np.zeros(len(prices)), 15, bars.contract, "quarters")
+    at = np.linspace(0, count - 1, 4).round().astype(int)
+    prices = np.empty((len(bars), count), np.int32)
+    anchors = [bars.open, second, third, bars.close]
+    for begin, end, here, there in zip(at, at[1:], anchors, anchors[1:], strict=False):
+        share = np.arange(end - begin) / (end - begin)
+        walk = rng.normal(size=(len(bars), end - begin)).cumsum(axis=1)
+        bridge = walk - walk[:, :1] - share * (walk[:, -1:] - walk[:, :1])
+        noise = bridge * ((bars.high - bars.low) / count**0.5)[:, None]
+        prices[:, begin:end] = np.clip((here[:, None] + share * (there - here)[:, None] + noise).round(),
+                                       bars.low[:, None], bars.high[:, None])
+        prices[:, begin] = here
+    prices[:, -1] = bars.close
+    apart = 60 // count
+    times = (bars.time[:, None] + apart * np.arange(count)).reshape(-1)
+    flat = prices.reshape(-1)
+    return bars, Bars(times, flat, flat, flat, flat, np.zeros(len(flat)), apart, bars.contract, f"{count} a minute")
 
 
 def config_of(mode: str, ppo: dict[str, int]) -> RunConfig:
@@ -56,18 +74,25 @@ def level_side(level: str, config: RunConfig, params: EnvParams) -> harness.Side
 
 def run(options: Options) -> dict[str, Any]:
     ppo, sessions = (QUICK_PPO, 4) if options.quick else (PPO, SESSIONS)
-    bars, seconds = with_seconds(sessions)
-    market = build_market(bars, config_of("path", ppo), seconds)
-    train = split_sessions(market, config_of("path", ppo).split)["train"]
-    configs = {mode: config_of(mode, ppo) for mode in MODES}
+    configs = {name: config_of(order, ppo) for name, (order, _) in ORDERS.items()}
+    params: dict[str, EnvParams] = {}
+    falls: dict[str, int] = {}
+    for name, (_, count) in ORDERS.items():
+        bars, seconds = with_seconds(sessions, count)
+        market = build_market(bars, config_of("path", ppo), seconds)
+        params[name] = make_params(market, split_sessions(market, configs[name].split)["train"], configs[name])
+        assert market.data.path is not None
+        falls[name] = market.data.path.falls.shape[-1]
     measured: dict[str, dict[str, Any]] = {}
     for level in LEVELS:
-        measured |= harness.compare({f"{level} {mode}": level_side(level, config, make_params(market, train, config))
-                                     for mode, config in configs.items()}, options.repeats)
+        measured |= harness.compare({f"{level} {name}": level_side(level, configs[name], params[name])
+                                     for name in ORDERS}, options.repeats)
     return {
-        "config": ppo | {"sessions": sessions, "repeats": options.repeats, "threads": harness.cores()},
+        "config": ppo | {"sessions": sessions, "repeats": options.repeats, "threads": harness.cores(),
+                         "falls_per_bar": {name: falls[name] for name, (order, _) in ORDERS.items()
+                                           if order == "path"}},
         "sides": measured,
-        "ratios": {f"time of {level} {mode}/stop_first":
-                   harness.ratio(measured, f"{level} stop_first", f"{level} {mode}") for level in LEVELS
-                   for mode in MODES},
+        "ratios": {f"time of {level} {name}/stop_first":
+                   harness.ratio(measured, f"{level} stop_first", f"{level} {name}") for level in LEVELS
+                   for name in ORDERS},
     }

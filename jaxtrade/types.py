@@ -37,11 +37,11 @@ class IntrabarPath(struct.PyTreeNode):
     """What second bars say about the order of prices inside each bar. Of two-sided bars a long reads the bid's falls, a
     short the ask's.
 
-    falls: int16[T, 2, 3, K] for a long [:, 0], and of the bar upside down for a short [:, 1], every fall from the
+    falls: int32[T, 2, 3, K] for a long [:, 0], and of the bar upside down for a short [:, 1], every fall from the
         running high that is deeper than all before it, in time order: the running high before the second of its low
         and with it, and that low; in ticks from the bar's open, padded by zeros.
-    ambiguous: bool[T, 2] no seconds, seconds that do not rebuild the bar, more than K falls, or offsets past int16:
-        `stop_first` resolves such a bar.
+    ambiguous: bool[T, 2] no seconds, seconds that do not rebuild the bar, or more falls than are kept: `stop_first`
+        resolves such a bar.
     """
 
     falls: Array

@@ -44,7 +44,7 @@ def path_arrays(opens: Sequence[int], paths: Sequence[Inside], ask_opens: Sequen
     """Paths as the environment holds them, a short's on the ask where there is one; None where there are none."""
     if not paths:
         return None
-    out, untold = np.zeros((len(paths), 2, 3, FALLS), np.int16), np.zeros((len(paths), 2), bool)
+    out, untold = np.zeros((len(paths), 2, 3, FALLS), np.int32), np.zeros((len(paths), 2), bool)
     short = (ask_opens, ask_paths) if ask_paths else (opens, paths)
     for i, (side, at, insides) in enumerate([(1, opens, paths), (-1, *short)]):
         for row, (open_, inside) in enumerate(zip(at, insides, strict=True)):

@@ -10,7 +10,6 @@ short the low before the high) and the target last, as `stop_first` has it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 
 FALLS = 8  # K: enough for every minute of a week of SPY and of two weeks of EURUSD
-INT16 = np.iinfo(np.int16)
 MISMATCH_LIMIT = 0.001  # of the bars that have seconds
 SHOWN = 3
 FIELDS = ("open", "high", "low", "close")
@@ -56,13 +54,17 @@ def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
 
 
 def market_path(passages: tuple[Passages, ...]) -> IntrabarPath | None:
-    """Host path of a market: a long reads its falls on the bid, a short its own on the ask; None without seconds."""
+    """Host path of a market: a long reads its falls on the bid, a short its own on the ask; as many falls a bar as the
+    deepest one that they tell needs. None without seconds."""
     if not passages:
         return None
     long, short = passages[0].path, passages[-1].path
     falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)
     ambiguous = np.stack([long.ambiguous[:, 0], short.ambiguous[:, 1]], axis=1)
-    return IntrabarPath(falls, ambiguous)  # type: ignore[arg-type]  # host leaves
+    is_told = np.any(np.where(ambiguous[:, :, None, None], 0, falls) != 0, axis=(0, 1, 2))
+    used = max(1, *np.flatnonzero(is_told) + 1)  # no step pays for falls that no bar has
+    told = np.ascontiguousarray(falls[..., :used], np.int32)
+    return IntrabarPath(told, ambiguous)  # type: ignore[arg-type]  # host leaves
 
 
 def first_passages(bars: Bars, seconds: Bars) -> Passages:
@@ -123,9 +125,7 @@ def deepening_falls(opened: np.ndarray, high: np.ndarray, low: np.ndarray, count
     base = np.repeat(opened.astype(np.int64), counts)
     sides = [_falls(up, down, starts, counts) for up, down in ((high - base, low - base), (base - low, base - high))]
     falls, ambiguous = (np.stack(leaves, axis=1) for leaves in zip(*sides, strict=True))
-    ambiguous |= (np.abs(falls) > INT16.max).any(axis=(2, 3))
-    narrow: Any = np.clip(falls, INT16.min, INT16.max).astype(np.int16)
-    return IntrabarPath(narrow, ambiguous)  # type: ignore[arg-type]  # host leaves
+    return IntrabarPath(falls.astype(np.int32), ambiguous)  # type: ignore[arg-type]  # host leaves
 
 
 def _falls(high: np.ndarray, low: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

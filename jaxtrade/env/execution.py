@@ -5,6 +5,7 @@ Conventions: semantics page of the docs. Every function works on one environment
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -49,6 +50,15 @@ class Quote(NamedTuple):
     def entering(self, side: Array) -> Bar:
         """Prices at which a position of `side` is opened: the ask for a long."""
         return self.leaving(-side)
+
+
+class Fall(NamedTuple):
+    """Part of a bar in which the price fell from a running high: running high before and with it, and its end, int32[]
+    ticks from the open towards the position's side."""
+
+    before: Array
+    high: Array
+    end: Array
 
 
 class Book(NamedTuple):
@@ -205,29 +215,31 @@ def stop_first(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Boo
     return _exit(book, hit, position.target, jnp.int32(ExitReason.TARGET), params)
 
 
-def walk(book: Book, bar: Bar, falls: Array, whole: Array, liquidates: bool, params: EnvParams) -> Book:
+def walk(book: Book, bar: Bar, falls: Sequence[Fall], whole: Array, liquidates: bool, params: EnvParams) -> Book:
     """Intrabar order by falls, in the order they were traded.
 
-    falls: int32[3, K] running high before, running high with, and end of each, in ticks from the open towards the
-    position's side. A fall raises the high-water mark to its running high, capped at the target, and then meets the
-    stop or the liquidation level of that mark, unless the target was reached before it. The first to do so decides:
-    as running highs only rise, the one with the lowest. No later price counts.
+    A fall raises the high-water mark to its running high, capped at the target, and then meets the stop or the
+    liquidation level of that mark, unless the target was reached before it. The first to do so decides: as running
+    highs only rise, the one with the lowest. No later price counts.
     whole: bool[] the bar is told as one fall; a level that its high has raised above the open fills at the open.
     """
     position, account = book.position, book.account
     side, held = jnp.sign(position.quantity), position.quantity != 0
     target, stop = side * (position.target - bar.open), side * (position.stop - bar.open)
     best = jnp.where(side > 0, bar.high - bar.open, bar.open - bar.low)
-    before, turn, end = falls
-    turn = jnp.minimum(turn, target)
-    live = before < target
-    meets = end <= stop
-    if liquidates:
-        meets |= _breaches(position, account, bar.open + side * turn, bar.open + side * end, params)
-    ends = live & meets
-    stopped = held & jnp.any(ends)
-    reached = bar.open + side * jnp.min(jnp.where(ends, turn, jnp.minimum(best, target)))
-    worst = bar.open + side * jnp.min(jnp.where(live, end, 0))
+    reached, worst, stopped = jnp.minimum(best, target), jnp.int32(0), jnp.bool_(False)
+    for before, high, end in falls:  # one after the other: with an axis of falls no two of these lines share a loop
+        turn = jnp.minimum(high, target)
+        live = before < target
+        meets = end <= stop
+        if liquidates:
+            meets |= _breaches(position, account, bar.open + side * turn, bar.open + side * end, params)
+        ends = live & meets
+        reached = jnp.where(ends, jnp.minimum(reached, turn), reached)
+        worst = jnp.where(live, jnp.minimum(worst, end), worst)
+        stopped |= ends
+    stopped &= held
+    reached, worst = bar.open + side * reached, bar.open + side * worst
     if liquidates:
         book = book._replace(account=rules.raise_high_water(position, account, reached, params))
     level, reason = _nearest_stop(book, liquidates, params)
@@ -242,7 +254,7 @@ def walk(book: Book, bar: Bar, falls: Array, whole: Array, liquidates: bool, par
 
 
 def _breaches(position: Position, account: Account, high: Array, low: Array, params: EnvParams) -> Array:
-    """bool[K]: once marked at `high`, equity net of exit commission is at or below a floor at `low`. int32[K] ticks."""
+    """bool[]: once marked at `high`, equity net of exit commission is at or below a floor at `low`. int32[] ticks."""
     marked = rules.raise_high_water(position, account, high, params)
     floor = rules.highest_floor(marked, params.account)
     exit_cost = jnp.abs(position.quantity) * params.contract.commission
@@ -256,8 +268,8 @@ def nearer_extreme(book: Book, bar: Bar, liquidates: bool, params: EnvParams) ->
     side = jnp.sign(book.position.quantity)
     up, down = bar.high - bar.open, bar.open - bar.low
     best, worst = jnp.where(side > 0, up, down), -jnp.where(side > 0, down, up)
-    highs = jnp.stack([jnp.where(best < -worst, best, 0), best])
-    falls = jnp.stack([highs, highs, jnp.stack([worst, side * (bar.close - bar.open)])])
+    first = jnp.where(best < -worst, best, 0)
+    falls = Fall(first, first, worst), Fall(best, best, side * (bar.close - bar.open))
     return walk(book, bar, falls, jnp.bool_(False), liquidates, params)
 
 
@@ -266,9 +278,11 @@ def traded_path(book: Book, bar: Bar, path: IntrabarPath, row: Array, liquidates
     from its favourable to its adverse extreme."""
     short = (book.position.quantity < 0).astype(jnp.int32)
     up, down = bar.high - bar.open, bar.open - bar.low
-    one = jnp.stack([jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down)])
     ambiguous = path.ambiguous[row, short]
-    falls = jnp.where(ambiguous, one[:, None], path.falls[row, short].astype(jnp.int32))
+    count = path.falls.shape[-1]
+    told = jax.lax.dynamic_slice_in_dim(path.falls.reshape(-1), (2 * row + short) * 3 * count, 3 * count)
+    one = Fall(jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down))
+    falls = [select(ambiguous, one, Fall(*told[k::count])) for k in range(count)]
     return walk(book, bar, falls, ambiguous, liquidates, params)
 
 

@@ -13,7 +13,7 @@ import pytest
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.intrabar import FALLS, Passages, first_passages
+from jaxtrade.data.intrabar import FALLS, Passages, first_passages, market_path
 from jaxtrade.data.market import build_market, load_market, seconds_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic import synthetic_bars
@@ -109,12 +109,21 @@ def test_too_many_falls_are_ambiguous_for_their_side() -> None:
     assert path.falls[0, 0].T.tolist() == [[10 * k, 10 * k, 9 * k - 2] for k in range(1, FALLS + 1)]
 
 
-def test_offsets_past_int16_are_ambiguous() -> None:
-    minutes = flat(100_000, 132_767), flat(100_000, 132_768), flat(100_000, 80_000, 132_769)
-    path = first_passages(*minute_of(*minutes)).path
-    assert path.ambiguous.tolist() == [[False, False], [False, True], [False, True]]
-    assert path.falls[0, 1].T.tolist()[0] == [0, 0, -32_767]
-    assert path.falls.dtype == np.int16
+def test_offsets_are_not_cut() -> None:
+    path = first_passages(*minute_of(flat(100_000, 80_000, 132_769))).path
+    assert path.ambiguous.tolist() == [[False, False]]
+    assert path.falls[0, 0].T.tolist()[0] == [0, 0, -20_000]
+    assert path.falls[0, 1].T.tolist()[0] == [20_000, 20_000, -32_769]
+
+
+def test_a_market_keeps_as_many_falls_as_one_of_its_bars_has() -> None:
+    one, three = flat(100, 90, 95), flat(100, 99, 105, 103, 109, 106)
+    kept = market_path((first_passages(*minute_of(one, three)),))
+    assert kept is not None
+    assert kept.falls.shape == (2, 2, 3, 3)
+    alone = market_path((first_passages(*minute_of(one)),))
+    assert alone is not None
+    np.testing.assert_array_equal(kept.falls[:1, ..., :alone.falls.shape[-1]], alone.falls)
 
 
 def test_a_minute_without_seconds_is_ambiguous_and_counted() -> None:
@@ -243,7 +252,8 @@ def test_the_market_carries_the_paths_and_its_fingerprint_covers_them(generated:
     plain, with_path = build_market(bars, config), build_market(bars, config, fine)
     assert plain.data.path is None
     assert with_path.data.path is not None
-    assert with_path.data.path.falls.shape == (len(bars), 2, 3, FALLS)
+    assert with_path.data.path.falls.shape[:3] == (len(bars), 2, 3)
+    assert 1 <= with_path.data.path.falls.shape[3] <= FALLS
     assert plain.fingerprint != with_path.fingerprint
     fewer = build_market(bars, config, fine.rows(slice(0, 400)))
     assert len({m.fingerprint for m in (plain, with_path, fewer)}) == 3
