@@ -16,7 +16,7 @@ from . import setting
 from .harness import rounded
 
 # What becomes of the observations of a step.
-WRITTEN = "written"  # float32[N, D] is written to memory, and every slot is read back in the next step
+WRITTEN = "written"  # float32[N, D] is written to memory and read by a matrix product, as a network's first layer does
 SUMMED = "summed"  # every slot is computed and enters a sum, and a compiler need not write it to memory
 UNSEEN = "unseen"  # not built: state, mask and reward only
 
@@ -35,28 +35,35 @@ def choose(mask: jax.Array, chance: jax.Array) -> jax.Array:
     return action
 
 
-Carry = tuple[Any, Any, jax.Array, jax.Array]  # states, refs, observations in memory, random key
+Carry = tuple[Any, Any, jax.Array]  # states, refs, random key
+
+
+def look(env: TradingEnv, refs: Any, params: EnvParams, observations: str) -> jax.Array:
+    """float32[] of all that is seen at `refs` of N environments."""
+    if observations == UNSEEN:
+        return jnp.float32(0)
+    seen = jax.vmap(env.observe, (0, None))(refs, params)
+    if observations == SUMMED:
+        return jnp.sum(seen)
+    weights = jnp.linspace(-1.0, 1.0, seen.shape[1])[:, None]
+    return jnp.sum(seen @ weights)
 
 
 def step(env: TradingEnv, params: EnvParams, carry: Carry, chances: jax.Array, observations: str
          ) -> tuple[Carry, jax.Array]:
     """One step of N environments with auto-reset -> what is carried on, a sum of all that was seen. chances: float32[N]
     in [0, 1), which pick the actions."""
-    states, refs, held, key = carry
-    observe = jax.vmap(env.observe, (0, None))
-    seen = jnp.sum(observe(refs, params)) if observations == SUMMED else jnp.sum(held)
+    states, refs, key = carry
+    seen = look(env, refs, params, observations)
     actions = jax.vmap(choose)(refs.mask, chances)
     states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(key, states, actions, params)
-    if observations == WRITTEN:
-        held = observe(refs, params)
-    return (states, refs, held, key), seen + jnp.sum(outcome.reward)
+    return (states, refs, key), seen + jnp.sum(outcome.reward)
 
 
-def started(env: TradingEnv, params: EnvParams, num_envs: int, observations: str) -> Carry:
+def started(env: TradingEnv, params: EnvParams, num_envs: int) -> Carry:
     """N environments at drawn starts."""
     states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(jax.random.key(0), num_envs), params)
-    held = jax.vmap(env.observe, (0, None))(refs, params) if observations == WRITTEN else jnp.zeros((num_envs, 0))
-    return states, refs, held, jax.random.key(1)
+    return states, refs, jax.random.key(1)
 
 
 class Loop:
@@ -66,7 +73,7 @@ class Loop:
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int, num_steps: int, observations: str) -> None:
         self._params = params
-        self._carry = jax.jit(started, static_argnums=(0, 2, 3))(env, params, num_envs, observations)
+        self._carry = jax.jit(started, static_argnums=(0, 2))(env, params, num_envs)
 
         def run(params: EnvParams, carry: Carry) -> tuple[Carry, jax.Array]:
             *rest, key = carry
