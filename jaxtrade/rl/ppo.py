@@ -66,15 +66,18 @@ def make_hparams(config: PPOConfig) -> HParams:
     return HParams(**{name: jnp.float32(value) for name, value in values.items()})
 
 
+def standardised(advantage: Array) -> Array:
+    """Less their mean, over their standard deviation."""
+    return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+
+
 def ppo_loss(parameters: PyTree, normaliser: RunningStats, forward: Forward, batch: Batch, params: PyTree,
              hparams: HParams, ent_coef: Array, normalise_advantages: bool) -> tuple[Array, dict[str, Array]]:
     """Clipped surrogate + vf_coef * value loss - ent_coef * entropy over one minibatch -> (loss, diagnostics)."""
     policy = Policy(parameters, normaliser)
     logits, value, mask = forward(policy, batch.carry, batch.ref, batch.first, params)
     log_prob = distributions.log_prob(logits, mask, batch.action)
-    advantage = batch.advantage
-    if normalise_advantages:
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    advantage = standardised(batch.advantage) if normalise_advantages else batch.advantage
     terms = {
         "policy_loss": losses.clipped_surrogate(log_prob, batch.log_prob, advantage, hparams.clip_eps),
         "value_loss": losses.value_loss(value, batch.value, batch.target, hparams.vf_clip_eps),
@@ -95,6 +98,15 @@ def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTre
         return merge(stats, jax.vmap(env.observe, (0, None))(ref, params)), None
 
     return jax.lax.scan(at, stats, refs)[0]
+
+
+def block_count(rows: int, config: PPOConfig) -> int:
+    """Into how many equal blocks a minibatch of `rows` rows is cut, none larger than `config.block_rows`.
+
+    1 for sequences, which stay whole, and where only far more blocks than necessary would be equal.
+    """
+    least = -(-rows // config.block_rows)
+    return 1 if config.sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
 
 
 def make_network(config: PPOConfig, num_actions: int, precision: str | None = None) -> ActorCritic:
@@ -210,11 +222,39 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         hparams = state.hparams
         optimise = optimiser(hparams.max_grad_norm)
 
+        def gradient_of(parameters: PyTree, batch: Batch, normalise_advantages: bool) -> tuple[Array, Any, PyTree]:
+            (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
+                parameters, state.normaliser, forward, batch, params, hparams, ent_coef, normalise_advantages)
+            return loss, terms, grads
+
+        def gradient(parameters: PyTree, rows: Array) -> tuple[Array, Any, PyTree]:
+            """Loss, diagnostics and gradient of a minibatch; of a large one as the mean over its blocks."""
+            blocks = block_count(len(rows), config)
+            if blocks == 1:
+                return gradient_of(parameters, pick(batch, rows), config.normalise_advantages)
+            advantage = take_rows(batch.advantage, rows)
+            advantage = standardised(advantage) if config.normalise_advantages else advantage
+
+            def of_block(block: tuple[Array, Array]) -> tuple[Array, Any, PyTree]:
+                rows, advantage = block
+                return gradient_of(parameters, pick(batch, rows)._replace(advantage=advantage), False)
+
+            def add(total: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
+                loss, terms, grads = of_block(block)
+                worst = jnp.maximum(total[1]["ratio_error"], terms["ratio_error"])
+                loss, terms, grads = jax.tree.map(jnp.add, total, (loss, terms, grads))
+                return (loss, terms | {"ratio_error": worst}, grads), None
+
+            parts = (rows.reshape(blocks, -1), advantage.reshape(blocks, -1))
+            first = jax.tree.map(lambda x: x[0], parts)
+            zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_block, first))
+            (loss, terms, grads), _ = jax.lax.scan(add, zero, parts)
+            loss, means, grads = jax.tree.map(lambda x: x / blocks, (loss, terms, grads))
+            return loss, means | {"ratio_error": terms["ratio_error"]}, grads
+
         def minibatch(carry: tuple[PyTree, PyTree, Array], rows: Array) -> tuple[Any, dict[str, Array]]:
             parameters, opt_state, stopped = carry
-            (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
-                parameters, state.normaliser, forward, pick(batch, rows), params, hparams, ent_coef,
-                config.normalise_advantages)
+            loss, terms, grads = gradient(parameters, rows)
             grad_norm = optax.tree.norm(grads)
             finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
             stopped |= (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
