@@ -101,11 +101,11 @@ def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTre
 
 
 def block_count(rows: int, config: PPOConfig) -> int:
-    """Into how many equal blocks a minibatch of `rows` rows is cut, none larger than `config.block_rows`.
+    """Into how many equal blocks a minibatch of `rows` rows is cut, none larger than `config.gradient_rows`.
 
     1 for sequences, which stay whole, and where only far more blocks than necessary would be equal.
     """
-    least = -(-rows // config.block_rows)
+    least = -(-rows // config.gradient_rows)
     return 1 if config.sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
 
 

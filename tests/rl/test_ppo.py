@@ -297,11 +297,11 @@ def test_normaliser_is_updated_after_use_from_every_observation(trained):
 @pytest.mark.parametrize(("rows", "limit", "blocks"), [(48, 48, 1), (48, 47, 2), (48, 10, 6), (5, 1, 5),
                                                        (7, 3, 1)])
 def test_blocks_are_equal_and_small_enough(rows, limit, blocks):
-    assert ppo_module.block_count(rows, CONFIG.model_copy(update={"block_rows": limit})) == blocks
+    assert ppo_module.block_count(rows, CONFIG.model_copy(update={"gradient_rows": limit})) == blocks
 
 
 def test_sequences_are_not_cut():
-    assert ppo_module.block_count(48, NETWORKS["gru"].model_copy(update={"block_rows": 1})) == 1
+    assert ppo_module.block_count(48, NETWORKS["gru"].model_copy(update={"gradient_rows": 1})) == 1
 
 
 @pytest.mark.parametrize("normalise", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -309,8 +309,8 @@ def test_a_minibatch_in_blocks_is_the_minibatch(normalise):
     """48 rows at once or 12 at a time: the same steps and figures, also those that are a maximum or use the
     minibatch's own mean (large steps: every row is clipped, or not, by the same figures)."""
     made = []
-    for block_rows in (48, 12):
-        config = CONFIG.model_copy(update={"block_rows": block_rows, "normalise_advantages": normalise})
+    for gradient_rows in (48, 12):
+        config = CONFIG.model_copy(update={"gradient_rows": gradient_rows, "normalise_advantages": normalise})
         one = Learner(config=config)
         made.append(one.run(one.start(), 2))
     (whole, whole_rows), (cut, cut_rows) = made
