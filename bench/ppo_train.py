@@ -3,9 +3,11 @@
 Two networks: `small` is 64-64 tanh with 4 epochs, `large` 256-256-128 ReLU with 10, each for policy and value; batches
 of 256. Observations are not normalised on either side (`sb3.arguments` says why). At 4 and 16 environments every side
 does the same updates; Stable-Baselines3 also has its whole range, and we have large batches, which are other
-mathematics and are compared with nobody. One repeat is one update; every side goes on from the state that its last
-update left, but for the JAX peers, whose runs are of a few updates and begin anew; what they compute otherwise is under
-`differences`.
+mathematics and are compared with nobody. On a CPU the comparison of each network runs in a process of its own, with the
+number of XLA's compute threads that a trial of ours finds worth it; Stable-Baselines3 chooses torch's likewise.
+
+One repeat is one update; every side goes on from the state that its last update left, but for the JAX peers, whose runs
+are of a few updates and begin anew; what they compute otherwise is under `differences`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import importlib.util
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,6 +64,7 @@ OWN = (
     Own("large", 4_096, 128, 32_768, 10, slow=True),
 )
 QUICK_OWN = (Own("small", 256, 16, 1_024, 4),)
+TRIAL_ROUNDS = 3
 # Stable-Baselines3 alone: (kind, environments, steps of one update)
 RANGE = (("dummy", 1, 1_024), ("dummy", 2, 2_048), ("dummy", 8, 4_096), ("subproc", 4, 2_048))
 
@@ -175,11 +178,55 @@ def share(answer: Mapping[str, float]) -> float:
     return answer["collect"] / (answer["collect"] + answer["update"])
 
 
+def trial(network: str, quick: bool) -> Callable[[], None]:
+    """For `Worker`: one update of ours with the most environments, to see what threads are worth."""
+    side = ours(list(compared(Options(quick=quick), network).values())[-1])
+
+    def work() -> None:
+        side.run()
+
+    return work
+
+
+def choose_threads(options: Options, network: str) -> tuple[int, dict[str, float]]:
+    """XLA's number of compute threads for a network's comparison, and the trial's seconds by number."""
+    counts = [1] if options.quick else sorted({1, harness.cores()})
+    with ExitStack() as stack:
+        workers = {count: stack.enter_context(Worker("ppo_train", "trial", {"network": network, "quick": options.quick},
+                                                     variables={"NPROC": str(count)})) for count in counts}
+        for worker in workers.values():
+            worker.run()
+        return sb3.fastest(lambda count: workers[count].run().sample.wall, counts, TRIAL_ROUNDS)
+
+
+def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Callable[[], Any]:
+    """For `Worker`: `measure`."""
+    options = Options(quick, repeats, Path(checkout) if checkout else None)
+    return lambda: measure(options, network)
+
+
+def measured_apart(options: Options, network: str) -> dict[str, dict[str, Any]]:
+    """`measure` in a process with the number of threads that suits it; on an accelerator, in this one."""
+    if jax.devices()[0].platform != "cpu":
+        return measure(options, network) | {"threads": {}}
+    threads, seconds = choose_threads(options, network)
+    given = {"network": network, "quick": options.quick, "repeats": options.repeats,
+             "checkout": str(options.purejaxrl.resolve()) if options.purejaxrl else None}
+    with Worker("ppo_train", "comparison", given, variables={"NPROC": str(threads)}) as worker:
+        return worker.run().answer | {"threads": {network: {"chosen": threads, "trial_seconds": seconds}}}
+
+
+def alone(options: Options, network: str) -> dict[str, dict[str, Any]]:
+    """Our settings that nobody else has, with all cores."""
+    chosen, left_out = own(options, network)
+    return {"sides": harness.compare({name: ours(config) for name, config in chosen.items()}, options.repeats),
+            "ratios": {}, "left_out": left_out, "threads": {}}
+
+
 def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
-    """All sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
-    same = compared(options, network)
-    mine, left_out = own(options, network)
-    mine = {f"{network}/ours/{count}": config for count, config in same.items()} | mine
+    """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
+    same, left_out = compared(options, network), {}
+    mine = {f"{network}/ours/{count}": config for count, config in same.items()}
     threads = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
         children = Children(stack)
@@ -213,9 +260,9 @@ def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, floa
 
 def run(options: Options) -> dict[str, Any]:
     """Sides are named network/side/environments."""
-    parts = [measure(options, network) for network in NETWORKS]
+    parts = [part(options, network) for network in NETWORKS for part in (measured_apart, alone)]
     merged = {key: {name: value for part in parts for name, value in part[key].items()}
-              for key in ("sides", "ratios", "left_out")}
+              for key in ("sides", "ratios", "left_out", "threads")}
     config = {"networks": NETWORKS, "same": SAME, "batch": BATCH, "market": setting.config().data.market,
               "sessions": setting.SESSIONS, "task": setting.config().env.task}
     differences = {name: list(told) for name, told in {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}.items()}

@@ -23,6 +23,7 @@ DIFFERENCES = (
 )
 TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
 TRIAL_ROUNDS = 2
+WORTH = 1.25  # how much faster more threads must be
 MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
 
 
@@ -94,12 +95,18 @@ def iterate(model: Any, steps: int, callback: Callable[..., bool] | None = None)
 
 
 def fastest(seconds_of: Callable[[int], float], counts: Iterable[int], rounds: int) -> tuple[int, dict[str, float]]:
-    """The count with the least seconds, and those seconds by count (the best of `rounds`, taking turns)."""
+    """The number of threads to measure with, and seconds by number (the best of `rounds`, taking turns).
+
+    A larger number has to be `WORTH` times as fast by the wall clock, for it costs that much more CPU.
+    """
     best = dict.fromkeys(counts, float("inf"))
     for _ in range(rounds):
         for count in best:
             best[count] = min(best[count], seconds_of(count))
-    return min(best, key=lambda count: best[count]), {str(count): seconds for count, seconds in best.items()}
+    chosen, *larger = sorted(best)
+    for count in larger:
+        chosen = count if best[count] * WORTH <= best[chosen] else chosen
+    return chosen, {str(count): seconds for count, seconds in best.items()}
 
 
 def choose_threads(envs: Any, chosen: Mapping[str, Any], counts: Sequence[int]) -> tuple[int, dict[str, float]]:

@@ -187,11 +187,12 @@ def run(options: Options) -> dict[str, Any]:
 
         def add(name: str, function: str, count: int, most: int | None = None, **more: Any) -> None:
             given = {"config": config_of(count).model_dump(mode="json"), "goal": list(goal), **more}
-            workers[name] = stack.enter_context(Worker("time_to_reward", function, given, most))
+            variables = {} if most is None else {"NPROC": str(most)}
+            workers[name] = stack.enter_context(Worker("time_to_reward", function, given, most, variables))
             prepared[name] = workers[name].run()  # before the next child starts: compiling and trials are timed
 
         for count in (*counts, OWN_ENVS):
-            add(f"ours/{count}", "ours", count)
+            add(f"ours/{count}", "ours", count, 1 if count in counts else None)  # batches of 256: see `ppo_train`
         for count in counts:
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[f"sb3/{count}"] = sb3.MISSING
