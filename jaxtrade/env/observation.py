@@ -31,15 +31,34 @@ BARS_PER_DAY = 390.0  # scale of bars_in_position, the cash session in minutes
 class ObservationRef(struct.PyTreeNode):
     """What a rollout stores instead of the observation.
 
-    row: int32[S]. legs: int32[S, 5] quantity, entry, stop, target, bars in position. mask: bool[A].
-    account, aux: empty for `entry` and `manage` (tasks that show account statistics or advice put them there).
+    row: int32[S]. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal: uint8[ceil(A / 8)], the
+    mask's bits. account, aux: empty for `entry` and `manage` (tasks that show account statistics or advice put them
+    there). num_actions: A (static).
     """
 
     row: Array
     legs: Array
     account: Any
-    mask: Array
+    legal: Array
     aux: Any
+    num_actions: int = struct.field(pytree_node=False)
+
+    @property
+    def mask(self) -> Array:
+        """bool[..., A]: the actions that are legal, of one reference or of stacked ones."""
+        action = np.arange(self.num_actions)
+        return ((self.legal[..., action // 8] >> (action % 8).astype(np.uint8)) & 1).astype(bool)
+
+    def with_mask(self, mask: Array) -> ObservationRef:
+        """The same, but for `mask` bool[..., A]."""
+        return self.replace(legal=bits_of(mask), num_actions=mask.shape[-1])
+
+
+def bits_of(mask: Array) -> Array:
+    """bool[..., A] -> uint8[..., ceil(A / 8)], action 8 i + j in bit j of byte i."""
+    full = jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, -mask.shape[-1] % 8)])
+    bits = full.reshape(*mask.shape[:-1], -1, 8).astype(jnp.uint8) << np.arange(8, dtype=np.uint8)
+    return bits.sum(axis=-1, dtype=jnp.uint8)
 
 
 @dataclass(frozen=True)
@@ -86,7 +105,8 @@ def make_ref(state: EnvState, mask: Array) -> ObservationRef:
     position = state.position
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
-    return ObservationRef(row=state.row[None], legs=leg[None], account=(), mask=mask, aux=())
+    return ObservationRef(row=state.row[None], legs=leg[None], account=(), legal=bits_of(mask), aux=(),
+                          num_actions=mask.shape[-1])
 
 
 def _pattern(config: EnvConfig) -> np.ndarray:
