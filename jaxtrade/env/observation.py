@@ -46,8 +46,8 @@ class ObservationRef(struct.PyTreeNode):
     @property
     def mask(self) -> Array:
         """bool[..., A]: the actions that are legal, of one reference or of stacked ones."""
-        action = np.arange(self.num_actions)
-        return ((self.legal[..., action // 8] >> (action % 8).astype(np.uint8)) & 1).astype(bool)
+        bits = [(self.legal[..., i // 8] >> (i % 8)) & 1 for i in range(self.num_actions)]
+        return jnp.stack(bits, axis=-1).astype(bool)
 
     def with_mask(self, mask: Array) -> ObservationRef:
         """The same, but for `mask` bool[..., A]."""
@@ -56,9 +56,11 @@ class ObservationRef(struct.PyTreeNode):
 
 def bits_of(mask: Array) -> Array:
     """bool[..., A] -> uint8[..., ceil(A / 8)], action 8 i + j in bit j of byte i."""
-    full = jnp.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, -mask.shape[-1] % 8)])
-    bits = full.reshape(*mask.shape[:-1], -1, 8).astype(jnp.uint8) << np.arange(8, dtype=np.uint8)
-    return bits.sum(axis=-1, dtype=jnp.uint8)
+    def byte(first: int) -> Array:
+        bits = [mask[..., i].astype(jnp.uint8) << (i - first) for i in range(first, min(first + 8, mask.shape[-1]))]
+        return functools.reduce(jnp.bitwise_or, bits)
+
+    return jnp.stack([byte(first) for first in range(0, mask.shape[-1], 8)], axis=-1)
 
 
 @dataclass(frozen=True)
