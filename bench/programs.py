@@ -20,7 +20,7 @@ from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.rollout import unroll
 from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import _Chunk
-from jaxtrade.types import Algorithm, PyTree
+from jaxtrade.types import Algorithm, PyTree, Transition
 
 from .harness import Sample, rounded
 from .setting import World
@@ -57,8 +57,9 @@ def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: in
     return compiled(_Chunk(algorithm, updates)._jitted, state, params)
 
 
-def acting(algorithm: Algorithm, num_steps: int) -> Callable[[PyTree, PyTree, jax.Array], Any]:
-    """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`."""
+def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], PyTree] | None = None
+           ) -> Callable[[PyTree, PyTree, jax.Array], Any]:
+    """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`, and `tell`."""
 
     def run(state: PyTree, params: PyTree, key: jax.Array) -> Any:
         policy = policy_of(state)
@@ -68,7 +69,7 @@ def acting(algorithm: Algorithm, num_steps: int) -> Callable[[PyTree, PyTree, ja
             return carry, action, extras.log_prob, extras.value
 
         return unroll(algorithm.env, act, state.env_state, state.ref, state.first, state.carry, params, key, num_steps,
-                      state.update)
+                      state.update, tell=tell)
 
     return run
 
@@ -139,10 +140,11 @@ def _matmul_flops(jaxpr: Any) -> int:
 
 
 def stored(algorithm: Algorithm, state: PyTree, params: PyTree) -> dict[str, int]:
-    """Leaf of `Transition` -> bytes per environment step, of those that an update still reads once dead code is
-    removed: what the rollout's loop has to write. XLA may pad, or keep copies in another layout; see `temporaries`."""
+    """Leaf of `Transition` -> bytes per environment step, of those that an update of `learner`'s algorithm still reads
+    once dead code is removed: what the rollout's loop has to write. XLA may pad, or keep copies in another layout; see
+    `temporaries`."""
     config = algorithm.config
-    _, seen = jax.eval_shape(acting(algorithm, config.num_steps), state, params, jax.random.key(0))
+    _, seen = jax.eval_shape(acting(algorithm, config.num_steps, summarise.tell), state, params, jax.random.key(0))
     leaves = jax.tree_util.tree_flatten_with_path(seen)[0]
     shapes = [(leaf.shape, leaf.dtype) for _, leaf in leaves]
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr

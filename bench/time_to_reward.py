@@ -24,7 +24,7 @@ import numpy as np
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.types import Transition
+from jaxtrade.types import Summary
 
 from . import harness, sb3, setting
 from . import time_to_reward_settings as chosen
@@ -90,7 +90,7 @@ def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
     jax.config.update("jax_enable_compilation_cache", False)
     run, budget = make_config(config), Goal(*goal)
     env, params = load_world(run)
-    algorithm = make_ppo(run.ppo, env, budget.updates, summarise=_reward)
+    algorithm = make_ppo(run.ppo, env, budget.updates, summarise=REWARD)
 
     def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
         init = jax.jit(algorithm.init).lower(jax.random.key(0), params).compile()
@@ -113,8 +113,7 @@ def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
     return Seeds(prepare, budget)
 
 
-def _reward(seen: Transition) -> dict[str, jax.Array]:
-    return {"reward": jnp.mean(seen.reward)}
+REWARD = Summary(tell=lambda seen: jnp.mean(seen.reward), figures=lambda means: {"reward": jnp.mean(means)})
 
 
 def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], path: str, threads: Sequence[int]) -> Seeds:

@@ -7,7 +7,7 @@ account's start balance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -180,7 +180,7 @@ class Transition(NamedTuple):
 
     `first` marks an observation that starts an episode. `value` and `log_prob` belong to `ref` and `action`.
     `behaviour_version` is the update count of the weights that acted. `carry` is the policy's memory with `ref` taken
-    in, float32[num_steps, num_envs, H]; () where it has none.
+    in, float32[num_steps, num_envs, H]; () where it has none. `info` is the environment's, or what `Summary.tell` kept.
     """
 
     ref: PyTree
@@ -195,6 +195,17 @@ class Transition(NamedTuple):
     behaviour_version: Array
     info: PyTree
     carry: PyTree = ()
+
+
+class Summary(NamedTuple):
+    """Figures that an environment tells of a rollout, so that no step's `info` needs to be kept until its end.
+
+    tell(transitions of one step, [N, ...]) -> what is kept of it (sums; T of them are stored).
+    figures(what was kept, [T, ...]) -> metrics by name.
+    """
+
+    tell: Callable[[Transition], PyTree]
+    figures: Callable[[PyTree], Mapping[str, Array]]
 
 
 class Algorithm(NamedTuple):

@@ -31,15 +31,36 @@ BARS_PER_DAY = 390.0  # scale of bars_in_position, the cash session in minutes
 class ObservationRef(struct.PyTreeNode):
     """What a rollout stores instead of the observation.
 
-    row: int32[S]. legs: int32[S, 5] quantity, entry, stop, target, bars in position. mask: bool[A].
-    account, aux: empty for `entry` and `manage` (tasks that show account statistics or advice put them there).
+    row: int32[S]. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal: uint8[ceil(A / 8)], the
+    mask's bits. account, aux: empty for `entry` and `manage` (tasks that show account statistics or advice put them
+    there). num_actions: A (static).
     """
 
     row: Array
     legs: Array
     account: Any
-    mask: Array
+    legal: Array
     aux: Any
+    num_actions: int = struct.field(pytree_node=False)
+
+    @property
+    def mask(self) -> Array:
+        """bool[..., A]: the actions that are legal, of one reference or of stacked ones."""
+        bits = [(self.legal[..., i // 8] >> (i % 8)) & 1 for i in range(self.num_actions)]
+        return jnp.stack(bits, axis=-1).astype(bool)
+
+    def with_mask(self, mask: Array) -> ObservationRef:
+        """The same, but for `mask` bool[..., A]."""
+        return self.replace(legal=bits_of(mask), num_actions=mask.shape[-1])
+
+
+def bits_of(mask: Array) -> Array:
+    """bool[..., A] -> uint8[..., ceil(A / 8)], action 8 i + j in bit j of byte i."""
+    def byte(first: int) -> Array:
+        bits = [mask[..., i].astype(jnp.uint8) << (i - first) for i in range(first, min(first + 8, mask.shape[-1]))]
+        return functools.reduce(jnp.bitwise_or, bits)
+
+    return jnp.stack([byte(first) for first in range(0, mask.shape[-1], 8)], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -86,7 +107,8 @@ def make_ref(state: EnvState, mask: Array) -> ObservationRef:
     position = state.position
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
-    return ObservationRef(row=state.row[None], legs=leg[None], account=(), mask=mask, aux=())
+    return ObservationRef(row=state.row[None], legs=leg[None], account=(), legal=bits_of(mask), aux=(),
+                          num_actions=mask.shape[-1])
 
 
 def _pattern(config: EnvConfig) -> np.ndarray:

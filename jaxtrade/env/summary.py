@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from jaxtrade.env.state import EndReason, StepInfo
-from jaxtrade.types import Array, Transition
+from jaxtrade.types import Array, Summary, Transition
 
 
-def summarise(seen: Transition) -> dict[str, Array]:
-    """Figures of the episodes that ended in a rollout [T, N], and of its bars; float32.
+def tell(seen: Transition) -> dict[str, Any]:
+    """Of one step in N environments: counts int32[], and sums float32[] over the episodes that ended in it."""
+    info: StepInfo = seen.info
+    ended = info.end != EndReason.NONE
+
+    def total(values: Array) -> Array:
+        return jnp.where(ended, values, 0).astype(jnp.float32).sum()
+
+    return {
+        "steps": jnp.int32(ended.size), "breaches": info.event.breach.sum(dtype=jnp.int32),
+        "illegal": info.illegal.sum(dtype=jnp.int32),
+        "ends": (info.end[:, None] == jnp.arange(len(EndReason))).sum(axis=0, dtype=jnp.int32),
+        "equity": total(info.equity), "trades": total(info.stats.trades), "wins": total(info.stats.wins),
+        "terms": {name: total(sums) for name, sums in info.stats.terms.items()},
+    }
+
+
+def figures(told: dict[str, Any]) -> dict[str, Array]:
+    """Figures of the episodes that ended in a rollout, and of its bars, from what T steps told, [T, ...]; float32.
 
     episode_profit: mean dollars per ended episode; episode_trades: mean round turns; win_rate: share of them with net
     profit; end_share: float32[7] share of ended episodes by `EndReason`. NaN where no episode ended (or none traded).
@@ -17,23 +36,18 @@ def summarise(seen: Transition) -> dict[str, Array]:
     reward_NAME: mean sum of each weighted reward term per ended episode, where there is more than one (a single term's
     is the episode's reward).
     """
-    info: StepInfo = seen.info
-    ended = info.end != EndReason.NONE
-    count = ended.sum().astype(jnp.float32)
-
-    def mean(values: Array) -> Array:
-        return jnp.where(ended, values, 0).astype(jnp.float32).sum() / count
-
-    trades = jnp.where(ended, info.stats.trades, 0).sum().astype(jnp.float32)
-    wins = jnp.where(ended, info.stats.wins, 0).sum().astype(jnp.float32)
-    reasons = jnp.arange(len(EndReason))
-    terms = info.stats.terms if len(info.stats.terms) > 1 else {}
+    ends = told["ends"].sum(axis=0).astype(jnp.float32).at[EndReason.NONE].set(0.0)
+    count, trades = ends.sum(), told["trades"].sum()
+    terms = told["terms"] if len(told["terms"]) > 1 else {}
     return {
-        **{f"reward_{name}": mean(sums) for name, sums in terms.items()},
-        "episode_profit": mean(info.equity) / 1000.0,
-        "episode_trades": mean(info.stats.trades),
-        "win_rate": wins / trades,
-        "illegal_executed": info.illegal.sum(dtype=jnp.int32),
-        "breaches": info.event.breach.astype(jnp.float32).mean() * 1000.0,
-        "end_share": (info.end[..., None] == reasons).astype(jnp.float32).sum((0, 1)).at[0].set(0.0) / count,
+        **{f"reward_{name}": sums.sum() / count for name, sums in terms.items()},
+        "episode_profit": told["equity"].sum() / count / 1000.0,
+        "episode_trades": trades / count,
+        "win_rate": told["wins"].sum() / trades,
+        "illegal_executed": told["illegal"].sum(),
+        "breaches": told["breaches"].sum().astype(jnp.float32) / told["steps"].sum().astype(jnp.float32) * 1000.0,
+        "end_share": ends / count,
     }
+
+
+summarise = Summary(tell, figures)

@@ -8,7 +8,7 @@ the rollout's steps, forgotten where an episode begins; gradients flow as far ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -26,12 +26,11 @@ from jaxtrade.rl.returns import gae, next_values
 from jaxtrade.rl.rollout import count_episodes, count_illegal, final_values, reset_all, unroll
 from jaxtrade.rl.schedules import linear, optimiser, progress
 from jaxtrade.rl.state import EpisodeTotals, HParams, Policy, TrainState, policy_of, strong_types
-from jaxtrade.types import Algorithm, Array, Env, PyTree, Transition
+from jaxtrade.types import Algorithm, Array, Env, PyTree, Summary, Transition
 
 # (policy, carry [S, H], refs [B, ...], first bool[B], environment params) -> (logits float32[B, A], value float32[B],
 # mask bool[B, A]); rows as in `Batch`
 Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree], tuple[Array, Array, Array]]
-Summarise = Callable[[Transition], Mapping[str, Array]]
 
 
 class ActExtras(NamedTuple):
@@ -115,13 +114,13 @@ def make_network(config: PPOConfig, num_actions: int, precision: str | None = No
     return ActorCritic(num_actions, config.hidden, config.activation, precision, memory)
 
 
-def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summarise | None = None,
+def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
              precision: str | None = None) -> Algorithm:
     """PPO on `env` for a run of `total_updates` updates, the length that the schedules span.
 
     Args:
         config: static counts, and start values of the tunable floats.
-        summarise: transitions [T, N, ...] -> extra metrics (what an environment tells in `info`).
+        summarise: extra metrics (what an environment tells in `info`).
         precision: precision of matrix products, e.g. "highest" (float32 also where the platform's default is less).
     Returns:
         `Algorithm`. init(key, params) -> TrainState. update(state, params, inputs) -> (TrainState, metrics), `inputs`
@@ -200,7 +199,8 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
 
         (env_state, ref, first, carry), seen = unroll(env, explore, state.env_state, state.ref, state.first,
                                                       state.carry, params, key, num_steps, state.update,
-                                                      draw=lambda key, count: jax.random.uniform(key, (count,)))
+                                                      draw=lambda key, count: jax.random.uniform(key, (count,)),
+                                                      tell=summarise.tell if summarise else lambda seen: ())
         value = value_of(policy, params)
         # Where an episode has just ended, the value of `ref` is not read: nothing needs to be forgotten before it.
         following = next_values(seen.value, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)
@@ -306,7 +306,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             "illegal": count_illegal(env, seen),
             "action_share": jnp.mean(seen.action[..., None] == jnp.arange(env.num_actions), axis=(0, 1)),
         }
-        extra = dict(summarise(seen)) if summarise else {}
+        extra = dict(summarise.figures(seen.info)) if summarise else {}
         if clash := metrics.keys() & extra.keys():
             raise ValueError(f"summarise returned metrics that PPO reports itself: {sorted(clash)}")
         return new, metrics | extra

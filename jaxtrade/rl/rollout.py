@@ -31,7 +31,8 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int) -> tuple[PyTr
 
 
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
-           key: Array, num_steps: int, version: Array, draw: Callable[[Array, int], Any] = jax.random.split
+           key: Array, num_steps: int, version: Array, draw: Callable[[Array, int], Any] = jax.random.split,
+           tell: Callable[[Transition], PyTree] | None = None
            ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
     """Act and step T times in N environments; the policy's memory is forgotten where an episode begins.
 
@@ -40,6 +41,7 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
         version: int32[], update count of the acting weights.
         draw: (key of one environment, T) -> what `act` needs of chance in each step, [T, ...]; made for all steps
             before the first, because hashing in the loop would cost as much as the step itself.
+        tell: transitions of one step [N, ...] -> what is kept of their `info`; all of it by default.
     Returns:
         (env_state, ref, first, carry) after the last step, and the transitions, [T, N, ...].
     """
@@ -66,6 +68,8 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
             reward=outcome.reward, terminated=outcome.terminated, truncated=outcome.truncated,
             behaviour_version=versions, info=outcome.info, carry=carry,
         )
+        if tell is not None:
+            transition = transition._replace(info=tell(transition))
         return (env_state, next_ref, outcome.terminated | outcome.truncated, carry), transition
 
     random = jax.vmap(random_of, out_axes=1)(keys)

@@ -75,7 +75,7 @@ def test_what_a_rollout_stores(world, state):
     """Every leaf that the update reads, and none that only stands in `Transition`."""
     kept = programs.stored(programs.learner(world, 4), state, world.params)
     assert kept["reward"] == kept["value"] == kept["log_prob"] == kept["action"] == 4
-    assert kept["ref.mask"] == world.env.num_actions
+    assert kept["ref.legal"] == kept["final_ref.legal"] == 1
     assert kept["ref.legs"] == 20
     assert "behaviour_version" not in kept
     assert not any("observation" in name for name in kept)

@@ -28,7 +28,7 @@ from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.observation import ObservationRef, bits_of
 from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import EnvParams, EnvState, Order, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
@@ -426,7 +426,8 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(scaling: str) -> 
         other = build_market(perturbed(bars, cut), config)
         leg = jnp.tile(i32([1, int(bars.close[rows[0]]), int(bars.close[rows[0]]) - 30, 1 << 29, 3]), (200, 1, 1))
         rows = np.resize(rows, 200)
-        ref = ObservationRef(i32(rows)[:, None], leg, (), jnp.ones((200, env.num_actions), bool), ())
+        ref = ObservationRef(i32(rows)[:, None], leg, (), bits_of(jnp.ones((200, env.num_actions), bool)), (),
+                             env.num_actions)
         seen = [observe(ref, make_params(market.data)) for market in (full, other)]
         assert np.isfinite(np.asarray(seen[0])).all()
         assert leaves_differ(*seen) == []
@@ -448,7 +449,7 @@ def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
     params = make_params(worlds.make_market(bars, [worlds.Session(0, 64, 30, 60)], scaling=env.config.scaling))
     close = int(bars.close[row])
     leg = i32([[1, close - 7, close - 20, close + 33, 4]])
-    ref = ObservationRef(i32([row]), leg, (), jnp.ones(env.num_actions, bool), ())
+    ref = ObservationRef(i32([row]), leg, (), bits_of(jnp.ones(env.num_actions, bool)), (), env.num_actions)
 
     def observe(view: MarketView) -> jax.Array:
         return env.observe(ref, params.replace(market=params.market.replace(view=view)))

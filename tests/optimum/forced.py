@@ -32,7 +32,7 @@ class Forced:
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple:
         mask = ref.mask.at[Action.HOLD].set(~ref.mask[Action.BUY])
-        return self.inner(carry, state, ref.replace(mask=mask), params, key)
+        return self.inner(carry, state, ref.with_mask(mask), params, key)
 
 
 def forced(agent: Agent) -> Agent:

@@ -15,7 +15,7 @@ from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.market import Market, build_market, load_market
 from jaxtrade.data.schema import NO_VOLUME, SEED_FEATURES
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.observation import ObservationRef, bits_of
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation.policy import absent_slots
 from jaxtrade.types import SessionSet
@@ -72,7 +72,7 @@ def test_every_slot_of_the_window_agrees(name: str, scaling: str) -> None:
     rows = np.random.default_rng(0).choice(rows, min(200, len(rows)), replace=False)
     legs = jnp.zeros((len(rows), 1, 5), jnp.int32)
     ref = ObservationRef(jnp.asarray(rows, jnp.int32)[:, None], legs, (),
-                         jnp.ones((len(rows), env.num_actions), bool), ())
+                         bits_of(jnp.ones((len(rows), env.num_actions), bool)), (), env.num_actions)
     seen = np.asarray(jax.jit(jax.vmap(env.observe, (0, None)))(ref, params))
     width = len(SEED_FEATURES) + 3
     seen = seen[:, : 20 * width].reshape(len(rows), 20, width)

@@ -14,6 +14,7 @@ from jaxtrade.rl import ppo as ppo_module
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
 from jaxtrade.rl.state import policy_of
+from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params
 
 CONFIG = PPOConfig(num_envs=16, num_steps=12, num_minibatches=4, num_epochs=2, hidden=(16,), learning_rate=1e-2,
@@ -271,9 +272,10 @@ def test_rollout_stores_references_and_no_observations():
 
 def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
     state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.algorithm.config
-    algorithm = make_ppo(config, ENV, 1, summarise=lambda seen: {"mean_reward": seen.reward.mean()})
+    reward = Summary(tell=lambda seen: seen.reward.mean(), figures=lambda told: {"mean_reward": told.mean()})
+    algorithm = make_ppo(config, ENV, 1, summarise=reward)
     assert jax.eval_shape(algorithm.update, state, PARAMS, ())[1]["mean_reward"].shape == ()
-    clash = make_ppo(config, ENV, 1, summarise=lambda seen: {"entropy": seen.reward.mean()})
+    clash = make_ppo(config, ENV, 1, summarise=Summary(lambda seen: (), lambda told: {"entropy": jnp.float32(0)}))
     with pytest.raises(ValueError, match="entropy"):
         jax.eval_shape(clash.update, state, PARAMS, ())
 
