@@ -34,6 +34,7 @@ CLAIMS = tuple(re.compile(pattern, re.IGNORECASE) for pattern in (
     rf"(?:RAM|resident|memory)\s+(?:of|is|takes|needs|peaks at)\s+(?:about\s+|some\s+)?{_NUMBER}\s*(?:kB|MB|GB)",
 ))
 GENERATED = re.compile(r"<!-- bench:begin -->.*?<!-- bench:end -->", re.DOTALL)
+COMMIT = re.compile(r"\bcommit:? [0-9a-f]{7,40}\b")  # 64e4999 is one, and no number
 NUMBER = re.compile(r"(?<![\w.@/])(\d+(?:,\d{3})*(?:\.\d+)*(?:e[+-]?\d+)?)\s?([kMG]?)(B\b|%|x\b)?")
 SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
@@ -86,7 +87,7 @@ def unfounded(text: str, nodes: Any) -> list[str]:
     words = " ".join(value for value in values if isinstance(value, str))
     numbers = [value for value in values if not isinstance(value, str)]
     missing = []
-    for found in NUMBER.finditer(text):
+    for found in NUMBER.finditer(COMMIT.sub("", text)):
         digits, letter, unit = found.groups()
         scale = SCALE[letter] * (0.01 if unit == "%" else 1.0)
         verbatim = re.search(rf"(?<![\d.]){re.escape(digits)}(?!\.?\d)", words)

@@ -9,7 +9,7 @@ import pytest
 
 from bench import picture, publish, targets
 from tests.bench.made_up import STAMP, env_step
-from tests.bench.provenance import claims, generated_part, stray_in_page, stray_in_readme
+from tests.bench.provenance import claims, generated_part, stray_in_page, stray_in_readme, unfounded
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", ROOT / "CHANGELOG.md",
@@ -163,3 +163,8 @@ def test_an_unfounded_reason_is_found() -> None:
     chosen = [CHOSEN[1]._replace(note="the processor makes only 37 of them.")]
     [complaint] = complaints(*published(chosen), chosen)
     assert complaint.endswith("the processor makes only 37 of them.: 37")
+
+
+def test_a_commit_is_no_number() -> None:
+    assert unfounded("results of commit 64e4999", []) == []
+    assert unfounded("64e4 steps", []) == ["64e4"]
