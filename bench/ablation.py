@@ -1,9 +1,9 @@
 """What each optimisation is worth: the environment's loop and one PPO update as shipped, and with one thing taken back.
 
 Every side runs in a process of its own, so that a compiler option may differ. `env`: 1,024 environments, random legal
-actions, observations written to memory. `ppo`: one update of 16 environments x 1,024 steps, 64x64 network, 4 epochs,
-minibatches of 256. References against stored observations are in `rollout`, the cache in `compile`, many seeds in
-`population`.
+actions, observations written to memory and read by a matrix product. `ppo`: one update of 16 environments x 1,024
+steps, 64x64 network, 4 epochs, minibatches of 256. References against stored observations are in `rollout`, the cache
+in `compile`, many seeds in `population`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def env(variant: str, sessions: int, num_envs: int, num_steps: int) -> Callable[
     choose = jax.vmap(stepping.choose)
 
     def step(carry: stepping.Carry, _: None) -> tuple[stepping.Carry, jax.Array]:
-        states, refs, held, key = carry
-        seen = jnp.sum(held)
+        states, refs, key = carry
+        seen = stepping.look(trading, refs, params, stepping.WRITTEN)
         key, key_act, key_reset = jax.random.split(key, 3)
         actions = choose(refs.mask, jax.random.uniform(key_act, (num_envs,)))
         if variant == "reset from keys":
@@ -62,16 +62,15 @@ def env(variant: str, sessions: int, num_envs: int, num_steps: int) -> Callable[
             refs = jax.vmap(trading.ref, (0, None))(states, params)
         else:
             states, refs, outcome = jax.vmap(trading.step, (None, 0, 0, None))(key_reset, states, actions, params)
-        held = observe(refs, params)
         if variant == "observed twice":
             seen += jnp.sum(jax.lax.optimization_barrier(observe(outcome.final_ref, params)))
-        return (states, refs, held, key), seen + jnp.sum(outcome.reward)
+        return (states, refs, key), seen + jnp.sum(outcome.reward)
 
     def run(carry: stepping.Carry) -> tuple[stepping.Carry, jax.Array]:
         carry, sums = jax.lax.scan(step, carry, length=num_steps)
         return carry, jnp.sum(sums)
 
-    carry = jax.jit(stepping.started, static_argnums=(0, 2, 3))(trading, params, num_envs, stepping.WRITTEN)
+    carry = jax.jit(stepping.started, static_argnums=(0, 2))(trading, params, num_envs)
     program = programs.compiled(run, carry).program
     return lambda: program(carry)[1].item()
 

@@ -154,7 +154,7 @@ class Children:
         self._replies: dict[str, list[Reply]] = {}
 
     def add(self, name: str, kind: str, ppo: PPOConfig, path: Path, threads: Sequence[int]) -> Side:
-        """Stable-Baselines3; the fastest of the numbers of torch threads is chosen before this returns."""
+        """Stable-Baselines3; the number of torch threads is chosen before this returns."""
         given = {"ppo": ppo.model_dump(mode="json"), "path": str(path), "kind": kind, "threads": list(threads)}
         worker = self._stack.enter_context(Worker("sb3", "trainer", given, max(threads)))
         self._first[name] = worker.run()
@@ -196,7 +196,7 @@ def choose_threads(options: Options, network: str) -> tuple[int, dict[str, float
                                                      variables={"NPROC": str(count)})) for count in counts}
         for worker in workers.values():
             worker.run()
-        return sb3.fastest(lambda count: workers[count].run().sample.wall, counts, TRIAL_ROUNDS)
+        return sb3.fastest(lambda count: workers[count].run().sample.wall, counts, TRIAL_ROUNDS, sb3.WORTH)
 
 
 def comparison(network: str, quick: bool, repeats: int, checkout: str | None) -> Callable[[], Any]:

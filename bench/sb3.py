@@ -23,7 +23,7 @@ DIFFERENCES = (
 )
 TRIAL_STEPS = 1_024  # of one iteration in the trial of thread counts
 TRIAL_ROUNDS = 2
-WORTH = 1.25  # how much faster more threads must be
+WORTH = 1.25  # where CPU seconds are compared: what more threads must gain, for they cost more of these
 MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
 
 
@@ -94,10 +94,11 @@ def iterate(model: Any, steps: int, callback: Callable[..., bool] | None = None)
     model.learn(steps, callback=callback, reset_num_timesteps=False, log_interval=None)
 
 
-def fastest(seconds_of: Callable[[int], float], counts: Iterable[int], rounds: int) -> tuple[int, dict[str, float]]:
+def fastest(seconds_of: Callable[[int], float], counts: Iterable[int], rounds: int,
+            worth: float = 1.0) -> tuple[int, dict[str, float]]:
     """The number of threads to measure with, and seconds by number (the best of `rounds`, taking turns).
 
-    A larger number has to be `WORTH` times as fast by the wall clock, for it costs that much more CPU.
+    A larger number has to be at least `worth` times as fast by the wall clock.
     """
     best = dict.fromkeys(counts, float("inf"))
     for _ in range(rounds):
@@ -105,11 +106,12 @@ def fastest(seconds_of: Callable[[int], float], counts: Iterable[int], rounds: i
             best[count] = min(best[count], seconds_of(count))
     chosen, *larger = sorted(best)
     for count in larger:
-        chosen = count if best[count] * WORTH <= best[chosen] else chosen
+        chosen = count if best[count] * worth <= best[chosen] else chosen
     return chosen, {str(count): seconds for count, seconds in best.items()}
 
 
-def choose_threads(envs: Any, chosen: Mapping[str, Any], counts: Sequence[int]) -> tuple[int, dict[str, float]]:
+def choose_threads(envs: Any, chosen: Mapping[str, Any], counts: Sequence[int],
+                   worth: float = 1.0) -> tuple[int, dict[str, float]]:
     """Set torch to the fastest of the thread counts, by whole iterations with short rollouts -> as `fastest`."""
     import torch  # pyright: ignore[reportMissingImports]
 
@@ -126,7 +128,7 @@ def choose_threads(envs: Any, chosen: Mapping[str, Any], counts: Sequence[int]) 
         return time.perf_counter() - start
 
     seconds_of(counts[0])  # warms up
-    threads, trial = fastest(seconds_of, counts, TRIAL_ROUNDS)
+    threads, trial = fastest(seconds_of, counts, TRIAL_ROUNDS, worth)
     torch.set_num_threads(threads)
     return threads, trial
 
@@ -145,7 +147,7 @@ class Trainer:
 
     def __call__(self) -> dict[str, Any]:
         if self._model is None:
-            count, trial = choose_threads(self._envs, self._chosen, self._threads)
+            count, trial = choose_threads(self._envs, self._chosen, self._threads, WORTH)
             self._model = self._timed(make_model(self._envs, self._chosen, 0))
             return {"threads": count, "trial_seconds": trial}
         start = time.perf_counter()

@@ -202,6 +202,8 @@ def run(options: Options) -> dict[str, Any]:
     compiling = {name: prepared[name].sample for name in sides if name.startswith("ours/")}
     for name, side in sides.items():
         side.update(prepared[name].answer)
+        if name.startswith("ours/"):
+            side["threads"] = 1 if int(name.removeprefix("ours/")) in counts else harness.cores()
         if name in compiling:
             side.update(compile_seconds=harness.rounded(compiling[name].wall),
                         compile_cpu_seconds=harness.rounded(compiling[name].cpu))

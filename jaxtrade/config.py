@@ -217,8 +217,8 @@ class PPOConfig(_Model, frozen=True):
     num_steps: int = Field(default=128, ge=1)
     num_minibatches: int = Field(default=8, ge=1)
     num_epochs: int = Field(default=4, ge=1)
-    gradient_rows: int = Field(default=16384, ge=1, description="a larger minibatch forms its gradient in blocks: the "
-                               "same but for the order of float sums, in less memory")
+    gradient_rows: int = Field(default=16384, ge=1, description="mlp: a larger minibatch forms its gradient in "
+                               "equal blocks, if it can: the same but for the order of float sums, in less memory")
     num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
     network: Literal["mlp", "gru"] = Field(default="mlp", description="gru: the policy remembers its episode; "
                                            "minibatches are then whole rollouts of some envs")

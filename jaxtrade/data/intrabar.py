@@ -62,7 +62,7 @@ def market_path(passages: tuple[Passages, ...]) -> IntrabarPath | None:
     falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)
     ambiguous = np.stack([long.ambiguous[:, 0], short.ambiguous[:, 1]], axis=1)
     is_told = np.any(np.where(ambiguous[:, :, None, None], 0, falls) != 0, axis=(0, 1, 2))
-    used = max(1, *np.flatnonzero(is_told) + 1)  # no step pays for falls that no bar has
+    used = int(np.flatnonzero(is_told).max(initial=0)) + 1  # no step pays for falls that no bar has
     told = np.ascontiguousarray(falls[..., :used], np.int32)
     return IntrabarPath(told, ambiguous)  # type: ignore[arg-type]  # host leaves
 

@@ -35,7 +35,7 @@ CLAIMS = tuple(re.compile(pattern, re.IGNORECASE) for pattern in (
 ))
 GENERATED = re.compile(r"<!-- bench:begin -->.*?<!-- bench:end -->", re.DOTALL)
 COMMIT = re.compile(r"\bcommit:? [0-9a-f]{7,40}\b")  # 64e4999 is one, and no number
-NUMBER = re.compile(r"(?<![\w.@/])(\d+(?:,\d{3})*(?:\.\d+)*(?:e[+-]?\d+)?)\s?([kMG]?)(B\b|%|x\b)?")
+NUMBER = re.compile(r"(?<![\w.@/])(-?\d+(?:,\d{3})*(?:\.\d+)*(?:e[+-]?\d+)?)\s?([kMG]?)(B\b|%|x\b)?")
 SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
@@ -60,7 +60,7 @@ def _holds(value: float, digits: str, scale: float) -> bool:
     bare = digits.replace(",", "")
     shown = float(bare) * scale
     last = scale * 10.0 ** -len(bare.partition("e")[0].partition(".")[2])
-    if len(bare.partition("e")[0].replace(".", "").strip("0")) <= 3 and shown:
+    if len(bare.partition("e")[0].lstrip("-").replace(".", "").strip("0")) <= 3 and shown:
         last = max(last, 10.0 ** (math.floor(math.log10(abs(shown))) - 2))
     return abs(value - shown) <= last / 2 * (1 + 1e-9)
 

@@ -13,7 +13,8 @@ from bench.scaling import points
 QUICK = catalogue.Options(quick=True, repeats=1)
 
 
-@pytest.fixture(params=["rollout", "ppo_update", "population", "memory", "compile", "scaling", "intrabar"])
+@pytest.fixture(params=["rollout", "ppo_update", "population", "memory", "compile", "scaling", "intrabar",
+                        "ablation"])
 def result(request):
     return catalogue.run(request.param, QUICK, ["test"])
 

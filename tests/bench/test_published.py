@@ -168,3 +168,9 @@ def test_an_unfounded_reason_is_found() -> None:
 def test_a_commit_is_no_number() -> None:
     assert unfounded("results of commit 64e4999", []) == []
     assert unfounded("64e4 steps", []) == ["64e4"]
+
+
+def test_a_sign_counts() -> None:
+    assert unfounded("rest: -0.0139", [-0.0139]) == []
+    assert unfounded("rest: -0.0139", [0.0139]) == ["-0.0139"]
+    assert unfounded("256-256-128 at 4-16", [256, 128, 4, 16]) == []

@@ -64,7 +64,7 @@ def test_the_faster_thread_count_is_taken() -> None:
     seconds = {1: iter([3.0, 2.0]), 2: iter([2.5, 9.0])}
     assert sb3.fastest(lambda count: next(seconds[count]), (1, 2), 2) == (1, {"1": 2.0, "2": 2.5})
     for two, chosen in ((1.7, 1), (1.6, 2)):  # twice the threads for a little is no bargain
-        assert sb3.fastest(lambda count, two=two: {1: 2.0, 2: two}[count], (2, 1), 1)[0] == chosen
+        assert sb3.fastest(lambda count, two=two: {1: 2.0, 2: two}[count], (2, 1), 1, sb3.WORTH)[0] == chosen
 
 
 # ---------------------------------------------------------------- with stable-baselines3

@@ -121,6 +121,9 @@ def test_a_market_keeps_as_many_falls_as_one_of_its_bars_has() -> None:
     kept = market_path((first_passages(*minute_of(one, three)),))
     assert kept is not None
     assert kept.falls.shape == (2, 2, 3, 3)
+    still = market_path((first_passages(*minute_of(flat(100, 100, 100))),))
+    assert still is not None
+    assert still.falls.shape == (1, 2, 3, 1)
     alone = market_path((first_passages(*minute_of(one)),))
     assert alone is not None
     np.testing.assert_array_equal(kept.falls[:1, ..., :alone.falls.shape[-1]], alone.falls)

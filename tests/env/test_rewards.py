@@ -100,5 +100,24 @@ def test_each_terms_sum_is_logged() -> None:
     assert not [name for name in figures_of(only) if name.startswith("reward_")]
 
 
+def test_what_a_rollout_tells_of_trading() -> None:
+    """Each figure against plain NumPy over all steps at once."""
+    trace = jax.tree.map(np.asarray, run_random(ENV, params_of({"equity_change": 1.0}), 2, 16, 120))
+    info, told = trace.outcome.info, jax.tree.map(np.asarray, figures_of(trace.outcome.info))
+    ended = info.end != EndReason.NONE
+    trades = info.stats.trades[ended]
+    assert ended.sum() > 10
+    assert trades.sum() > 10
+    expected = {
+        "episode_profit": info.equity[ended].mean() / 1000, "episode_trades": trades.mean(),
+        "win_rate": info.stats.wins[ended].sum() / trades.sum(), "illegal_executed": info.illegal.sum(),
+        "breaches": 1000 * info.event.breach.mean(),
+        "end_share": np.bincount(info.end[ended], minlength=len(EndReason)) / ended.sum(),
+    }
+    assert told.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(told[name], value, rtol=1e-5, err_msg=name)
+
+
 def test_the_early_table_names_every_term():
     assert tuple(TERMS) == TERM_NAMES

@@ -308,8 +308,7 @@ def test_sequences_are_not_cut():
 
 @pytest.mark.parametrize("normalise", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_minibatch_in_blocks_is_the_minibatch(normalise):
-    """48 rows at once or 12 at a time: the same steps and figures, also those that are a maximum or use the
-    minibatch's own mean (large steps: every row is clipped, or not, by the same figures)."""
+    """48 rows at once or 12 at a time: the same steps and figures, with the whole minibatch's mean advantage."""
     made = []
     for gradient_rows in (48, 12):
         config = CONFIG.model_copy(update={"gradient_rows": gradient_rows, "normalise_advantages": normalise})
