@@ -1,7 +1,7 @@
 """Throughput under each intrabar order: environment steps with observations consumed, and whole PPO updates.
 
-The same bars and actions for every order. The path is told by four prices a minute (as the old system's) and by sixty,
-whose bars have up to eight falls. Beside steps per second, the time of each order relative to `stop_first`, by both
+The same bars and actions for every order. The path is told by four prices a minute and by sixty; `falls_per_bar` of the
+result says how many falls that makes. Beside steps per second, the time of each order relative to `stop_first`, by both
 clocks (medians over medians).
 """
 

@@ -144,7 +144,7 @@ class TradingEnv:
         return transition(self.config, state, order, params)
 
     def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
-        """The stored form of the observation at `state` (about 30 bytes)."""
+        """The stored form of the observation at `state` (about 25 bytes)."""
         return observation.make_ref(state, self.mask(state, params))
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
