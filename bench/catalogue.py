@@ -16,10 +16,12 @@ BENCHES = {  # module -> what it measures
     "ppo_update": "one update: where its time goes, and its share of the matrix-product rate",
     "ppo_train": "whole PPO training against SB3 and every JAX peer, same network, batch, epochs and minibatches",
     "time_to_reward": "environment steps and seconds until a target reward, against SB3",
+    "curriculum": "steps to a target reward in the last task of a curriculum, against training it from scratch",
     "population": "many seeds in one program against one after the other",
     "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
     "compile": "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
     "scaling": "cost against num_envs, num_steps, bars",
+    "advisor": "what an advisor costs the training loop, by transport and latency",
     "ablation": "what each optimisation is worth",
 }
 

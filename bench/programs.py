@@ -66,7 +66,7 @@ def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], Py
 
         def act(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
             carry, action, extras = algorithm.act(policy, carry, ref, params, key, True)
-            return carry, action, extras.log_prob, extras.value
+            return carry, action, extras.log_prob, extras.value, ()
 
         return unroll(algorithm.env, act, state.env_state, state.ref, state.first, state.carry, params, key, num_steps,
                       state.update, tell=tell)

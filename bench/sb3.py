@@ -40,6 +40,7 @@ def arguments(config: PPOConfig) -> dict[str, Any]:
     """
     refused = {
         "network": (config.network != "mlp", "mlp: MaskablePPO has no memory"),
+        "adapter": (config.adapter != 0, "0: its policy has no layer in front of both networks"),
         "num_shards": (config.shards != 1, "1 (or more than num_envs): SB3 permutes all rows together"),
         "normalise_observations": (config.normalise_observations, "false: VecNormalize is another normaliser"),
         "learning_rate_end": (config.learning_rate_end != config.learning_rate, "learning_rate: SB3 counts the "

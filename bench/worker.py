@@ -50,8 +50,9 @@ class Worker:
         if __package__ == "bench":  # installed, ROOT is the package itself, whose types.py would hide Python's
             own["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [own.get("PYTHONPATH")])])
         self.name = f"{module}.{function}({json.dumps(dict(arguments))})"
+        # -P: a checkout that is the working directory must not stand before what is installed
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, __package__ or "bench", module, function, json.dumps(dict(arguments))],
+            [sys.executable, "-P", "-c", code, __package__ or "bench", module, function, json.dumps(dict(arguments))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own)
 
     def run(self) -> Reply:

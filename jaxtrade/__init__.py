@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from jaxtrade.errors import CheckpointError, ConfigError, DataError, JaxtradeError
     from jaxtrade.evaluation.evaluate import evaluate, standard_agents
     from jaxtrade.evaluation.policy import load_policy
-    from jaxtrade.experiment import make_env, run
+    from jaxtrade.experiment import run
     from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
     from jaxtrade.interop.gymnax_adapter import from_gymnax
     from jaxtrade.interop.gymnax_env import to_gymnax
     from jaxtrade.interop.registration import register_envs, to_sb3
+    from jaxtrade.preparation import make_env
     from jaxtrade.rl.ppo import make_ppo
     from jaxtrade.rl.state import policy_of
     from jaxtrade.rl.train import plan_run, train
@@ -57,7 +58,7 @@ _HOME = {
     "load_config": "config",
     "load_market": "data.market",
     "load_policy": "evaluation.policy",
-    "make_env": "experiment",
+    "make_env": "preparation",
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
     "plan_run": "rl.train",

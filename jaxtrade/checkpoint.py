@@ -14,7 +14,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -237,12 +237,17 @@ def save(directory: Path | str, step: int, state: PyTree, metadata: Mapping[str,
     present = list_checkpoints(directory)
     for number, path in present:
         if number > step:
-            stale = path.with_name(f"{path.name}.stale")
-            shutil.rmtree(stale, ignore_errors=True)
-            path.rename(stale)
+            set_aside(path)
     for _, path in [entry for entry in present if entry[0] <= step][:-keep]:
         shutil.rmtree(path)
     return target
+
+
+def set_aside(path: Path) -> None:
+    """Rename a checkpoint to `*.stale`, over an older one: nothing lists it any more."""
+    stale = path.with_name(f"{path.name}.stale")
+    shutil.rmtree(stale, ignore_errors=True)
+    path.rename(stale)
 
 
 def restore(path: Path | str, like: PyTree) -> Restored:
@@ -251,12 +256,29 @@ def restore(path: Path | str, like: PyTree) -> Restored:
     Raises:
         CheckpointError: damaged, of another format, or a leaf that is missing, extra, or of another dtype or shape.
     """
-    path = Path(path)
+    return _restore(Path(path), like, None)
+
+
+def _restore(path: Path, like: PyTree, fields: frozenset[str] | None) -> Restored:
+    """`restore`; of some top-level fields only where they are given."""
     manifest, files = _read(path)
     if manifest["kind"] != "checkpoint" or path.name != f"update-{manifest['update']:08d}":
         raise _DamagedError(f"{path}: its manifest says {manifest['kind']} {manifest.get('update')}, its name another")
-    state = _unpack(files["state.npz"], manifest["leaves"], like, path / "state.npz")
+    leaves = {name: leaf for name, leaf in manifest["leaves"].items()
+              if fields is None or name.partition("/")[0] in fields}
+    state = _unpack(files["state.npz"], leaves, like, path / "state.npz")
     return Restored(state, manifest["update"], manifest["metadata"], [])
+
+
+def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
+    """The newest good checkpoint's fields that `like` names, as a mapping of the same names.
+
+    Args:
+        like: name of a field of the saved state -> its structure (arrays or `jax.eval_shape` structs).
+    Raises:
+        CheckpointError: as `restore_latest`.
+    """
+    return _newest(directory, lambda path: _restore(path, dict(like), frozenset(like)))
 
 
 def restore_latest(directory: Path | str, like: PyTree) -> Restored:
@@ -265,13 +287,18 @@ def restore_latest(directory: Path | str, like: PyTree) -> Restored:
     Raises:
         CheckpointError: no checkpoint, none undamaged, or the newest undamaged one has another structure than `like`.
     """
+    return _newest(directory, lambda path: restore(path, like))
+
+
+def _newest(directory: Path | str, load: Callable[[Path], Restored]) -> Restored:
+    """What `load` makes of the newest checkpoint that is not damaged."""
     candidates = list_checkpoints(directory)
     if not candidates:
         raise CheckpointError(f"{directory}: no checkpoint found")
     problems: list[str] = []
     for _, path in reversed(candidates):
         try:
-            return restore(path, like)._replace(problems=problems)
+            return load(path)._replace(problems=problems)
         except _DamagedError as error:
             problems.append(str(error))
     raise CheckpointError(f"{directory}: no checkpoint is readable:\n" + "\n".join(problems))

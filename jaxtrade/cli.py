@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import json
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from jaxtrade import __version__, rundir
-from jaxtrade.config import RunConfig, load_config
+from jaxtrade.commands import ablate, advise
+from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.data.contracts import BUNDLED, require_bundled
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 
@@ -28,6 +31,10 @@ TEST_OVERRIDES = (
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
+
+
+ADVISOR = ("who advises on the bars: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
+           "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
 
 
 def _data_options(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +65,28 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--non-interactive", action="store_true",
                        help="never ask (training never does; accepted for scripts)")
     train.add_argument("--run-dir", metavar="DIR", help="directory of the new run (default: runs/<market-task-utc-id>)")
+    train.add_argument("--from", metavar="RUN", dest="source", help="begin with another run's policy, widened to this "
+                       "run's slots and actions by name (transfer.*)")
+    train.add_argument("--continue", metavar="RUN", dest="onward", help="a new run from another one's policy and "
+                       "optimiser, with its configuration and what --set changes of it")
+    train.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
     train.add_argument("--resume", metavar="RUN", help="continue a run from its newest good checkpoint")
+
+    course = commands.add_parser("curriculum", help="train a policy through several tasks, each phase behind a gate")
+    course.add_argument("config", nargs="?", help="a YAML file or a shipped curriculum (default: curriculum)")
+    _data_options(course)
+    course.add_argument("--test", action="store_true", help="short phases whose gates are reported only, to see that "
+                        "everything works")
+    course.add_argument("--non-interactive", action="store_true",
+                        help="never ask (a curriculum never does; accepted for scripts)")
+    course.add_argument("--run-dir", metavar="DIR", help="folder of the new curriculum (default: "
+                        "runs/<market-curriculum-utc-id>)")
+    course.add_argument("--from", metavar="RUN", dest="source", help="begin after an earlier run's task with its "
+                        "policy, instead of at the first phase")
+    course.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR + "; of the phases whose task is advised")
+    course.add_argument("--phase", metavar="NAME", help="with --from: the phase to begin with")
+    course.add_argument("--resume", metavar="DIR", help="go on with a curriculum at the phase and update it was "
+                        "stopped in")
 
     evaluate = commands.add_parser("evaluate", help="evaluate a run's policy against the baselines")
     evaluate.add_argument("run", metavar="RUN")
@@ -69,6 +97,9 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--cost-grid", action="store_true",
                           help="net profit over commission and slippage and the spread, instead of the table")
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    evaluate.add_argument("--advisor", metavar="KIND|URL", help="who advises, instead of the run's own advisor")
+    evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                          help="of that advisor, e.g. --set advisor.options.model=NAME (repeatable)")
     evaluate.add_argument("--seed", type=int, help="one policy of a run with several (default: all; grids need one)")
 
     data = commands.add_parser("data", help="check or describe market data")
@@ -87,6 +118,9 @@ def build_parser() -> argparse.ArgumentParser:
     replay.add_argument("run", metavar="RUN")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
     replay.add_argument("--seed", type=int, help="which policy, of a run with several")
+
+    advise.add_parser(commands, _data_options)
+    ablate.add_parser(commands, _data_options)
 
     bench = commands.add_parser("bench", help="measure speed and memory; a JSON line on stdout and a file each")
     bench.add_argument("names", nargs="*", metavar="NAME", help="benches (default: all, each in a process of its "
@@ -108,10 +142,18 @@ def build_parser() -> argparse.ArgumentParser:
 
 def resolve(config: str | None, overrides: Sequence[str], market: str | None, data: str | None,
             test: bool = False, seconds: str | None = None, quotes: str | None = None,
-            contract: str | None = None, own_files: bool = False) -> RunConfig:
+            contract: str | None = None, own_files: bool = False, advisor: str | None = None) -> RunConfig:
     """Configuration of a command: file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`, `--quotes`,
-    then `--set`. own_files: the command reads files of its own, not the bars that the configuration names."""
-    flags: list[str] = [*TEST_OVERRIDES] if test else []
+    `--advisor`, then `--set`. own_files: the command reads files of its own, not the bars that the configuration
+    names."""
+    flags = [*(TEST_OVERRIDES if test else ()), *_data_flags(market, data, contract), *advisor_flags(advisor)]
+    chosen = load_config(config or "quickstart", [*flags, *overrides])
+    return _completed(chosen, {"file": data, "seconds": seconds, "quotes": quotes, "contract": contract}, own_files)
+
+
+def _data_flags(market: str | None, data: str | None, contract: str | None) -> list[str]:
+    """`--market` and `--data` as overrides. Raises ConfigError for `--contract` beside a market."""
+    flags = []
     if market is not None and contract is not None:
         raise ConfigError(f"--market {market} and --contract {contract}: the contract's symbol is the market; give one")
     if market is not None:
@@ -120,8 +162,16 @@ def resolve(config: str | None, overrides: Sequence[str], market: str | None, da
         flags.append(f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}")
     if data is not None:
         flags.append("data.source=file")
-    chosen = load_config(config or "quickstart", [*flags, *overrides])
-    given = {"file": data, "seconds": seconds, "quotes": quotes, "contract": contract}
+    return flags
+
+
+def advisor_flags(advisor: str | None) -> list[str]:
+    """`--advisor` as overrides; in quotes, as YAML may read a path or a URL as something else."""
+    return [] if advisor is None else [f"advisor.kind={json.dumps(advisor)}"]
+
+
+def _completed(chosen: RunConfig, given: dict[str, str | None], own_files: bool = False) -> RunConfig:
+    """The configuration with the paths that flags gave, and its names looked up. Raises ConfigError, DataError."""
     paths = {key: path for key, path in given.items() if path is not None}
     chosen = _with_data(chosen, paths)  # a path is not YAML: as it is
     if chosen.data.contract is not None:
@@ -173,7 +223,8 @@ def _train(args: argparse.Namespace) -> int:
         clash = [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--market", args.market),
                                           ("--contract", args.contract), ("--data", args.data),
                                           ("--seconds", args.seconds), ("--quotes", args.quotes), ("--test", args.test),
-                                          ("--run-dir", args.run_dir))
+                                          ("--run-dir", args.run_dir), ("--from", args.source),
+                                          ("--continue", args.onward), ("--advisor", args.advisor))
                  if value]
         if clash:
             raise ConfigError(f"--resume {args.resume}: a resumed run keeps its configuration; drop {', '.join(clash)}")
@@ -184,28 +235,109 @@ def _train(args: argparse.Namespace) -> int:
         result = resume(Path(args.resume))
         print(result.table)
         return result.exit_code
+    if args.onward:
+        return _continue(args)
     config = resolve(args.config, args.overrides, args.market, args.data, args.test, args.seconds, args.quotes,
-                     args.contract)
+                     args.contract, advisor=args.advisor)
+    if args.source:
+        rundir.read_run(Path(args.source))
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
     from jaxtrade.experiment import run
+    from jaxtrade.source import load_source
 
     _keep_programs()
-    result = run(config, path)
+    _pin_threads()
+    result = run(config, path, load_source(Path(args.source)) if args.source else None)
     print(result.table)
     return result.exit_code
 
 
+def _pin_threads() -> None:
+    """What `experiment.run` does, before loading a source starts JAX: the number of threads changes bits on a CPU."""
+    os.environ.setdefault("NPROC", str(os.cpu_count() or 1))
+
+
+def _continue(args: argparse.Namespace) -> int:
+    """A new run from where another one stands: its configuration, its slots and actions, its optimiser's moments."""
+    if clash := [flag for flag, value in (("CONFIG", args.config), ("--from", args.source), ("--market", args.market),
+                                          ("--contract", args.contract), ("--test", args.test)) if value]:
+        raise ConfigError(f"--continue {args.onward}: goes on with that run's configuration; drop {', '.join(clash)} "
+                          "(change single keys by --set)")
+    source = Path(args.onward)
+    rundir.read_run(source)
+    config = resolve(str(source / "config.yaml"), ["transfer.moments=true", *args.overrides], None, args.data,
+                     seconds=args.seconds, quotes=args.quotes, advisor=args.advisor)
+    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
+    rundir.check_new(path)
+    from jaxtrade.experiment import run
+    from jaxtrade.source import load_source, require_same
+
+    _keep_programs()
+    _pin_threads()
+    begun = load_source(source)
+    require_same(begun, config)
+    result = run(config, path, begun)
+    print(result.table)
+    return result.exit_code
+
+
+def _curriculum(args: argparse.Namespace) -> int:
+    if args.resume:
+        if clash := [flag for flag, value in (("CONFIG", args.config), ("--set", args.overrides), ("--test", args.test),
+                                              ("--market", args.market), ("--contract", args.contract),
+                                              ("--data", args.data), ("--seconds", args.seconds),
+                                              ("--quotes", args.quotes), ("--run-dir", args.run_dir),
+                                              ("--from", args.source), ("--phase", args.phase),
+                                              ("--advisor", args.advisor)) if value]:
+            raise ConfigError(f"--resume {args.resume}: a resumed curriculum keeps its configuration; drop "
+                              f"{', '.join(clash)}")
+        from jaxtrade.curriculum.config import read_curriculum
+
+        read_curriculum(Path(args.resume))
+        from jaxtrade.curriculum.phases import resume_curriculum
+
+        _keep_programs()
+        result = resume_curriculum(Path(args.resume))
+        print(result.report)
+        return result.exit_code
+    from jaxtrade.curriculum.config import load_curriculum
+
+    given = {"file": args.data, "seconds": args.seconds, "quotes": args.quotes, "contract": args.contract}
+    tested, own = (TEST_OVERRIDES, ["enforce_gates=false"]) if args.test else ((), [])
+    course = load_curriculum(args.config or "curriculum", [*own, *args.overrides],
+                             [*tested, *_data_flags(args.market, args.data, args.contract)],
+                             lambda sections, where: _completed(_advised(sections, where, args.advisor), given))
+    if args.source:
+        rundir.read_run(Path(args.source))
+    market = course.phases[0].config.data.market
+    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(market, "curriculum")
+    rundir.check_new(path)
+    from jaxtrade.curriculum.phases import run_curriculum
+
+    _keep_programs()
+    result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase)
+    print(result.report)
+    return result.exit_code
+
+
+def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:
+    """A phase's configuration; `--advisor` is for the phases whose task is `advised`."""
+    config = make_config(sections, where)
+    return config if config.env.task != "advised" else make_config(overridden(sections, advisor_flags(advisor)), where)
+
+
 def _evaluate(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
-    from jaxtrade.experiment import evaluate_run, grid_run
+    from jaxtrade.evaluating import evaluate_run, grid_run
 
     _keep_programs()
     if args.intrabar_grid or args.cost_grid:
         print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                       args.seed))
+                       args.seed, args.advisor, args.overrides))
         return 0
-    print(evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed))
+    print(evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
+                       overrides=args.overrides))
     return 0
 
 
@@ -233,7 +365,7 @@ def _data(args: argparse.Namespace) -> int:
 
 def _replay(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
-    from jaxtrade.experiment import replay_run
+    from jaxtrade.evaluating import replay_run
 
     _keep_programs()
     for line in replay_run(Path(args.run), args.session, args.seed):
@@ -269,8 +401,9 @@ def bench_module(name: str) -> ModuleType:
     return importlib.import_module(f"bench.{name}")
 
 
-COMMANDS = {"train": _train, "evaluate": _evaluate, "data": _data, "replay": _replay, "bench": _bench,
-            "doctor": _doctor}
+COMMANDS = {"train": _train, "curriculum": _curriculum, "evaluate": _evaluate, "data": _data, "replay": _replay,
+            "bench": _bench, "doctor": _doctor, "advise": lambda args: advise.run(args, resolve),
+            "ablate": lambda args: ablate.run(args, resolve)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -288,7 +421,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in DISK_FAULTS:
             return _internal(error)
-        flag = "--out" if args.command == "bench" else "--run-dir"
+        flag = "--out" if args.command in ("bench", "advise", "ablate") else "--run-dir"
         print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
         return DISK_ERROR
     except KeyboardInterrupt:

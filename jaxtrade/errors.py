@@ -25,6 +25,10 @@ class CheckpointError(JaxtradeError):
     """A checkpoint or policy bundle that cannot be read. Names the file."""
 
 
+class JournalError(JaxtradeError):
+    """An advice journal that cannot be replayed. Names the file and the first bad line."""
+
+
 class RunLockedError(JaxtradeError):
     """Another process writes to this run directory."""
 

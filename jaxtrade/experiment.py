@@ -2,59 +2,48 @@
 
 from __future__ import annotations
 
-import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from jaxtrade import checkpoint, rundir
-from jaxtrade.config import EnvConfig, RunConfig
-from jaxtrade.data.market import Market, load_market
-from jaxtrade.data.splits import split_sessions
-from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.params import make_params
-from jaxtrade.env.state import EnvParams
-from jaxtrade.env.summary import summarise
-from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, PreemptedError
-from jaxtrade.evaluation import grids, report, seeds
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
-from jaxtrade.evaluation.policy import FOLDER, load_policy, save_policy_bundle
-from jaxtrade.evaluation.replay import replay_lines
-from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink, read_rows
-from jaxtrade.rl.population import agent, population, seed_keys
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
-from jaxtrade.rl.train import Plan, TrainResult, plan_run, train
-from jaxtrade.types import Algorithm, PyTree, SessionSet
+from jaxtrade.advisor_run import TrainingAdvisor, check_advisor, figure_lines
+from jaxtrade.config import RunConfig
+from jaxtrade.env.stages import describe as describe_stages
+from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
+from jaxtrade.evaluating import (
+    evaluate_policies,
+    history,
+    open_run,
+    policy_path,
+    table_of,
+)
+from jaxtrade.evaluation.evaluate import EvaluationResult
+from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
+from jaxtrade.preparation import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
+from jaxtrade.rl import control
+from jaxtrade.rl.advised import start_advice
+from jaxtrade.rl.health import Watch, population_health
+from jaxtrade.rl.opening import OpeningPlan
+from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.state import TrainState, finished
+from jaxtrade.rl.train import Hook, TrainResult, train
+from jaxtrade.rl.transfer import Coverage, coverage_json, coverage_lines
+from jaxtrade.source import Source, adopt, begin, check_alone, describe, open_source
+from jaxtrade.types import PyTree
 
 HEALTH = {"learning_rate": "lowest learning rate", "approx_kl": "highest KL", "param_delta": "smallest step",
           "illegal": "illegal actions", "recompiles": "recompiles"}
-
-
-def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
-    """The environment of a configuration. Static and hashable; data come in `EnvParams` (`make_params`)."""
-    return TradingEnv(config.env if isinstance(config, RunConfig) else config)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """Everything a run is made of, before anything is written. `params` are those of the training split."""
-
-    config: RunConfig
-    market: Market
-    splits: dict[str, SessionSet]
-    env: TradingEnv
-    params: EnvParams
-    plan: Plan
-    algorithm: Algorithm
-
-    def evaluation_split(self) -> str:
-        """`test`; `train` (in sample) where nothing is held out."""
-        return "test" if int(self.splits["test"].count) else "train"
+BEST_FOLDER = "policy_best"  # of a run directory, beside `policy`
 
 
 @dataclass(frozen=True)
@@ -74,36 +63,49 @@ class RunResult:
 
     @property
     def table(self) -> str:
-        return _table(self.evaluations)
+        return table_of(self.evaluations)
 
 
-def prepare(config: RunConfig) -> Setup:
-    """Load the market and build environment, parameters and learner. Writes nothing; raises ConfigError, DataError."""
-    market = load_market(config)
-    splits = split_sessions(market, config.split)
-    env = make_env(config)
-    params = make_params(market, splits["train"], config)
-    plan = plan_run(config.train, config.ppo.num_envs, config.ppo.num_steps)
-    algorithm = make_ppo(config.ppo, env, plan.total_updates, summarise=summarise)
-    return Setup(config, market, splits, env, params, plan, algorithm)
+class Begun(NamedTuple):
+    """How a run begins with another one: its first state, and what the transfer did."""
+
+    state: TrainState
+    coverage: Coverage
 
 
-def run(config: RunConfig, path: Path | None = None) -> RunResult:
+def begun_with(setup: Setup, source: Source) -> Begun:
+    """The first state of a run that begins with `source`; `setup`: of an adopted configuration. Raises ConfigError."""
+    agents = setup.config.train.num_seeds
+    fresh = jax.jit(population(setup.algorithm, agents).init)(seed_keys(setup.config.seed, agents), setup.params)
+    return Begun(*begin(setup.config, source, fresh))
+
+
+def run(config: RunConfig, path: Path | None = None, source: Source | None = None) -> RunResult:
     """Train, save the policy bundle and evaluate: what `jaxtrade train` does.
 
     Args:
         path: the new run's directory; default `runs/<market-task-utc-id>`.
+        source: another run (`source.load_source`) whose learning this one begins with, by `config.transfer`.
     Raises:
         ConfigError, DataError: before anything is written. DivergedError, PreemptedError, InterruptedRunError,
         StorageError: as `rl.train.train`.
     """
     # The thread count changes bits on CPU; what is pinned here is recorded, and pinned again by a resume.
     os.environ.setdefault("NPROC", str(os.cpu_count() or 1))
+    if source is None:
+        check_alone(config)
+    else:
+        config = adopt(config, source)
     setup = prepare(config)
+    begun = None if source is None else begun_with(setup, source)
     path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
-    rundir.create_run(path, config, rundir.provenance(config, setup.market.fingerprint))
+    manifest = rundir.provenance(config, setup.market.fingerprint)
+    if source is not None and begun is not None:
+        manifest["source"] = describe(source, begun.coverage)
+    check_advisor(config, setup.market)
+    rundir.create_run(path, config, manifest)
     with rundir.locked(path):
-        return _train_and_evaluate(setup, path, None)
+        return _train_and_evaluate(setup, path, None, begun)
 
 
 def resume(path: Path) -> RunResult:
@@ -116,35 +118,44 @@ def resume(path: Path) -> RunResult:
         os.environ["NPROC"] = manifest["nproc"]  # before JAX starts
     if "xla_flags" in manifest:  # a run from before they were recorded has none to restore
         os.environ["XLA_FLAGS"] = manifest["xla_flags"]
-    setup, _ = _open(path)
+    setup, _ = open_run(path)
     with rundir.locked(path):
-        restored = None
+        restored = begun = None
         if checkpoint.list_checkpoints(path / "checkpoints"):
-            agents = setup.config.train.num_seeds
-            like = jax.eval_shape(population(setup.algorithm, agents).init, seed_keys(setup.config.seed, agents),
-                                  setup.params)
-            restored = checkpoint.restore_latest(path / "checkpoints", like)
-        return _train_and_evaluate(setup, path, restored)
+            restored = checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest))
+        elif manifest.get("source"):
+            begun = begun_with(setup, source_again(path, manifest["source"]))
+        return _train_and_evaluate(setup, path, restored, begun)
 
 
-def _open(path: Path) -> tuple[Setup, dict[str, Any]]:
-    """Setup and manifest of an existing run, the configuration and the data being those it was made with.
+def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
+    """Shapes and dtypes of the run's state."""
+    agents = setup.config.train.num_seeds
+    state = jax.eval_shape(population(setup.algorithm, agents).init, seed_keys(setup.config.seed, agents), setup.params)
+    if (view := setup.params.advice) is not None:
+        size = len(setup.market.bars)
+        state = state.replace(advice=jax.eval_shape(lambda: start_advice(
+            view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor.bins,
+            setup.config.advisor.memory)))
+    if not (manifest.get("source") or {}).get("new_actions"):
+        return state
+    lead = state.update.shape
+    shapes: list[Any] = [jax.ShapeDtypeStruct((*lead, *shape), dtype) for shape, dtype in (
+        ((setup.env.num_actions,), jnp.bool_), ((), jnp.float32), ((), jnp.float32))]
+    return state.replace(opening=OpeningPlan(*shapes))
 
-    Raises ConfigError (not a run, edited configuration) or DataError (other data).
-    """
-    config, manifest = rundir.read_run(path)
-    if config.digest() != manifest["config_sha256"]:
-        raise ConfigError(f"{path / 'config.yaml'}: sha256 {config.digest()[:16]}..., the run was made with "
-                          f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
-    setup = prepare(config)
-    if setup.market.fingerprint != manifest["data_sha256"]:
-        raise DataError(f"{path}: trained on data with sha256 {manifest['data_sha256'][:16]}..., the data now have "
-                        f"{setup.market.fingerprint[:16]}...; bring back the old file, or train a new run")
-    return setup, manifest
+
+def source_again(path: Path, named: dict[str, Any]) -> Source:
+    """The source of a run that had saved nothing yet. Raises ConfigError where it has changed since."""
+    source = open_source(named["path"])
+    if (source.update, source.config.digest()) != (named["update"], named["config_sha256"]):
+        raise ConfigError(f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
+                          f"now of update {source.update}; nothing of this run was saved, so train a new one")
+    return source
 
 
 def _opening_lines(
-    setup: Setup, path: Path, restored: checkpoint.Restored | None, resuming: bool
+    setup: Setup, path: Path, restored: checkpoint.Restored | None, resuming: bool, begun: Begun | None
 ) -> Iterator[str]:
     market, counts = setup.market, {name: int(split.count) for name, split in setup.splits.items()}
     yield f"run {path}"
@@ -162,6 +173,7 @@ def _opening_lines(
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     if setup.plan.message:
         yield setup.plan.message
+    yield from describe_stages(setup.config.stages)
     if setup.config.train.num_seeds > 1:
         chosen = seeds_of(setup.config)
         yield (f"{len(chosen)} agents as one program, seeds {chosen[0]} .. {chosen[-1]}, each for "
@@ -171,169 +183,156 @@ def _opening_lines(
         yield f"resumed after update {restored.step}"
     elif resuming:
         yield "no checkpoint had been written: starting again from the beginning"
+    if begun is not None:
+        yield from coverage_lines(begun.coverage)
 
 
-def _sinks(config: RunConfig, path: Path, restored: checkpoint.Restored | None, resuming: bool) -> list[MetricSink]:
+def _sinks(setup: Setup, path: Path, restored: checkpoint.Restored | None, resuming: bool) -> list[MetricSink]:
+    config, names = setup.config, figure_names(setup.env)
     update = restored.step if restored else 0
     sinks: list[MetricSink] = [
-        ConsoleSink(),
-        JsonlSink(path / "metrics.jsonl", resume_update=update if resuming else None),
-        LogSink(path / "run.log"),
+        ConsoleSink(names=names),
+        JsonlSink(path / "metrics.jsonl", resume_update=update if resuming else None, names=names),
+        LogSink(path / "run.log", names=names),
     ]
     if config.train.tensorboard:
-        steps = update * config.ppo.num_envs * config.ppo.num_steps
-        sinks.append(TensorBoardSink(path / "tensorboard", resume_steps=steps if resuming else None))
+        steps = update * setup.plan.steps_per_update
+        sinks.append(TensorBoardSink(path / "tensorboard", resume_steps=steps if resuming else None, names=names))
     return sinks
 
 
-def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored | None) -> RunResult:
+def _controller(setup: Setup, path: Path, restored: checkpoint.Restored | None, begun: Begun | None,
+                metadata: dict[str, Any], tell: Callable[[str], None]) -> control.Controller | None:
+    """The hook that scores the policy on the validation sessions, as it was when `restored` was saved; None where
+    nothing is to be scored."""
+    config, num_seeds = setup.config, setup.config.train.num_seeds
+    chosen = config.control
+    if not chosen.evaluate_every:
+        return None
+    start = restored or begun
+    if start is not None and not isinstance(start.state.opening, tuple):  # no early stop before new actions are open
+        updates = config.transfer.open_until * setup.plan.total_updates
+        least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
+        chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
+
+    params, _ = params_shown(setup, "validation", path, tell)
+
+    def score(state: PyTree) -> float:
+        return mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
+                           jax.device_get(policies_of(setup, state)))
+
+    over = f", mean of {num_seeds} seeds," if num_seeds > 1 else ""
+    made = control.Controller(
+        chosen, score, path / control.FOLDER, chunk_updates=config.train.chunk_updates,
+        total_updates=setup.plan.total_updates, steps_per_update=setup.plan.steps_per_update, metadata=metadata,
+        tell=tell, unit=f"mean reward per session{over}")
+    made.recall(restored.metadata["hooks"][made.name] if restored else {})
+    return made
+
+
+def _train(setup: Setup, path: Path, restored: checkpoint.Restored | None, begun: Begun | None,
+           sinks: list[MetricSink], controller: control.Controller | None, metadata: dict[str, Any],
+           advisor: TrainingAdvisor | None) -> TrainResult:
+    """Train from where the run is; not at all where it has stopped early."""
+    config = setup.config
+    if restored and controller and controller.exhausted:
+        return TrainResult(restored.state, [], {}, restored.step, restored.metadata["steps"], 0.0, float("nan"), True)
+    start: dict[str, PyTree] = {"key": seed_keys(config.seed, config.train.num_seeds)}
+    if source := restored or begun:
+        start = {"state": source.state}
+    hooks: list[Hook] = [] if controller is None else [controller]
+    if advisor is not None:
+        advisor.recall(restored.metadata["hooks"][advisor.exchange.name] if restored else None)
+        hooks.append(advisor.exchange)
+        if begun is not None and restored is None:
+            start = {"state": begun.state.replace(advice=advisor.exchange.start)}
+    try:
+        return train(setup.algorithm, setup.params, config=config.train, sinks=sinks, metadata=metadata,
+                     checkpoint_dir=path / "checkpoints", hooks=hooks, max_rollbacks=config.control.max_rollbacks,
+                     exchange=advisor.exchange if advisor else None, **start)
+    except (InterruptedRunError, PreemptedError) as stop:
+        raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {path}") from None
+
+
+def _save_policies(setup: Setup, path: Path, state: PyTree, folder: str) -> dict[int, PyTree]:
+    """Write the policy bundles of `state` below the run; the policies by seed."""
+    config = setup.config
+    policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
+                                                               strict=True)}
+    for seed, policy in policies.items():
+        save_policy_bundle(policy_path(path, config, seed, folder), policy, setup.env, setup.algorithm, setup.market,
+                           config)
+    return policies
+
+
+def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored | None,
+                        begun: Begun | None = None) -> RunResult:
     config = setup.config
     resuming = (path / "metrics.jsonl").exists()
-    sinks = _sinks(config, path, restored, resuming)
+    sinks = _sinks(setup, path, restored, resuming)
+
+    def tell(line: str) -> None:
+        for sink in sinks:
+            sink.message(line)
+
     try:
-        for line in _opening_lines(setup, path, restored, resuming):
-            for sink in sinks:
-                sink.message(line)
-        start: dict[str, PyTree] = (
-            {"state": restored.state} if restored else {"key": seed_keys(config.seed, config.train.num_seeds)})
+        for line in _opening_lines(setup, path, restored, resuming, begun):
+            tell(line)
+        if begun is not None:
+            rundir.write_json(path / "transfer.json", coverage_json(begun.coverage))
         metadata = {"config_sha256": config.digest(), "data_sha256": setup.market.fingerprint}
+        controller = _controller(setup, path, restored, begun, metadata, tell)
+        watch = Watch(tell, figure_names(setup.env))
+        # Nobody is asked where nothing is left to train.
+        left = restored is None or restored.step < setup.plan.total_updates
+        advisor = None if setup.fusion is None or not left else TrainingAdvisor(
+            config, setup.market, setup.splits["train"], path, tell)
         try:
-            trained = train(setup.algorithm, setup.params, config=config.train, sinks=sinks,
-                            checkpoint_dir=path / "checkpoints", metadata=metadata, **start)
-        except (InterruptedRunError, PreemptedError) as stop:
-            raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {path}") from None
-        policies = {seed: agent(policy_of(trained.state), i, config.train.num_seeds)
-                    for i, seed in enumerate(seeds_of(config))}
-        for seed, policy in policies.items():
-            save_policy_bundle(_policy_path(path, config, seed), policy, setup.env, setup.algorithm, setup.market,
-                               config)
-        results = _evaluate(setup, policies, setup.evaluation_split(), path)
-        for line in _closing_lines(trained):
-            for sink in sinks:
-                sink.message(line)
+            trained = _train(setup, path, restored, begun, [*sinks, watch], controller, metadata, advisor)
+        finally:
+            advice = None if advisor is None else advisor.close()
+        policies = _save_policies(setup, path, trained.state, FOLDER)
+        if controller and controller.state.scores:
+            _save_policies(setup, path, controller.best(trained.state), BEST_FOLDER)
+        trained = trained._replace(health=_whole_health(path, trained, config.train.num_seeds))
+        results = evaluate_policies(setup, policies, setup.evaluation_split(), path, tell)
+        for line in _closing_lines(trained, controller):
+            tell(line)
+        if advice is not None:
+            steps = len(trained.history) * setup.plan.steps_per_update * config.train.num_seeds
+            for line in figure_lines(advice, history(path), steps):
+                tell(line)
         for sink in sinks[1:]:  # the console shows progress on standard error; the table is the command's output
-            sink.message(_table(results))
+            sink.message(table_of(results))
     finally:
         for sink in sinks:
             sink.close()
     failed = any(not passed for passed, _ in trained.health.values())
     summary = {"health": {name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()},
                "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
-               "steps_per_second": trained.steps_per_second}
-    (path / "summary.json").write_text(json.dumps(summary, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+               "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
+               "stopped_early": trained.stopped,
+               "rollbacks": int(np.reshape(trained.state.rollbacks, -1)[0]), "warnings": watch.told}
+    if controller:
+        summary["validation"] = controller.state._asdict()
+    rundir.write_json(path / "summary.json", summary)
     return RunResult(path, trained, results, 1 if failed else 0)
 
 
-def _closing_lines(trained: TrainResult) -> Iterator[str]:
-    if not trained.history:
+def _whole_health(path: Path, trained: TrainResult, num_seeds: int) -> dict[str, tuple[bool, float]]:
+    """`learning_health` over every update of the run, those of earlier processes too; recompiles are this one's."""
+    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
+    return population_health(history(path), recompiles, num_seeds)
+
+
+def _closing_lines(trained: TrainResult, controller: control.Controller | None) -> Iterator[str]:
+    if trained.history:
+        yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
+               f"{trained.compile_seconds:.1f} s of compilation")
+        checks = ", ".join(f"{HEALTH[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+                           for name, (ok, value) in trained.health.items())
+        yield f"learning health over the run: {checks}"
+    else:
         yield "nothing left to train; evaluating"
-        return
-    yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
-           f"{trained.compile_seconds:.1f} s of compilation")
-    checks = ", ".join(f"{HEALTH[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
-                       for name, (ok, value) in trained.health.items())
-    yield f"learning health over the run: {checks}"
-
-
-def seeds_of(config: RunConfig) -> range:
-    """The seeds that a run trains."""
-    return range(config.seed, config.seed + config.train.num_seeds)
-
-
-def _policy_path(path: Path, config: RunConfig, seed: int) -> Path:
-    """`policy`, or `policy/seed_<n>` where a run has several."""
-    return path / FOLDER if config.train.num_seeds == 1 else path / FOLDER / f"seed_{seed}"
-
-
-def _chosen_seed(config: RunConfig, seed: int | None) -> int:
-    """The seed asked for; raises ConfigError where it is none of the run's, or none is named of several."""
-    known = seeds_of(config)
-    if seed is None and len(known) == 1:
-        return known[0]
-    if seed is None or seed not in known:
-        asked = "this run has several policies" if seed is None else f"--seed {seed}: this run has no such seed"
-        raise ConfigError(f"{asked}; give --seed {known[0]}" + (f" .. {known[-1]}" if len(known) > 1 else ""))
-    return seed
-
-
-def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
-    return load_policy(_policy_path(path, config, seed)).policy
-
-
-def _table(results: dict[int, EvaluationResult]) -> str:
-    return seeds.table(results) if len(results) > 1 else report.table(next(iter(results.values())))
-
-
-def _evaluate(setup: Setup, policies: dict[int, PyTree], split: str, path: Path) -> dict[int, EvaluationResult]:
-    """Evaluate policies by seed on a split against the baselines and write the files under `evaluation/<split>`, of a
-    run with several seeds under `evaluation/<split>/seed_<n>`. The draws of sampled agents are the same for all seeds.
-    """
-    sessions, config = _held_out(setup, split), setup.config
-    _, manifest = rundir.read_run(path)
-    folder, results = path / "evaluation" / split, {}
-    for seed, policy in policies.items():
-        provenance = manifest | {"split": split}
-        own = folder
-        if config.train.num_seeds > 1:
-            provenance["trained_seed"], own = seed, folder / f"seed_{seed}"
-        results[seed] = evaluate(setup.env, setup.params, setup.market, sessions, config, algorithm=setup.algorithm,
-                                 policy=policy, provenance=provenance, trained_on=setup.splits["train"])
-        write(results[seed], own)
-    if len(results) > 1:
-        (folder / "seeds.json").write_text(json.dumps(seeds.to_json(results), indent=2, allow_nan=False) + "\n",
-                                           encoding="utf-8")
-        (folder / "seeds.txt").write_text(seeds.table(results) + "\n", encoding="utf-8")
-    return results
-
-
-def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None) -> str:
-    """Evaluate a finished run again, all its seeds or one; the table, or JSON.
-
-    Raises ConfigError, DataError, CheckpointError.
-    """
-    setup, _ = _open(path)
-    chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
-    policies = {each: _load(path, setup.config, each) for each in chosen}
-    with rundir.locked(path):
-        results = _evaluate(setup, policies, split, path)
-    if not as_json:
-        return _table(results)
-    document = seeds.to_json(results) if len(results) > 1 else report.to_json(next(iter(results.values())))
-    return json.dumps(document, indent=2, allow_nan=False)
-
-
-def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
-             seed: int | None = None) -> str:
-    """Grids of a finished run: net profit of its policy and the baselines by intrabar order, and by costs.
-
-    Writes nothing. `seed`: which policy, of a run with several. Raises ConfigError, DataError, CheckpointError.
-    """
-    setup, _ = _open(path)
-    config, sessions = setup.config, _held_out(setup, split)
-    policy = _load(path, config, _chosen_seed(config, seed))
-    agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
-    made = [make(setup.env, setup.params, agents, setup.market, sessions, config)
-            for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
-    if as_json:
-        return json.dumps({grid.title: grids.to_json(grid) for grid in made}, indent=2, allow_nan=False)
-    return "\n\n".join(grids.table(grid) for grid in made)
-
-
-def _held_out(setup: Setup, split: str) -> SessionSet:
-    sessions = setup.splits[split]
-    if not int(sessions.count):
-        raise ConfigError(f"--split {split}: this run holds no sessions out for it (split.{split}_sessions = 0)")
-    return sessions
-
-
-def replay_run(path: Path, session: str, seed: int | None = None) -> Iterator[str]:
-    """Lines of one session under the run's greedy policy (`seed`: which, of several). Raises ConfigError where the
-    date is no session."""
-    setup, _ = _open(path)
-    policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
-    return replay_lines(setup.env, setup.params, setup.market, setup.algorithm, policy, session)
-
-
-def history(path: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, one row per update."""
-    return read_rows(path / "metrics.jsonl")
+    if controller and controller.state.scores:
+        yield controller.summary()

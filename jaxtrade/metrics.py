@@ -3,7 +3,8 @@
 A row is the metrics of one update: name -> float, or list of floats. Of several agents trained side by side it is the
 mean, and `name/each` the list by agent. It holds `update` (updates done), `steps`
 (environment steps done), `total_updates`, `seconds` and `steps_per_second` (compilation apart) and `eta_seconds`.
-Undefined figures are NaN in a row, `null` in JSON, `n/a` on the console.
+Undefined figures are NaN in a row, `null` in JSON, `n/a` on the console. A sink that is told the names of a list's
+entries (`action_share`: HOLD, BUY, ...) shows and writes them by name.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ import math
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from types import MappingProxyType
+from typing import Any, Protocol, TextIO, runtime_checkable
 
 from jaxtrade.errors import DataError
 
 Row = Mapping[str, Any]
+Names = Mapping[str, Sequence[str]]  # name of a list among the figures -> names of its entries
+EACH = "/each"  # of a figure's name: its values by agent
+UNNAMED: Names = MappingProxyType({})
 
 
 class MetricSink(Protocol):
@@ -30,6 +35,27 @@ class MetricSink(Protocol):
     def message(self, text: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Rewinding(Protocol):
+    """A sink that keeps rows, and forgets those that a rollback undid."""
+
+    def rewind(self, update: int, steps: int) -> None:
+        """The run is back where `update` updates, `steps` environment steps, were done: later rows did not happen."""
+        ...
+
+
+def by_name(row: Row, names: Names) -> dict[str, Any]:
+    """`row` with the lists that `names` knows as name -> value; lists by agent stay lists, of such tables."""
+
+    def labelled(value: list[Any], labels: Sequence[str]) -> Any:
+        if value and isinstance(value[0], list):
+            return [labelled(each, labels) for each in value]
+        return dict(zip(labels, value, strict=True))
+
+    return {key: labelled(value, names[base]) if (base := key.removesuffix(EACH)) in names else value
+            for key, value in row.items()}
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
@@ -53,9 +79,7 @@ def progress_line(rows: Sequence[Row]) -> str:
     The return is the mean over the chunk's finished episodes, since a single update may finish none.
     """
     last = rows[-1]
-    ended = [row for row in rows if row.get("episodes", 0) > 0]
-    count = sum(row["episodes"] for row in ended)
-    reward = sum(row["episode_reward"] * row["episodes"] for row in ended) / count if ended else math.nan
+    reward = per_episode(rows, lambda row: row["episode_reward"])
     return (f"update {last['update']:.0f}/{last['total_updates']:.0f}  steps {last['steps']:,.0f}  "
             f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s  eta {_duration(last['eta_seconds'])}  "
             f"return {_figure(reward, '.3f')}  kl {_figure(last.get('approx_kl'), '.1e')}  "
@@ -63,11 +87,46 @@ def progress_line(rows: Sequence[Row]) -> str:
             f"ev {_figure(last.get('explained_variance'), '.2f')}  lr {_figure(last.get('learning_rate'), '.2e')}")
 
 
-class ConsoleSink:
-    """One line per chunk. Figures are dimmed labels on a terminal, plain text otherwise or where NO_COLOR is set."""
+def per_episode(rows: Sequence[Row], figure: Callable[[Row], float]) -> float:
+    """Mean over the episodes that ended in these updates of a figure that each row gives as its own mean; NaN where
+    none ended."""
+    ended = [row for row in rows if row.get("episodes", 0) > 0]
+    count = sum(row["episodes"] for row in ended)
+    return sum(figure(row) * row["episodes"] for row in ended) / count if ended else math.nan
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+
+def _shares(values: Sequence[float], labels: Sequence[str]) -> str:
+    """Per cent by name, without those that are 0."""
+    if not all(math.isfinite(value) for value in values):
+        return "n/a"
+    return " ".join(f"{label} {100 * value:.1f}" for label, value in zip(labels, values, strict=True) if value > 0)
+
+
+def panel_line(rows: Sequence[Row], names: Names) -> str:
+    """One line about what the policy does, over a chunk: actions and ends of episodes in per cent by name, round turns
+    per episode, illegal samples. Empty where the rows tell none of it."""
+    last, parts = rows[-1], []
+    if "action_share" in last and "action_share" in names:
+        means = [sum(shares) / len(rows) for shares in zip(*(row["action_share"] for row in rows), strict=True)]
+        parts.append(f"actions % {_shares(means, names['action_share'])}")
+    if "episode_trades" in last:
+        parts.append(f"trades/episode {_figure(per_episode(rows, lambda row: row['episode_trades']), '.2f')}")
+    if "end_share" in last and "end_share" in names:
+        ends = [per_episode(rows, lambda row, i=i: row["end_share"][i]) for i in range(len(last["end_share"]))]
+        parts.append(f"ends % {_shares(ends, names['end_share'])}")
+    if "illegal" in last:
+        count = sum(row["illegal"] + row.get("illegal_executed", 0) for row in rows)
+        parts.append(f"illegal {count:g}")
+    return "  " + "  ".join(parts) if parts else ""
+
+
+class ConsoleSink:
+    """A line of figures and one of what the policy does, per chunk. Labels and the second line are dimmed on a
+    terminal; plain text otherwise or where NO_COLOR is set."""
+
+    def __init__(self, stream: TextIO | None = None, names: Names = UNNAMED) -> None:
         self._stream = stream if stream is not None else sys.stderr
+        self._names = names
         self._color = self._stream.isatty() and not os.environ.get("NO_COLOR")
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -76,6 +135,8 @@ class ConsoleSink:
             head, *figures = line.split("  ")
             line = "  ".join([f"\x1b[1m{head}\x1b[0m", *(_dim_label(figure) for figure in figures)])
         print(line, file=self._stream, flush=True)
+        if panel := panel_line(rows, self._names):
+            print(f"\x1b[2m{panel}\x1b[0m" if self._color else panel, file=self._stream, flush=True)
 
     def message(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -92,11 +153,14 @@ def _dim_label(figure: str) -> str:
 class LogSink:
     """`run.log`: the console's lines with the UTC time in front, appended."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, names: Names = UNNAMED) -> None:
         self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 (open as long as the run)
+        self._names = names
 
     def write(self, rows: Sequence[Row]) -> None:
         self.message(progress_line(rows))
+        if panel := panel_line(rows, self._names):
+            self.message(panel)
 
     def message(self, text: str) -> None:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -114,6 +178,8 @@ class LogSink:
 def _json_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json_value(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _json_value(item) for name, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -140,21 +206,24 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
 class JsonlSink:
     """One JSON object per update. Messages are not data and go elsewhere."""
 
-    def __init__(self, path: Path | str, resume_update: int | None = None) -> None:
+    def __init__(self, path: Path | str, resume_update: int | None = None, names: Names = UNNAMED) -> None:
         """Start a new file, or continue one after `resume_update`: later rows, which will be written again, go."""
-        path = Path(path)
-        if resume_update is not None and path.exists():
-            kept = [row for row in read_rows(path) if row["update"] <= resume_update]
-            temporary = path.with_name(f".{path.name}.new")
-            temporary.write_text("".join(_line(row) for row in kept), encoding="utf-8")
-            temporary.replace(path)
+        self._path, self._names = Path(path), names
+        if resume_update is not None and self._path.exists():
+            _drop_rows(self._path, resume_update)
         else:
-            path.write_bytes(b"")
-        self._file = path.open("a", encoding="utf-8")
+            self._path.write_bytes(b"")
+        self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, rows: Sequence[Row]) -> None:
-        self._file.write("".join(_line(row) for row in rows))
+        self._file.write("".join(_line(by_name(row, self._names)) for row in rows))
         self._file.flush()
+
+    def rewind(self, update: int, steps: int) -> None:
+        del steps
+        self._file.close()
+        _drop_rows(self._path, update)
+        self._file = self._path.open("a", encoding="utf-8")
 
     def message(self, text: str) -> None:
         del text
@@ -163,30 +232,51 @@ class JsonlSink:
         self._file.close()
 
 
+def _drop_rows(path: Path, after: int) -> None:
+    """Rows of later updates than `after`, and a torn one, leave the file; at no moment is it half written."""
+    kept = [row for row in read_rows(path) if row["update"] <= after]
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text("".join(_line(row) for row in kept), encoding="utf-8")
+    temporary.replace(path)
+
+
 def _line(row: Row) -> str:
     return json.dumps({key: _json_value(value) for key, value in row.items()}, allow_nan=False) + "\n"
 
 
 class TensorBoardSink:
-    """TensorBoard event files; the horizontal axis is environment steps. Lists become `name/0`, `name/1`, ..., lists
-    of lists `name/0/0`, ..."""
+    """TensorBoard event files; the horizontal axis is environment steps. Lists become `name/0`, `name/1`, ... (or by
+    name), lists of lists `name/0/0`, ..."""
 
-    def __init__(self, directory: Path | str, resume_steps: int | None = None) -> None:
+    def __init__(self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED) -> None:
         """`resume_steps`: TensorBoard hides what an earlier process wrote beyond this step."""
         from tensorboardX import SummaryWriter  # here, because it is slow to import
 
-        self._writer = SummaryWriter(str(directory), purge_step=resume_steps)
+        self._names = names
+        self._writer = SummaryWriter(str(directory))
+        if resume_steps is not None:
+            self.rewind(0, resume_steps)
+
+    def rewind(self, update: int, steps: int) -> None:
+        """TensorBoard hides what was written beyond `steps`: from a start event on, no older one counts from its step
+        on."""
+        from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+
+        del update
+        start = Event(step=steps + 1, session_log=SessionLog(status=SessionLog.START))
+        self._writer.file_writer.add_event(start, steps + 1)  # pyright: ignore[reportOptionalMemberAccess]
+        self._writer.flush()
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            for name, value in row.items():
+            for name, value in by_name(row, self._names).items():
                 self._write(name, value, row["steps"])
         self._writer.flush()
 
     def _write(self, name: str, value: Any, steps: int) -> None:
-        if isinstance(value, list):
-            for index, item in enumerate(value):
-                self._write(f"{name}/{index}", item, steps)
+        if isinstance(value, list | dict):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                self._write(f"{name}/{key}", item, steps)
         elif math.isfinite(value):
             self._writer.add_scalar(name, value, steps)
 

@@ -49,11 +49,16 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     write_manifest(path, manifest)
 
 
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a file whole or not at all. Raises ValueError for a number that JSON has not."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     """Write `manifest.json` of the run at `path`, whole or not at all."""
-    temporary = path / "manifest.json.tmp"
-    temporary.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    temporary.replace(path / "manifest.json")
+    write_json(path / "manifest.json", manifest)
 
 
 def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:

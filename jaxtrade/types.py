@@ -1,6 +1,6 @@
 """Shared pytrees and Protocols (layer 0).
 
-Shapes: T bars on the flat time axis, N sessions, C feature columns, S symbols held (1 for `entry` and `manage`),
+Shapes: T bars on the flat time axis, N sessions, C feature columns, S symbols held (1 for every task so far),
 A actions, D observation slots, K reward terms. Prices are int32 ticks; money is int32 mills ($0.001) relative to the
 account's start balance.
 """
@@ -78,6 +78,7 @@ class MarketView(struct.PyTreeNode):
         are relative to; None (static) where no column needs them. now: float32[T, 4], what a bar's own figures scale
         its window by.
     scaling, features: what the view was made for (static).
+    context: float32[T, 28] slots of each bar's own context, ready to be shown; None (static) for tasks that show none.
     """
 
     value: Array
@@ -85,6 +86,7 @@ class MarketView(struct.PyTreeNode):
     now: Array
     scaling: str = struct.field(pytree_node=False, default="relative")
     features: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    context: Array | None = None
 
 
 class MarketData(struct.PyTreeNode):
@@ -181,6 +183,7 @@ class Transition(NamedTuple):
     `first` marks an observation that starts an episode. `value` and `log_prob` belong to `ref` and `action`.
     `behaviour_version` is the update count of the weights that acted. `carry` is the policy's memory with `ref` taken
     in, float32[num_steps, num_envs, H]; () where it has none. `info` is the environment's, or what `Summary.tell` kept.
+    `told` is what acting told beside the action.
     """
 
     ref: PyTree
@@ -195,6 +198,7 @@ class Transition(NamedTuple):
     behaviour_version: Array
     info: PyTree
     carry: PyTree = ()
+    told: PyTree = ()
 
 
 class Summary(NamedTuple):
@@ -208,11 +212,16 @@ class Summary(NamedTuple):
     figures: Callable[[PyTree], Mapping[str, Array]]
 
 
+# (environment parameters, fraction of the run float32[]) -> (the parameters as they stand then, the figures that say so
+# by name)
+Stage = Callable[[PyTree, Array], tuple[PyTree, dict[str, Array]]]
+
+
 class Algorithm(NamedTuple):
     """Three pure functions (contract C6).
 
     init(key, params) -> TrainState; update(state, params, inputs) -> (state, metrics), `inputs` an empty tuple unless
-    a hook passes something, metrics by name; act(policy, carry, ref, params, key, explore) ->
+    there is something to hear from outside (advice), metrics by name; act(policy, carry, ref, params, key, explore) ->
     (carry, action, extras), action int32[] of one reference or int32[B] of a batch of them; the key may be None where
     `explore` is False. `config` is the learner's own model (for PPO `PPOConfig`).
 

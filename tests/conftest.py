@@ -1,13 +1,19 @@
-"""Shared by all tests: compiled programs are kept between runs in pytest's cache folder."""
+"""Shared by all tests: compiled programs are kept between runs in pytest's cache folder, few of them in memory;
+Ctrl-C is heard."""
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 from pathlib import Path
 
 import jax
 import pytest
 from hypothesis import settings
+
+MAPS = Path("/proc/self/maps")
+MOST_MAPS = 15_000
 
 settings.register_profile("ci", derandomize=True)  # the same examples every time; at home new ones are tried
 if os.environ.get("CI"):
@@ -15,10 +21,21 @@ if os.environ.get("CI"):
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the tests in the background has them ignore SIGINT, and their children too.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def pytest_runtest_logfinish() -> None:
+    """A process that keeps thousands of compiled programs comes to the most memory mappings that Linux allows it
+    (65,530 by default; each compiled operation takes three) and crashes in the next compilation."""
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

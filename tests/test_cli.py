@@ -90,6 +90,8 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
     (["train", "--set", "ppo.num_env=8"], "did you mean 'ppo.num_envs'"),
     (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
     (["train", "--set", "account.preset=apex"], "account.preset"),
+    (["train", "--set", "control.evaluate_every=5"], "split.validation_sessions is 0"),
+    (["train", "--set", "control.patience=5"], "set control.evaluate_every"),
     (["train", "--set", "env.features=[closed]"], "did you mean 'close'"),
     (["train", "nowhere.yaml"], "nowhere.yaml"),
     (["train", "--resume", "nowhere"], "nowhere"),
@@ -202,6 +204,7 @@ def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out) == before
 
 
+@pytest.mark.slow
 def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert main(["evaluate", str(run), "--intrabar-grid", "--cost-grid", "--json"]) == 0
@@ -270,6 +273,7 @@ def test_a_run_on_bid_and_ask_minutes(shared: Path, tmp_path: Path) -> None:
     assert any(label.startswith("two-sided bars") for label in result["labels"])
 
 
+@pytest.mark.slow
 def test_replay_prints_every_decision_bar(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -291,6 +295,7 @@ def test_resume_of_a_finished_run_evaluates_it(run: Path, capsys: pytest.Capture
     assert "resumed after update 4" in said.err
 
 
+@pytest.mark.slow
 def test_synthetic_bars_are_named_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "nq"
     assert main(["train", "--test", "--market", "NQ", "--non-interactive", "--run-dir", str(path), *TINY,

@@ -11,7 +11,8 @@ import yaml
 from jaxtrade.config import RunConfig, config_path, dump_config, load_config, make_config
 from jaxtrade.errors import ConfigError
 
-CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+SHIPPED = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+CONFIGS = [path for path in SHIPPED if "\nphases:" not in path.read_text(encoding="utf-8")]  # the rest are curricula
 
 
 def load_text(folder: Path, text: str | bytes, overrides: tuple[str, ...] = ()) -> RunConfig:
@@ -80,14 +81,27 @@ FAULTS = {  # text of the file -> what the message has to say
     "episode: {max_steps: 3e9}": ["'episode.max_steps' = 3000000000", "less than 2147483648"],
     "costs: {slippage: 3e9}": ["'costs.slippage' = 3000000000", "less than or equal to 10000"],
     "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 1"],
+    "stages: {commission_start: 1.5}": ["'stages.commission_start' = 1.5", "less than or equal to 1"],
+    "stages: {forced_start: -0.1}": ["'stages.forced_start' = -0.1", "greater than or equal to 0"],
+    "stages: {forced_start: 0.1, forced_start_until: 0}": ["'stages.forced_start_until' = 0", "greater than 0"],
     "data: {price_scale: 0}": ["'data.price_scale' = 0", "greater than 0"],
-    "env: {task: trade}": ["'env.task' = 'trade'", "'entry' or 'manage'"],
+    "env: {task: trade}": ["'env.task' = 'trade'", "'entry', 'manage' or 'advised'"],
+    "env: {advice: true}": ["env.advice=true needs env.task=advised, found manage"],
     "account: {drawdown: hello}": ["'account.drawdown' = 'hello'", "valid number; or: Input should be 'off'"],
     # contradictions
     "env: {fill: close}": ["fill=close exists only together with mark=close", "set env.mark=close"],
     "ppo: {num_envs: 10}": ["num_envs (10) must be a multiple of num_shards (8)"],
     "ppo: {num_minibatches: 7}": ["must be a multiple of num_minibatches (7)"],
+    "stages: {commission_start: 0.1}": ["stages.commission_start = 0.1", "stages.commission_until=0.5"],
+    "stages: {commission_until: 0.5}": ["stages.commission_until = 0.5", "stages.commission_start = 1"],
+    "stages: {forced_start_until: 0.5}": ["stages.forced_start_until = 0.5", "stages.forced_start_end", "are 0"],
     "evaluation: {sma_fast: 50, sma_slow: 10}": ["sma_fast (50) must be below sma_slow (10)"],
+    "control: {evaluate_every: 2}": ["control.evaluate_every (2)", "split.validation_sessions is 0"],
+    "control: {patience: 3}": ["control.patience (3)", "set control.evaluate_every"],
+    "control: {plateau_patience: 3}": ["control.plateau_patience (3)", "set control.evaluate_every"],
+    "control: {evaluate_every: 1, patience: 3, plateau_patience: 3}": [
+        "control.plateau_patience (3) must be below control.patience (3)"],
+    "control: {max_rollback: 3}": ["did you mean 'control.max_rollbacks'"],
 }
 
 

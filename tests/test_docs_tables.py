@@ -1,9 +1,13 @@
-"""The tables of docs/accounts.md and docs/rewards.md say what the presets are."""
+"""The tables of docs/accounts.md and docs/rewards.md say what the presets are, that of docs/training.md the keys, that
+of docs/benchmarks.md the benches.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from bench.catalogue import BENCHES
+from jaxtrade.config import ControlConfig
 from jaxtrade.env.presets import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.env.rewards import TERMS
@@ -45,5 +49,14 @@ def test_reward_presets() -> None:
     assert {name: cells[0] for name, cells in rows("rewards.md", "preset").items()} == weights
 
 
+def test_control_keys() -> None:
+    written = {name: float(cells[0]) for name, cells in rows("training.md", "key").items()}
+    assert written == {f"control.{name}": value for name, value in ControlConfig().model_dump().items()}
+
+
 def test_reward_terms() -> None:
     assert list(rows("rewards.md", "term")) == list(TERMS)
+
+
+def test_every_bench_has_its_row() -> None:
+    assert set(rows("benchmarks.md", "bench")) == set(BENCHES)

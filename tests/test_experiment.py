@@ -13,15 +13,22 @@ import jax
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint, rundir
+from jaxtrade import checkpoint, experiment, rundir
 from jaxtrade.config import RunConfig, load_config
-from jaxtrade.errors import CheckpointError, ConfigError, DataError, RunLockedError
+from jaxtrade.errors import CheckpointError, ConfigError, DataError, InterruptedRunError, RunLockedError
+from jaxtrade.evaluating import evaluate_run, history, replay_run
+from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
-from jaxtrade.experiment import evaluate_run, history, prepare, replay_run, resume, run
+from jaxtrade.evaluation.report import to_json
+from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.experiment import resume, run
+from jaxtrade.preparation import prepare
 
 OVERRIDES = ("ppo.num_envs=8", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.hidden=[8]",
              "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1",
              "train.tensorboard=false")
+STAGES = ("stages.commission_start=0", "stages.commission_until=1", "stages.forced_start=1",
+          "stages.forced_start_end=1")
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +206,132 @@ def test_one_of_several_seeds_is_named(seeds_run: Path) -> None:
     with pytest.raises(ConfigError, match=r"several policies; give --seed 4 \.\. 6"):
         next(replay_run(seeds_run, "2013-10-11"))
     assert next(replay_run(seeds_run, "2013-10-11", seed=6))
+
+
+CONTROL = ("split.validation_sessions=1", "control.evaluate_every=1", "control.plateau_patience=1",
+           "control.plateau_lr_factor=0.25")
+
+
+@pytest.fixture(scope="module")
+def controlled_config() -> RunConfig:
+    return load_config("quickstart", (*OVERRIDES, *CONTROL))
+
+
+@pytest.fixture(scope="module")
+def controlled(controlled_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six updates in three chunks, each evaluated on one validation session."""
+    return run(controlled_config, tmp_path_factory.mktemp("runs") / "controlled").path
+
+
+def summary_of(path: Path) -> dict:
+    return json.loads((path / "summary.json").read_text())
+
+
+def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: RunConfig) -> None:
+    told = summary_of(controlled)["validation"]
+    scores = dict(told["scores"])
+    assert list(scores) == [2, 4, 6]
+    assert told["best_score"] == max(scores.values()) == scores[told["best_update"]]
+    assert [update for update, _ in checkpoint.list_checkpoints(controlled / "best")] == [told["best_update"]]
+    setup = prepare(controlled_config)
+    policy = load_policy(controlled / "policy_best").policy
+    assert mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm,
+                       [policy]) == told["best_score"]
+    log = (controlled / "run.log").read_text()
+    assert f"validation: mean reward per session was best at update {told['best_update']}" in log
+    assert "  actions % " in log
+
+
+def test_rows_of_a_run_name_actions_and_ends(controlled: Path) -> None:
+    row = history(controlled)[-1]
+    assert list(row["action_share"])[:3] == ["HOLD", "BUY", "SELL"]
+    assert sum(row["action_share"].values()) == pytest.approx(1.0)
+    assert list(row["end_share"])[:3] == ["NONE", "BUST", "DAILY_LOSS"]
+
+
+@pytest.mark.slow
+def test_a_resumed_run_takes_the_same_decisions(controlled: Path, controlled_config: RunConfig, tmp_path: Path) -> None:
+    copied = copy_until(controlled, tmp_path / "cut", 2)
+    assert resume(copied).exit_code == 0
+    for ours, theirs in zip(final_state(copied, controlled_config), final_state(controlled, controlled_config),
+                            strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert measured(copied) == measured(controlled)
+    assert summary_of(copied)["validation"] == summary_of(controlled)["validation"]
+    for name in ("policy", "policy_best"):
+        ours, theirs = ((path / name / "policy.npz").read_bytes() for path in (copied, controlled))
+        assert ours == theirs
+
+
+@pytest.mark.slow
+def test_a_run_that_stopped_early_is_not_continued(controlled_config: RunConfig, tmp_path: Path) -> None:
+    """No score can be better by so much."""
+    control = controlled_config.control.model_copy(update={"improvement": 1e9, "patience": 1, "plateau_patience": 0})
+    path = run(controlled_config.model_copy(update={"control": control}), tmp_path / "early").path
+    assert summary_of(path)["stopped_early"]
+    rows = measured(path)
+    assert [row["update"] for row in rows] == [1, 2, 3, 4]
+    again = resume(path)
+    assert (again.training.updates, again.training.history, again.exit_code) == (4, [], 0)
+    assert measured(path) == rows
+    assert summary_of(path)["validation"]["best_update"] == 2
+    assert [update for update, _ in checkpoint.list_checkpoints(path / "best")] == [2]
+
+
+def test_a_plain_run_evaluates_nothing_between_and_rolls_back_as_configured(
+        config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {}
+
+    def started(*args: object, **keywords: object) -> None:
+        given.update(keywords)
+        raise InterruptedRunError("here")
+
+    monkeypatch.setattr(experiment, "train", started)
+    control = config.control.model_copy(update={"max_rollbacks": 7})
+    with pytest.raises(InterruptedRunError, match="here; continue with"):
+        run(config.model_copy(update={"control": control}), tmp_path / "plain")
+    assert (given["max_rollbacks"], given["hooks"]) == (7, [])
+
+
+@pytest.mark.slow
+def test_several_seeds_have_one_score(controlled_config: RunConfig, tmp_path: Path) -> None:
+    train = controlled_config.train.model_copy(update={"num_seeds": 2})
+    config = controlled_config.model_copy(update={"train": train})
+    path = run(config, tmp_path / "two").path
+    assert sorted(each.name for each in (path / "policy_best").iterdir()) == ["seed_0", "seed_1"]
+    setup, told = prepare(config), summary_of(path)["validation"]
+    each = [mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm,
+                        [load_policy(path / f"policy_best/seed_{seed}").policy]) for seed in (0, 1)]
+    assert told["best_score"] == pytest.approx(sum(each) / 2)
+    assert "mean reward per session, mean of 2 seeds," in (path / "run.log").read_text()
+    assert next(iter(history(path)[-1]["action_share/each"][1])) == "HOLD"
+
+
+# --- stages
+
+
+def test_nobody_but_the_learner_is_given_staged_parameters(config: RunConfig) -> None:
+    staged, plain = prepare(load_config("quickstart", (*OVERRIDES, *STAGES))).params, prepare(config).params
+    assert staged.forced_start is None
+    assert int(staged.contract.commission) > 0
+    assert jax.tree.structure(staged) == jax.tree.structure(plain)
+    for ours, theirs in zip(jax.tree.leaves(staged), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.slow
+def test_a_staged_run_is_evaluated_with_all_costs_and_no_forced_start(config: RunConfig, tmp_path: Path) -> None:
+    """Its last episodes all began in a position and earlier ones paid nothing; its evaluation is that of a run without
+    stages that had the same policy."""
+    staged = run(load_config("quickstart", (*OVERRIDES, *STAGES)), tmp_path / "staged")
+    rows = history(staged.path)
+    assert [row["commission_share"] for row in rows] == pytest.approx(np.linspace(0, 1, len(rows)))
+    assert all(row["forced_start"] == 1 for row in rows)
+    assert max(row["forced_share"] or 0 for row in rows) > 0.8
+    assert "stage: commission starts at 0 %" in (staged.path / "run.log").read_text()
+    plain = prepare(config)
+    again = evaluate(plain.env, plain.params, plain.market, plain.splits["test"], config, algorithm=plain.algorithm,
+                     policy=load_policy(staged.path / "policy").policy, trained_on=plain.splits["train"])
+    found, expected = (to_json(result)["agents"] for result in (staged.evaluation, again))
+    assert found == expected
+    assert any(agent["strategy"]["trades"] > 0 for agent in found.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +16,17 @@ PACKAGE = ROOT / "jaxtrade"
 
 # The most specific entry counts. `jaxtrade` itself is the lazy public API and may name everything.
 LAYERS = {
-    "types": 0, "config": 0, "errors": 0, "yaml12": 0,
+    "types": 0, "config": 0, "sections": 0, "errors": 0, "yaml12": 0,
     "data": 1, "checkpoint": 1, "compilation": 1, "metrics": 1, "rundir": 1,
+    "advisor.host.options": 0, "advisor.table": 1, "advisor.outcomes": 1, "advisor.host": 1, "advisor": 3,
     "env": 2, "networks": 2,
-    "rl.returns": 3, "rl.losses": 3, "rl.schedules": 3, "rl.rollout": 3, "rl.minibatches": 3, "rl.state": 3,
+    "rl.returns": 3, "rl.losses": 3, "rl.schedules": 3, "rl.rollout": 3, "rl.minibatches": 3, "rl.opening": 3,
+    "rl.state": 3,
     "rl": 4,
     "evaluation": 5, "interop": 5,
-    "experiment": 6, "cli": 6, "doctor": 6,
+    "source": 6, "advisor_run": 6, "preparation": 6, "evaluating": 6, "experiment": 6,
+    "ablation": 6, "curriculum": 6, "cli": 6, "doctor": 6,
+    "advising": 6, "commands": 6,
 }
 HOST_ONLY = {"pandas", "gymnax", "gymnasium", "matplotlib"}
 TEST_ONLY = {"backtesting", "talib", "pytest", "hypothesis"}
@@ -160,3 +165,9 @@ def test_training_modules_load_no_host_library() -> None:
                                        "from jaxtrade import load_config; load_config('quickstart')"])
 def test_what_answers_at_once_loads_no_jax(statement: str) -> None:
     assert not loaded(statement) & {"jax", "pandas", "flax", "optax", *HOST_ONLY}
+
+
+def test_every_package_is_installed() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    assert found <= set(listed)

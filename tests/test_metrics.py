@@ -9,7 +9,16 @@ import re
 import pytest
 
 from jaxtrade.errors import DataError
-from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, TensorBoardSink, progress_line, read_rows
+from jaxtrade.metrics import (
+    ConsoleSink,
+    JsonlSink,
+    LogSink,
+    TensorBoardSink,
+    by_name,
+    panel_line,
+    progress_line,
+    read_rows,
+)
 
 NAN = float("nan")
 
@@ -19,6 +28,14 @@ def row(update, **changes):
             "eta_seconds": 3725.0, "episodes": 2, "episode_reward": 1.5, "approx_kl": 0.01234, "clip_fraction": 0.1,
             "entropy": 1.25, "explained_variance": 0.5, "learning_rate": 3e-4, "finite": True,
             "action_share": [0.25, 0.75]} | changes
+
+
+NAMES = {"action_share": ["HOLD", "BUY"], "end_share": ["NONE", "BUST", "SESSION_END"]}
+
+
+def traded(update, **changes):
+    """A row of the trading environment."""
+    return row(update, illegal=0, illegal_executed=0, episode_trades=2.5, end_share=[0.0, 0.25, 0.75], **changes)
 
 
 class Terminal(io.StringIO):
@@ -112,23 +129,91 @@ def test_run_log_appends_stamped_lines(tmp_path):
         "first", "second", "third", progress_line([row(1)])]
 
 
-def test_tensorboard_writes_scalars_by_steps(tmp_path):
-    pytest.importorskip("tensorboardX")
+def read_events(data):
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.record_writer import masked_crc32c
 
-    sink = TensorBoardSink(tmp_path)
-    sink.write([row(1), row(2, episode_reward=NAN)])
-    sink.close()
-    data = next(tmp_path.iterdir()).read_bytes()
-    found = []
+    events = []
     while data:  # TFRecord: length, its checksum, record, its checksum
         length = int.from_bytes(data[:8], "little")
         record = data[12:12 + length]
         assert masked_crc32c(record) == int.from_bytes(data[12 + length:16 + length], "little")
-        event = Event.FromString(record)
-        found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+        events.append(Event.FromString(record))
         data = data[16 + length:]
+    return events
+
+
+def test_tensorboard_writes_scalars_by_steps(tmp_path):
+    pytest.importorskip("tensorboardX")
+    sink = TensorBoardSink(tmp_path)
+    sink.write([row(1), row(2, episode_reward=NAN)])
+    sink.close()
+    found = [(value.tag, event.step, value.simple_value)
+             for event in read_events(next(tmp_path.iterdir()).read_bytes()) for value in event.summary.value]
     assert ("episode_reward", 1000, 1.5) in found
     assert ("action_share/1", 2000, 0.75) in found
     assert not any(tag == "episode_reward" and step == 2000 for tag, step, _ in found)
+
+
+def test_panel_shows_what_the_policy_does_by_name():
+    """Two episodes end in the first update, eight in the second: weights 0.2 and 0.8."""
+    rows = [traded(1), traded(2, episodes=8, action_share=[0.75, 0.25]) | {"end_share": [0.0, 0.0, 1.0], "illegal": 1}]
+    assert panel_line(rows, NAMES) == (
+        "  actions % HOLD 50.0 BUY 50.0  trades/episode 2.50  ends % BUST 5.0 SESSION_END 95.0  illegal 1")
+    assert panel_line([traded(1, action_share=[1.0, 0.0])], NAMES).startswith("  actions % HOLD 100.0  trades")
+    none = traded(1, episodes=0) | {"episode_trades": NAN, "end_share": [NAN] * 3}
+    assert panel_line([none], NAMES) == "  actions % HOLD 25.0 BUY 75.0  trades/episode n/a  ends % n/a  illegal 0"
+    assert panel_line([traded(1)], {}) == "  trades/episode 2.50  illegal 0"
+    assert panel_line([row(1)], {}) == ""
+
+
+def test_panel_follows_the_progress_line(tmp_path, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    plain, terminal, log = io.StringIO(), Terminal(), LogSink(tmp_path / "run.log", NAMES)
+    for sink in (ConsoleSink(plain, NAMES), ConsoleSink(terminal, NAMES), log):
+        sink.write([traded(1)])
+    log.close()
+    lines = [progress_line([traded(1)]), panel_line([traded(1)], NAMES)]
+    assert plain.getvalue().splitlines() == lines
+    assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()).splitlines() == lines
+    assert [line[21:] for line in (tmp_path / "run.log").read_text().splitlines()] == lines
+
+
+def test_lists_are_written_by_name_where_names_are_known(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    each = {"action_share/each": [[0.5, 0.5], [0.0, 1.0]], "other": [1.0]}
+    sink = JsonlSink(path, names=NAMES)
+    sink.write([traded(1, **each), traded(2) | {"end_share": [NAN] * 3}])
+    sink.close()
+    first, second = read_rows(path)
+    assert first["action_share"] == {"HOLD": 0.25, "BUY": 0.75}
+    assert first["action_share/each"] == [{"HOLD": 0.5, "BUY": 0.5}, {"HOLD": 0.0, "BUY": 1.0}]
+    assert first["other"] == [1.0]
+    assert second["end_share"] == {"NONE": None, "BUST": None, "SESSION_END": None}
+    JsonlSink(path, resume_update=1, names=NAMES).close()
+    assert read_rows(path) == [first]
+    with pytest.raises(ValueError, match="zip"):
+        by_name(row(1, action_share=[1.0]), NAMES)
+
+
+def test_a_rewound_file_loses_what_did_not_happen(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.write([row(i) for i in range(1, 5)])
+    sink.rewind(2, 2000)
+    sink.write([row(3, entropy=9.0)])
+    sink.close()
+    assert [(r["update"], r["entropy"]) for r in read_rows(path)] == [(1, 1.25), (2, 1.25), (3, 9.0)]
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_tensorboard_hides_what_did_not_happen(tmp_path):
+    pytest.importorskip("tensorboardX")
+    sink = TensorBoardSink(tmp_path, names=NAMES)
+    sink.write([row(1), row(2)])
+    sink.rewind(1, 1000)
+    sink.close()
+    events = read_events(next(tmp_path.iterdir()).read_bytes())
+    assert "action_share/HOLD" in [value.tag for event in events for value in event.summary.value]
+    last = events[-1]
+    assert (last.session_log.status, last.step) == (last.session_log.START, 1001)

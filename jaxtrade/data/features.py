@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from jaxtrade.data import indicators
+from jaxtrade.data import indicators, patterns
 from jaxtrade.data.indicators import true_range_sum, true_ranges
 from jaxtrade.data.rolling import cumulative_sum, highest, lowest, sample_std, sum_of_last
 from jaxtrade.data.schema import (
@@ -162,6 +162,22 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
     "support_20": lambda bars, _: lowest(bars.low, 20),
     "resistance_20": lambda bars, _: highest(bars.high, 20),
     "price_change_60min": lambda bars, _: indicators.returns(bars.close, 60),
+    "sma_50_slope": lambda bars, _: indicators.mean_slope(bars.close, 50, 10),
+    "sma_200_slope": lambda bars, _: indicators.mean_slope(bars.close, 200, 20),
+    "adx_slope": _hlc(lambda *hlc: indicators.slope(indicators.average_directional(*hlc), 5)),
+    "volume_regime": lambda bars, _: indicators.volume_ratio(bars.volume, 20),
+    "price_vs_support": lambda bars, _: bars.close / lowest(bars.low, 20) - 1,
+    "price_momentum_20": lambda bars, _: indicators.returns(bars.close, 20),
+    "price_momentum_60": lambda bars, _: indicators.returns(bars.close, 60),
+    "session_trend": lambda bars, _: indicators.returns(bars.close, 30),
+    "higher_high": lambda bars, _: patterns.higher_high(bars.high),
+    "lower_low": lambda bars, _: patterns.lower_low(bars.low),
+    "higher_low": lambda bars, _: patterns.higher_low(bars.low),
+    "lower_high": lambda bars, _: patterns.lower_high(bars.high),
+    "double_top": lambda bars, _: patterns.double_top(bars.high, bars.close),
+    "double_bottom": lambda bars, _: patterns.double_bottom(bars.low, bars.close),
+    "breakout_signal": lambda bars, _: patterns.breakout(bars.high, bars.close),
+    "breakdown_signal": lambda bars, _: patterns.breakdown(bars.low, bars.close),
     "sma_N": lambda bars, spec: cumulative_sum(bars.close, spec.period) / spec.period,
     "ema_N": lambda bars, spec: _seeded(bars.close, spec.period, 2 / (spec.period + 1)),
     "rsi_N": _rsi,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxtrade.data.rolling import cumulative_sum, highest, lowest, percent_rank, sample_std, sum_of_last
+from jaxtrade.data.rolling import cumulative_sum, highest, lowest, percent_rank, sample_std, shifted, sum_of_last
 from jaxtrade.data.schema import RANK_BARS, RANK_LEAST, TRUE_RANGES
 
 
@@ -51,6 +51,16 @@ def returns(close: np.ndarray, n: int) -> np.ndarray:
     out = np.full(len(close), np.nan)
     out[n:] = close[n:] / close[:-n] - 1
     return out
+
+
+def slope(values: np.ndarray, n: int) -> np.ndarray:
+    """Change over n bars, per bar, as a share of the value now; 0 where that is 0."""
+    return quotient(values - shifted(values, n), n * values, 0.0)
+
+
+def mean_slope(close: np.ndarray, of: int, n: int) -> np.ndarray:
+    """`slope` over n bars of the mean of the last `of` closes."""
+    return slope(sum_of_last(close, of), n)  # of the sum: the same quotient, and whole numbers
 
 
 def bollinger_width(close: np.ndarray, n: int = 20) -> np.ndarray:

@@ -25,6 +25,7 @@ from jaxtrade.data.schema import (
     TRUE_RANGES,
     VOLUME_BARS,
     absent_features,
+    context_features,
     longest_warm_up,
     table_columns,
 )
@@ -167,7 +168,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     require_seconds(config, seconds is not None)
     passages = () if seconds is None else side_passages(bars, seconds)
     contract, value = bars.contract, tick_values(bars, rates)
-    columns = table_columns(config.env.features)
+    context = context_features(config.env.task)
+    columns = table_columns(config.env.features, context)
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
@@ -201,9 +203,9 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
              *findings(schedule, bars.time, bars.bar_seconds, contract),
              *_session_notes(rows, ids, dates, bars, config))
     has_volume = bool(bars.volume.any())
-    if not has_volume and absent_features(config.env.features):
+    if not has_volume and absent_features((*config.env.features, *context)):
         notes += (NO_VOLUME,)
-    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size))
+    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context)
     return Market(data=_to_device(arrays, digest, view, path, value), contract=contract, bars=bars,
                   trade_dates=rows.date, table=table, columns=columns, fingerprint=digest, synthetic=bars.synthetic,
                   notes=notes, has_volume=has_volume)
@@ -269,8 +271,12 @@ def feature_windows(bars: Bars, schedule: Schedule, dates: np.ndarray, config: R
 
 
 def history_needed(config: RunConfig) -> int:
-    """Bars of one feature window up to and with the first that may be decided on."""
-    return max(config.env.window + longest_warm_up(config.env.features), TRUE_RANGES + 1, VOLUME_BARS)
+    """Bars of one feature window up to and with the first that may be decided on.
+
+    The observation's window ends before that bar; a task's context is that bar's own.
+    """
+    return max(config.env.window + longest_warm_up(config.env.features),
+               longest_warm_up(context_features(config.env.task)), TRUE_RANGES + 1, VOLUME_BARS)
 
 
 def decision_sessions(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> SessionRows:
@@ -283,10 +289,13 @@ def _too_few(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfi
     sessions = int((schedule.find(np.unique(dates)) >= 0).sum())
     where = "inside each session (data.window_reset=session)" if config.data.window_reset == "session" else (
         "before a session's decision window")
+    slowest, shorten = "env.window plus the longest feature warm-up", "shorten env.window or env.features"
+    if longest_warm_up(context_features(config.env.task)) == history_needed(config):
+        slowest = f"the warm-up of the context that env.task={config.env.task} shows"
+        shorten = "choose another env.task"
     return (f"{bars.source}: too few bars for one decision: {history_needed(config)} bars of history are needed "
-            f"{where} (env.window plus the longest feature warm-up) and at least 2 bars inside it; the data "
-            f"have {len(bars)} bars over {sessions} scheduled sessions. Fix: give more bars, or shorten env.window or "
-            "env.features")
+            f"{where} ({slowest}) and at least 2 bars inside it; the data have {len(bars)} bars over {sessions} "
+            f"scheduled sessions. Fix: give more bars, or {shorten}")
 
 
 def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray, bars: Bars,

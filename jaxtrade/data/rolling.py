@@ -25,6 +25,13 @@ def sum_of_last(values: np.ndarray, n: int) -> np.ndarray:
     return out
 
 
+def shifted(values: np.ndarray, n: int) -> np.ndarray:
+    """Each value as it was n bars before, float64[T]."""
+    out = np.full(len(values), np.nan)
+    out[n:] = values[:-n]
+    return out
+
+
 def highest(values: np.ndarray, n: int) -> np.ndarray:
     """Largest of the last n values, float64[T]."""
     out = np.full(len(values), np.nan)

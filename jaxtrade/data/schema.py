@@ -158,6 +158,34 @@ _SEED = {
         FeatureSpec("resistance_20", "price", 20, "highest high of the last 20 bars, this one included",
                     source="textbook"),
         FeatureSpec("price_change_60min", "share", 61, "close / close 60 bars ago - 1", source="textbook"),
+        FeatureSpec("sma_50_slope", "share", 60, "(M - M 10 bars ago)/10/M, M = mean of the last 50 closes"),
+        FeatureSpec("sma_200_slope", "share", 220, "(M - M 20 bars ago)/20/M, M = mean of the last 200 closes"),
+        FeatureSpec("adx_slope", "fraction", _ADX + 5, "(adx - adx 5 bars ago)/5/adx; 0 if adx = 0. Of the old formula "
+                    "only the 5 bars are recorded: read like the slopes of the means"),
+        FeatureSpec("volume_regime", "ratio", 20, "volume_ratio_20min under a second name", needs_volume=True),
+        FeatureSpec("price_vs_support", "share", 20, "close / support_20 - 1. Of the old formula only the name is "
+                    "recorded: read like price_to_vwap"),
+        FeatureSpec("price_momentum_20", "share", 21, "close / close 20 bars ago - 1"),
+        FeatureSpec("price_momentum_60", "share", 61, "price_change_60min under a second name"),
+        FeatureSpec("session_trend", "share", 31, "close / close 30 bars ago - 1, whatever the session"),
+        FeatureSpec("higher_high", "fraction", 6, "1 if high > 1.001 H, -1 if high < 0.999 H, else 0; H = highest high "
+                    "of the 5 bars before"),
+        FeatureSpec("lower_low", "fraction", 6, "1 if low < 0.999 L, -1 if low > 1.001 L, else 0; L = lowest low of "
+                    "the 5 bars before. The old sign is not recorded: 1 where the name holds"),
+        FeatureSpec("higher_low", "fraction", 10, "1 if A > 1.001 B, -1 if A < 0.999 B, else 0; A = lowest low of the "
+                    "last 5 bars, B = of the 5 before them. The old values are not recorded: read like higher_high"),
+        FeatureSpec("lower_high", "fraction", 10, "1 if A < 0.999 B, -1 if A > 1.001 B, else 0; A = highest high of "
+                    "the last 5 bars, B = of the 5 before them. The old values are not recorded: read like lower_low"),
+        FeatureSpec("double_top", "fraction", 40, "0.7 if A < 0.99 B and D/M < 0.02, else 0; A = highest high of the "
+                    "last 20 bars, B = of the 20 before them, D = standard deviation (n-1) and M = mean of the last 20 "
+                    "closes. A fall from a higher top and no double top: the old formula is kept"),
+        FeatureSpec("double_bottom", "fraction", 40, "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
+                    "last 20 bars, B = of the 20 before them, D and M as in double_top. A rise from a lower bottom and "
+                    "no double bottom: kept too"),
+        FeatureSpec("breakout_signal", "fraction", 21, "1 if close > 1.002 H, else 0; H = highest high of the 20 bars "
+                    "before"),
+        FeatureSpec("breakdown_signal", "fraction", 21, "1 if close < 0.998 L, else 0; L = lowest low of the 20 bars "
+                    "before"),
     )
 }
 # The old system's 42 columns in its order.
@@ -168,6 +196,20 @@ SEED_FEATURES: tuple[str, ...] = (
     "session_midday", "session_afternoon", "session_closed", "sma_50", "sma_200", "rsi_15min", "rsi_60min",
     "volume_ratio_5min", "volume_ratio_20min", "support_20", "resistance_20", "price_change_60min",
 )
+# What the task `advised` shows of the bar decided on, in its order.
+MARKET_CONTEXT: tuple[str, ...] = (
+    "adx_slope", "price_to_vwap", "vol_regime", "volume_regime", "price_momentum_20", "price_momentum_60",
+    "efficiency_ratio", "spread", "session_trend", "trend_strength",
+)
+TIMEFRAMES: tuple[str, ...] = (
+    "sma_50_slope", "sma_200_slope", "rsi_15min", "rsi_60min", "volume_ratio_5min", "volume_ratio_20min",
+    "price_change_60min", "price_vs_support",
+)
+PATTERNS: tuple[str, ...] = (
+    "higher_high", "lower_low", "higher_low", "lower_high", "double_top", "double_bottom", "support_20",
+    "resistance_20", "breakout_signal", "breakdown_signal",
+)
+CONTEXT_FEATURES: tuple[str, ...] = MARKET_CONTEXT + TIMEFRAMES + PATTERNS
 _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
 
 
@@ -203,8 +245,18 @@ def feature_column(name: str) -> str:
     return f"feature.{name}"
 
 
-def table_columns(features: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of the float table's columns: the fixed ones, then one per requested feature in order.
+def context_column(name: str) -> str:
+    """Name of a context feature's column in the float table."""
+    return f"context.{name}"
+
+
+def context_features(task: str) -> tuple[str, ...]:
+    """Features that a task shows of the bar decided on itself."""
+    return CONTEXT_FEATURES if task == "advised" else ()
+
+
+def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Names of the float table's columns: the fixed ones, then one per requested feature in order, then the context's.
 
     Raises ConfigError for an unknown or repeated feature.
     """
@@ -212,7 +264,7 @@ def table_columns(features: tuple[str, ...]) -> tuple[str, ...]:
         feature_spec(name)
         if name in features[:i]:
             raise ConfigError(f"env.features: '{name}' appears twice; keep one")
-    return FIXED_COLUMNS + tuple(feature_column(name) for name in features)
+    return FIXED_COLUMNS + tuple(map(feature_column, features)) + tuple(map(context_column, context))
 
 
 def longest_warm_up(features: tuple[str, ...]) -> int:
@@ -228,29 +280,35 @@ def absent_features(features: tuple[str, ...]) -> tuple[str, ...]:
 def feature_page() -> str:
     """The table of all features in Markdown; `python -m jaxtrade.data.schema > docs/features.md` writes the page."""
     parametric = ("sma_20", "ema_20", "rsi_14", "atr_14")
-    extra = [name for name in parametric if name not in SEED_FEATURES]
+    extra = [name for name in (*_SEED, *parametric) if name not in SEED_FEATURES]
     numbered = [*enumerate(SEED_FEATURES, 1), *(("", name) for name in extra)]
     rows = [f"| {number} | `{spec.name}` | {spec.formula} | {spec.unit} | {spec.warm_up} | {spec.source} |"
             for number, spec in ((number, feature_spec(name)) for number, name in numbered)]
     units = [f"| {unit} | {meaning} | {storage} | {relative} |" for unit, (meaning, storage, relative) in UNITS.items()]
     absent = ", ".join(f"`{name}`" for name in absent_features(tuple(_SEED)))
-    return "\n".join([_HEAD, *rows, _MIDDLE.format(absent=absent), *units, ""])
+    context = ", ".join(f"`{name}`" for name in CONTEXT_FEATURES)
+    return "\n".join([_HEAD, *rows, _MIDDLE.format(absent=absent, context=context), *units, ""])
 
 
 _HEAD = """# Features
 
 Written by `python -m jaxtrade.data.schema`; a test fails when page and code differ. Choose them with
 `env.features: [close, volume, rsi, ...]`, in the order the observation shall have. The numbered ones are the old
-system's 42 columns under their names; `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (examples at
-the end). S is the sum of the last 14 true ranges. A value reads its own bar and earlier bars of the same feature
-window, nothing is filled forward or back, and decisions start after the longest warm-up. `textbook`: a library
-(TA-Lib) agrees, or the name says it all; `own`: the old system's variant, checked against hand-worked numbers.
+system's 42 columns under their names, the others what its third phase had beside them; `sma_N`, `ema_N`, `rsi_N`,
+`atr_N` take any N up to 9999 (examples at the end). S is the sum of the last 14 true ranges. A value reads its own bar
+and earlier bars of the same feature window, nothing is filled forward or back, and decisions start after the longest
+warm-up. `textbook`: a library (TA-Lib) agrees, or the name says it all; `own`: the old system's variant, checked
+against hand-worked numbers. Of some of the third phase's formulas only a note survives: what it leaves open, and how
+it is read here, stands at each.
 
 | | name | formula | unit | warm-up (bars) | source |
 |---|---|---|---|---|---|"""
 _MIDDLE = """
 Where a quotient is 0/0 the formula names the value; the old system filled such places from a neighbour. Bars without
 volume leave these constant or without meaning, marked absent: {absent}.
+
+The task `advised` shows these of the bar decided on, in this order: {context}. Some say the same as another:
+`price_momentum_60` and `price_change_60min`, `volume_regime` and `volume_ratio_20min`.
 
 With `env.scaling=seed` the observation shows the value itself, prices in points; with `relative` the last column,
 t the bar decided on, close and x of the bar itself, ATR[t] = max(S[t]/14, 1 tick).

@@ -8,7 +8,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data import features
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar import Schedule, local_seconds
-from jaxtrade.data.schema import TRUE_RANGES, feature_spec, table_columns
+from jaxtrade.data.schema import TRUE_RANGES, context_features, feature_spec, table_columns
 from jaxtrade.data.sessions import window_minutes, window_openings
 
 # The seed's clock: 09:30 and 16:59 in minutes of the day, and its scales.
@@ -18,7 +18,8 @@ SEED_OPEN, SEED_CLOSE, SEED_HOURS, SEED_MINUTES = 570, 1019, 7.48, 449
 def float_table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.ndarray, dates: np.ndarray,
                 schedule: Schedule, config: RunConfig) -> np.ndarray:
     """The float32 table [T, C] of `schema.table_columns`; NaN before a warm-up becomes 0, which no decision reads."""
-    out = np.empty((len(bars), len(table_columns(config.env.features))), np.float32)
+    context = context_features(config.env.task)
+    out = np.empty((len(bars), len(table_columns(config.env.features, context))), np.float32)
     clock = _clock_columns(bars, dates, schedule, config)
     atr = np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0))
     out[:, 0], out[:, 1] = host.close, atr
@@ -26,7 +27,7 @@ def float_table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.n
     for rows in features.window_slices(ids):
         part = features.take(host, rows)
         out[rows, 2] = features.volume_mean(part.volume)
-        for i, name in enumerate(config.env.features):
+        for i, name in enumerate((*config.env.features, *context)):
             spec = feature_spec(name)
             values = features.stored(features.compute_feature(part, name), spec, part.close)
             out[rows, 8 + i] = np.nan_to_num(values, nan=0.0)

@@ -27,8 +27,8 @@ class Action(enum.IntEnum):
 
 def task_actions(config: EnvConfig) -> tuple[Action, ...]:
     """The actions of a task, in id order."""
-    count = {("entry", "full"): 3, ("entry", "seed6"): 3, ("manage", "full"): 7, ("manage", "seed6"): 6}
-    return tuple(Action)[: count[config.task, config.actions]]
+    count = 3 if config.task == "entry" else {"full": 7, "seed6": 6}[config.actions]
+    return tuple(Action)[:count]
 
 
 def breakeven_stop(state: EnvState, params: EnvParams) -> Array:

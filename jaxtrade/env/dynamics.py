@@ -10,9 +10,19 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import execution, observation, rules, tasks
 from jaxtrade.env.actions import action_mask, task_actions
-from jaxtrade.env.episode import count_fills, count_step, end_reason, is_truncation, start, start_drawn
+from jaxtrade.env.episode import (
+    count_close,
+    count_fills,
+    count_step,
+    end_reason,
+    forced_side,
+    is_truncation,
+    start,
+    start_drawn,
+)
 from jaxtrade.env.execution import Book, select
 from jaxtrade.env.observation import ObservationRef, ObservationSpec
+from jaxtrade.env.record import add_bar, new_record
 from jaxtrade.env.rewards import Happened, total, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
 from jaxtrade.types import Array, Outcome
@@ -69,7 +79,10 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     event = event.replace(floor=floor, breach=bust | (daily & ~state.account.locked))
     position = execution.ratchet(position, bar.close, market.tr_sum[row], params)
     stats = count_fills(state.stats, event, state.position.entry, params.contract)
-    return state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats), event
+    after = state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats)
+    if state.record is not None:
+        after = after.replace(record=add_bar(state.record, state, after, event, params.contract))
+    return after, event
 
 
 def _close_marks(book: Book, close: Array, params: EnvParams) -> Book:
@@ -92,6 +105,21 @@ def next_session(state: EnvState, params: EnvParams) -> EnvState:
         sessions_left=state.sessions_left - 1,
         account=rules.open_session(state.account, params.account),
     )
+
+
+def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params: EnvParams) -> EnvState:
+    """A new episode at `state`; with `probability`, and where `forced_side` finds it legal, one bar later and entered.
+
+    The bar is what BUY or SELL makes of it: a market order for `quantity` contracts at the next open, with the normal
+    bracket, slippage and commission. The first observation is at its close: in position, or flat again where the bar
+    has closed it. Costs and profit of the bar are in the account and in `stats`, and in no reward. Nobody chose it, so
+    it is no step: `time` and `stats.length` are 0. An episode that the bar would end starts at `state` instead.
+    """
+    side = forced_side(state, probability, params)
+    moved, _ = transition(config, state, tasks.bracket(state, side * config.quantity, params), params)
+    moved = moved.replace(time=state.time, stats=count_close(moved.stats, moved.account.equity))
+    entered = (side != 0) & (end_reason(moved, params) == EndReason.NONE)
+    return select(entered, moved, state)
 
 
 @dataclass(frozen=True)
@@ -122,14 +150,17 @@ class TradingEnv:
 
     def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
         """First episode of an environment whose further starts follow from `key` alone."""
-        state = start_drawn(params, jax.random.bits(key), jnp.int32(0), self.config.random_start)
+        state = self._begin(jax.random.bits(key), jnp.int32(0), params)
         return state, self.ref(state, params)
+
+    def _begun(self, state: EnvState) -> EnvState:
+        return state.replace(record=new_record(self.config))
 
     def reset_at(
         self, params: EnvParams, slot: Array | int, row: Array | int, seed: int = 0, episode: int = 0
     ) -> EnvState:
         """A new account at the close of market row `row`, which lies in session `slot` of the split."""
-        return start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
+        return self._begun(start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode)))
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]."""
@@ -144,8 +175,8 @@ class TradingEnv:
         return transition(self.config, state, order, params)
 
     def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
-        """The stored form of the observation at `state` (about 25 bytes)."""
-        return observation.make_ref(state, self.mask(state, params))
+        """The stored form of the observation at `state` (25 bytes; 51 of `advised`; 28 more with an advisor)."""
+        return observation.make_ref(state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """float32[D] from a reference, the same bits wherever it is called."""
@@ -180,7 +211,13 @@ class TradingEnv:
 
     def next_episode(self, state: EnvState, params: EnvParams) -> EnvState:
         """The start of the episode after that of `state`, wherever that is."""
-        return start_drawn(params, state.seed, state.episode + 1, self.config.random_start)
+        return self._begin(state.seed, state.episode + 1, params)
+
+    def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
+        state = self._begun(start_drawn(params, seed, episode, self.config.random_start))
+        if params.forced_start is None:
+            return state
+        return forced_entry(self.config, state, params.forced_start, params)
 
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams
@@ -192,5 +229,9 @@ class TradingEnv:
         del key
         going_on, outcome = self.advance(state, action, params)
         done = outcome.info.end != EndReason.NONE
-        state = select(done, self.next_episode(state, params), going_on)
+        fresh = self.next_episode(state, params)
+        if params.forced_start is not None:
+            forced = done & (fresh.stats.sides != 0)  # nothing else is filled before the first step
+            outcome = outcome.replace(info=outcome.info.replace(forced=forced))
+        state = select(done, fresh, going_on)
         return state, self.ref(state, params), outcome

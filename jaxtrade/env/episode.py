@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jaxtrade.env import rules
-from jaxtrade.env.money import money_of
+from jaxtrade.env.record import closes
 from jaxtrade.env.rewards import total
 from jaxtrade.env.state import (
     Account,
@@ -32,18 +32,12 @@ def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: Contr
 
     A win is a round turn whose profit exceeds its two commissions.
     """
-    opened_here = event.entry_quantity != 0
-    exit_entry = jnp.where(opened_here, event.entry_price, entry)
-
-    def won(quantity: Array, price: Array, paid: Array) -> Array:
-        profit = money_of((price - paid) * quantity, contract) - 2 * jnp.abs(quantity) * contract.commission
-        return (profit > 0).astype(jnp.int32)
-
-    ordered, left = event.order_exit_quantity, event.exit_quantity
+    ordered, left = closes(event, entry, contract)
+    quantity = jnp.abs(event.order_exit_quantity) + jnp.abs(event.exit_quantity) + jnp.abs(event.entry_quantity)
     return stats.replace(
-        trades=stats.trades + (ordered != 0).astype(jnp.int32) + (left != 0).astype(jnp.int32),
-        wins=stats.wins + won(ordered, event.order_exit_price, entry) + won(left, event.exit_price, exit_entry),
-        sides=stats.sides + jnp.abs(ordered) + jnp.abs(left) + jnp.abs(event.entry_quantity),
+        trades=stats.trades + ordered.closed.astype(jnp.int32) + left.closed.astype(jnp.int32),
+        wins=stats.wins + ordered.won.astype(jnp.int32) + left.won.astype(jnp.int32),
+        sides=stats.sides + quantity,
         commission=stats.commission + event.commission,
         breaches=stats.breaches + event.breach.astype(jnp.int32),
     )
@@ -51,15 +45,18 @@ def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: Contr
 
 def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], illegal: Array) -> EpisodeStats:
     """Add one step's reward terms, equity and legality."""
-    peak = jnp.maximum(stats.peak, equity)
-    return stats.replace(
+    return count_close(stats, equity).replace(
         reward=stats.reward + total(terms),
         length=stats.length + 1,
         illegal=stats.illegal + illegal.astype(jnp.int32),
-        peak=peak,
-        max_drawdown=jnp.maximum(stats.max_drawdown, peak - equity),
         terms={name: stats.terms[name] + term for name, term in terms.items()},
     )
+
+
+def count_close(stats: EpisodeStats, equity: Array) -> EpisodeStats:
+    """Add equity at a bar's close (mills): its peak and the fall from it."""
+    peak = jnp.maximum(stats.peak, equity)
+    return stats.replace(peak=peak, max_drawdown=jnp.maximum(stats.max_drawdown, peak - equity))
 
 
 def end_reason(state: EnvState, params: EnvParams) -> Array:
@@ -129,3 +126,16 @@ def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool
     first, last = params.market.sessions.first[session], params.market.sessions.last[session]
     row = first + below(draw(seed, episode, 2), last - first + 1) if random_row else first
     return start(params, slot, row, seed, episode)
+
+
+def forced_side(state: EnvState, probability: Array, params: EnvParams) -> Array:
+    """int32[]: 1 or -1, the side that a new episode at `state` is to enter before its first step; 0 in the others.
+
+    Both sides are equally likely. 0 where `rules.may_open` forbids an entry, and where the next bar is the session's
+    flat bar (bars that the data lack can bring it nearer than the calendar says).
+    """
+    chance = (draw(state.seed, state.episode, 3) >> 8).astype(jnp.float32) * 2.0**-24  # [0, 1): 0 never, 1 always
+    last = params.market.sessions.last[params.sessions.ids[state.slot]]
+    forced = (chance < probability) & rules.may_open(state, params) & (state.row < last)
+    side = 1 - 2 * below(draw(state.seed, state.episode, 4), jnp.int32(2))
+    return jnp.where(forced, side, 0)

@@ -16,8 +16,10 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import NOW, Shape, feature_spec, shape_of
+from jaxtrade.data.schema import CONTEXT_FEATURES, NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
+from jaxtrade.env.advice import ADVICE_SLOTS, advice_seen, advice_slots
+from jaxtrade.env.record import RISK_SLOTS, account_seen, risk_slots
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, MarketView
@@ -32,8 +34,9 @@ class ObservationRef(struct.PyTreeNode):
     """What a rollout stores instead of the observation.
 
     row: int32[S]. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal: uint8[ceil(A / 8)], the
-    mask's bits. account, aux: empty for `entry` and `manage` (tasks that show account statistics or advice put them
-    there). num_actions: A (static).
+    mask's bits. account: `AccountSeen` of `advised`, else (). aux: the advice as it is acted on (`AdviceSeen`), ()
+    where there is no advisor.
+    num_actions: A (static).
     """
 
     row: Array
@@ -90,25 +93,31 @@ class ObservationSpec:
 
 @functools.lru_cache(maxsize=64)
 def make_spec(config: EnvConfig) -> ObservationSpec:
-    """Slots of a task: `window` bars times (features, three time values), position slots, and `manage` flags."""
+    """Slots of a task: `window` bars times (features, three time values), position slots; flags (not of `entry`); of
+    `advised` its context: features of the bar decided on, the account's record, and advice where it is wanted."""
     slots = []
     for back in range(config.window, 0, -1):
         slots += [Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
                   for name in config.features]
         slots += [Slot(f"{name}[t-{back}]", "fraction", 0) for name in TIME_NAMES]
     slots += [Slot(name, "account", 0) for name in POSITION_SLOTS]
-    if config.task == "manage":
+    if config.task != "entry":
         slots += [Slot(name, "flag", 0) for name in MANAGE_SLOTS]
+    if config.task == "advised":
+        slots += [Slot(f"{name}[t]", feature_spec(name).unit, feature_spec(name).warm_up) for name in CONTEXT_FEATURES]
+        slots += [Slot(name, "account", 0) for name in RISK_SLOTS]
+    if config.advice:
+        slots += [Slot(name, "advice", 0) for name in ADVICE_SLOTS]
     return ObservationSpec(tuple(slots), config.scaling)
 
 
-def make_ref(state: EnvState, mask: Array) -> ObservationRef:
+def make_ref(state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
     """The reference of what is seen at `state`; mask: bool[A] of the same state."""
     position = state.position
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
-    return ObservationRef(row=state.row[None], legs=leg[None], account=(), legal=bits_of(mask), aux=(),
-                          num_actions=mask.shape[-1])
+    return ObservationRef(row=state.row[None], legs=leg[None], account=account_seen(state),
+                          legal=bits_of(mask), aux=advice_seen(state, params), num_actions=mask.shape[-1])
 
 
 def _pattern(config: EnvConfig) -> np.ndarray:
@@ -153,9 +162,10 @@ def _position_slots(config: EnvConfig, leg: Array, now: dict[str, Array]) -> Arr
 
 
 def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[D]: window slots from bars [t - window, t - 1], then position slots at t, then task flags.
+    """float32[D]: window slots from bars [t - window, t - 1], then position slots at t, task flags, and context at t.
 
-    Reads the reference and the float `MarketView` only, at rows <= t.
+    Reads the reference and the float `MarketView` only, at rows <= t; and of the account's rules what its money is
+    measured by, which never changes.
     """
     view, row = params.market.view, ref.row[0]
     if (view.scaling, view.features) != (config.scaling, config.features):
@@ -164,7 +174,14 @@ def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
                           "configuration")
     now: dict[str, Array] = dict(zip(NOW, view.now[row], strict=True))
     parts = [_window_slots(config, view, row, now), _position_slots(config, ref.legs[0], now)]
-    if config.task == "manage":
+    if config.task != "entry":
         held = ref.legs[0, 0] != 0
         parts.append(jnp.stack([ref.mask[Action.BUY], held, held]).astype(jnp.float32))
+    if config.task == "advised":
+        if view.context is None:
+            raise ConfigError("the market was made for a task without context, the environment for env.task=advised; "
+                              "make both from one configuration")
+        parts += [view.context[row], risk_slots(config.scaling, ref.account, params.account)]
+    if config.advice:
+        parts.append(advice_slots(ref.aux))
     return jnp.concatenate(parts)

@@ -10,6 +10,7 @@ import enum
 import jax.numpy as jnp
 from flax import struct
 
+from jaxtrade.advisor.table import AdviceView
 from jaxtrade.types import Array, MarketData, SessionSet
 
 NO_LEVEL = 1 << 29  # further than any price: `-side * NO_LEVEL` is a stop that is never touched
@@ -127,12 +128,31 @@ class EpisodeStats(struct.PyTreeNode):
     terms: dict[str, Array]
 
 
+class TradeRecord(struct.PyTreeNode):
+    """How the account has traded in this episode, for tasks that show it; int32[], money in mills.
+
+    balance: realised profit since the episode began. peak: its highest at a bar's end, at least 0. losses: closed
+    trades in a row, up to now, that did not win. recent: results of the last ten closed trades, the latest in bit 0, 1
+    for a win. closed: how many of the ten there are. adverse, favourable: ticks that the open position has been marked
+    against and for it at most, from its entry fill; 0 when flat.
+    """
+
+    balance: Array
+    peak: Array
+    losses: Array
+    recent: Array
+    closed: Array
+    adverse: Array
+    favourable: Array
+
+
 class EnvState(struct.PyTreeNode):
     """Everything one environment carries from bar to bar.
 
     row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session set.
     sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps taken in the episode.
     seed: uint32[] and episode: int32[]: episode starts are `draw(seed, episode)`, so a reset is a table look-up.
+    record: None (static) for tasks that do not show it.
     """
 
     row: Array
@@ -144,6 +164,7 @@ class EnvState(struct.PyTreeNode):
     stats: EpisodeStats
     seed: Array
     episode: Array
+    record: TradeRecord | None = None
 
 
 class Order(struct.PyTreeNode):
@@ -185,7 +206,11 @@ class Event(struct.PyTreeNode):
 
 
 class StepInfo(struct.PyTreeNode):
-    """What a step tells besides reward and ends (unused parts cost nothing: XLA removes them)."""
+    """What a step tells besides reward and ends (unused parts cost nothing: XLA removes them).
+
+    forced: bool[] a new episode begins after this step, and it begins with a forced entry; None (static) where
+    `EnvParams.forced_start` is.
+    """
 
     event: Event
     stats: EpisodeStats  # of the episode this step belonged to, this step included
@@ -193,6 +218,7 @@ class StepInfo(struct.PyTreeNode):
     end: Array  # int32[] EndReason
     terms: dict[str, Array]  # name -> float32[] weighted reward terms of this step
     illegal: Array  # bool[] the action was not in the mask, as the environment itself found
+    forced: Array | None = None
 
 
 class ContractParams(struct.PyTreeNode):
@@ -248,6 +274,9 @@ class EnvParams(struct.PyTreeNode):
 
     reward_weights: reward term -> float32[]; the names are static (they decide what is compiled), the weights are not.
     episode_sessions, max_steps: int32[] (0: no step limit).
+    forced_start: float32[] probability that a drawn episode starts in a position; None (static: not compiled) in
+    evaluation, and in training without that stage.
+    advice: what an advisor said of the market's bars; None (static) where there is no advisor.
     """
 
     market: MarketData
@@ -258,3 +287,5 @@ class EnvParams(struct.PyTreeNode):
     reward_weights: dict[str, Array]
     episode_sessions: Array
     max_steps: Array
+    forced_start: Array | None = None
+    advice: AdviceView | None = None

@@ -24,6 +24,7 @@ def tell(seen: Transition) -> dict[str, Any]:
         "ends": (info.end[:, None] == jnp.arange(len(EndReason))).sum(axis=0, dtype=jnp.int32),
         "equity": total(info.equity), "trades": total(info.stats.trades), "wins": total(info.stats.wins),
         "terms": {name: total(sums) for name, sums in info.stats.terms.items()},
+        **({} if info.forced is None else {"forced": info.forced.sum(dtype=jnp.int32)}),
     }
 
 
@@ -34,13 +35,16 @@ def figures(told: dict[str, Any]) -> dict[str, Array]:
     profit; end_share: float32[7] share of ended episodes by `EndReason`. NaN where no episode ended (or none traded).
     breaches: floors reached per 1000 steps. illegal_executed: int32[] actions that the environment found illegal.
     reward_NAME: mean sum of each weighted reward term per ended episode, where there is more than one (a single term's
-    is the episode's reward).
+    is the episode's reward). forced_share: share of the episodes begun in the rollout that a forced entry began, where
+    episodes may begin so (`EnvParams.forced_start`).
     """
     ends = told["ends"].sum(axis=0).astype(jnp.float32).at[EndReason.NONE].set(0.0)
     count, trades = ends.sum(), told["trades"].sum()
     terms = told["terms"] if len(told["terms"]) > 1 else {}
+    forced = {"forced_share": told["forced"].sum() / count} if "forced" in told else {}
     return {
         **{f"reward_{name}": sums.sum() / count for name, sums in terms.items()},
+        **forced,
         "episode_profit": told["equity"].sum() / count / 1000.0,
         "episode_trades": trades / count,
         "win_rate": told["wins"].sum() / trades,

@@ -25,7 +25,7 @@ def bracket(state: EnvState, quantity: Array, params: EnvParams) -> Order:
 
 
 def decode(config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
-    """Order of a legal action of `entry` or `manage`.
+    """Order of a legal action of `entry`, `manage` or `advised`.
 
     BUY and SELL ask for `config.quantity` contracts; where a position exists they are illegal and keep it.
     """

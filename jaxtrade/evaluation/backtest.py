@@ -5,6 +5,7 @@ rest of that session is stepped flat with entries locked, and a new account open
 same orders' logic with drawdown, daily loss and target off; return, Sharpe, drawdown and trades come from it.
 
 A policy forgets where an episode would begin in training: with each new account, and every `episode.sessions` sessions.
+So does the record of trades that `advised` shows.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from flax import struct
 
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
-from jaxtrade.env.episode import end_reason, start
+from jaxtrade.env.episode import end_reason
 from jaxtrade.env.execution import select
+from jaxtrade.env.record import new_record
+from jaxtrade.env.rewards import Happened, total, weighted_terms
 from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order, Trailing
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Act, Agent, Forget
@@ -42,7 +45,8 @@ class Record(struct.PyTreeNode):
     event: Event of [L] leaves. equity, high_water (what the drawdown floor follows, by the account's `Trailing`): mills
     after the bar, int64[L] once on the host; a mark made at a session's end shows from the next session on. account:
     int32[L] number of the account, from 0. active: bool[L], that account still lived when the bar began. end: int32[L]
-    EndReason where the account ended in this bar, else NONE. target: bool[L], realised profit at the target.
+    EndReason where the account ended in this bar, else NONE. target: bool[L], realised profit at the target. reward:
+    float32[L] as in training, 0 where not active; None where it was not asked for (static).
     """
 
     row: Leaf
@@ -59,6 +63,7 @@ class Record(struct.PyTreeNode):
     active: Leaf
     end: Leaf
     target: Leaf
+    reward: Leaf = None
 
     @property
     def mask(self) -> Leaf:
@@ -130,7 +135,7 @@ def _account_end(state: EnvState, params: EnvParams) -> Array:
 
 
 def _advance(
-    env: TradingEnv, act: Act, forget: Forget, params: EnvParams, key: Array, renew: Array, loop: _Loop
+    env: TradingEnv, act: Act, forget: Forget, rewarded: bool, params: EnvParams, key: Array, renew: Array, loop: _Loop
 ) -> tuple[_Loop, Record]:
     """One decision bar, and the jump to the next session after the last one."""
     state = loop.state
@@ -140,11 +145,13 @@ def _advance(
     moved, event = env.transition(state, order, params)
     end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
     over = loop.over | (end != EndReason.NONE)
+    legal = (action < 0) | ref.mask[jnp.maximum(action, 0)]
+    reward = total(weighted_terms(state, moved, Happened(action, ~legal, event), params)) if rewarded else None
     record = Record(
         row=state.row,
         ref=ref,
         action=jnp.asarray(action, jnp.int32),
-        legal=((action < 0) | ref.mask[jnp.maximum(action, 0)]) & order_is_legal(state, order, params),
+        legal=legal & order_is_legal(state, order, params),
         carried=state.position.quantity,
         quantity=moved.position.quantity,
         stop=moved.position.stop,
@@ -155,12 +162,14 @@ def _advance(
         active=~loop.over,
         end=end,
         target=rules.target_reached(moved.position, moved.account, params.account) & ~loop.over,
+        reward=None if reward is None else jnp.where(loop.over, 0.0, reward),
     )
     locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
     jumped = next_session(moved.replace(account=select(over | renew, Account.new(), moved.account)), params)
     session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
     episode_over = over | (jumped.sessions_left < 0)
-    jumped = jumped.replace(sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left))
+    jumped = jumped.replace(sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left),
+                            record=select(episode_over, new_record(env.config), jumped.record))
     return _Loop(
         state=select(session_over, jumped, locked),
         carry=carry,
@@ -170,20 +179,22 @@ def _advance(
     ), record
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4))
 def _scan(
-    env: TradingEnv, act: Act, forget: Forget, length: int, carry: PyTree, params: EnvParams, key: Array, renew: Array
+    env: TradingEnv, act: Act, forget: Forget, length: int, rewarded: bool, carry: PyTree, params: EnvParams,
+    key: Array, renew: Array
 ) -> Record:
     first = params.market.sessions.first[params.sessions.ids[0]]
-    state = start(params, jnp.int32(0), first, jnp.uint32(0), jnp.int32(0))
+    state = env.reset_at(params, 0, first)
     loop = _Loop(state, carry, jnp.bool_(True), jnp.bool_(False), jnp.int32(0))
     _, record = jax.lax.scan(
-        lambda loop, _: _advance(env, act, forget, params, key, renew, loop), loop, None, length=length)
+        lambda loop, _: _advance(env, act, forget, rewarded, params, key, renew, loop), loop, None, length=length)
     return record
 
 
 def backtest(
-    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array
+    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array,
+    rewarded: bool = False
 ) -> Record:
     """Run one pass over all decision bars; leaves of the record are NumPy arrays.
 
@@ -191,23 +202,60 @@ def backtest(
         params: its `sessions` must be the set that `decisions` were made from; the step limit does not count, and
             the episode's length only says when a policy forgets.
         key: typed; a bar draws from `fold_in(key, row)`, so both passes and repeated calls draw the same.
+        rewarded: record rewards too, those of `params.reward_weights`.
     Raises:
         ConfigError: equity came near the int32 limit of mills.
         RuntimeError: a decision bar was missed or an account ended with a position (a bug, never the user's fault).
     """
-    account = params.account if which == "account" else without_rules(params.account)
-    params = params.replace(account=account, max_steps=jnp.int32(0))
-    # Where no rule looks back beyond the session, money is counted per session on device and added up on the host,
-    # so that years of trading fit int32.
-    renew = bool((account.drawdown >= OFF) & (account.target >= OFF))
+    params, renew = _of_pass(params, which)
     record = jax.device_get(
-        _scan(env, agent.act, agent.forget, len(decisions.rows), agent.carry, params, key, jnp.bool_(renew)))
+        _scan(env, agent.act, agent.forget, len(decisions.rows), rewarded, agent.carry, params, key,
+              jnp.bool_(renew)))
+    return _checked(record, agent.name, decisions, renew)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _scans(
+    env: TradingEnv, act: Act, forget: Forget, length: int, carries: PyTree, params: EnvParams, key: Array, renew: Array
+) -> Record:
+    def scan(carry: PyTree) -> Record:
+        return _scan(env, act, forget, length, False, carry, params, key, renew)
+
+    return jax.vmap(scan)(carries)
+
+
+def backtests(
+    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array
+) -> list[Record]:
+    """`backtest` of several agents side by side as one program: those of `agent.carry`, stacked [n, ...].
+
+    Each record is its agent's own, within the order of float sums (a policy that is undecided may then decide
+    otherwise). Raises as `backtest`.
+    """
+    params, renew = _of_pass(params, which)
+    records = jax.device_get(_scans(env, agent.act, agent.forget, len(decisions.rows), agent.carry, params, key,
+                                    jnp.bool_(renew)))
+    count = len(records.row)
+    return [_checked(jax.tree.map(lambda x, i=i: x[i], records), f"{agent.name} {i + 1} of {count}", decisions, renew)
+            for i in range(count)]
+
+
+def _of_pass(params: EnvParams, which: Pass) -> tuple[EnvParams, bool]:
+    """The parameters of a pass, and whether money is counted per session: where no rule looks back beyond the session,
+    it is counted so on device and added up on the host, so that years of trading fit int32."""
+    account = params.account if which == "account" else without_rules(params.account)
+    renew = bool((account.drawdown >= OFF) & (account.target >= OFF))
+    return params.replace(account=account, max_steps=jnp.int32(0)), renew
+
+
+def _checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:
+    """The record with its money in int64, after what must hold of it was checked."""
     if not np.array_equal(record.row, decisions.rows):
         missed = len(np.setdiff1d(decisions.rows, record.row))
-        raise RuntimeError(f"{agent.name}: {missed} of {len(decisions.rows)} decision bars not visited in order")
+        raise RuntimeError(f"{name}: {missed} of {len(decisions.rows)} decision bars not visited in order")
     if np.any(record.quantity[record.end != EndReason.NONE]) or np.any(record.quantity[decisions.last]):
-        raise RuntimeError(f"{agent.name}: a position outlived its account or its session's flat bar")
-    _check_money(record, agent.name, decisions)
+        raise RuntimeError(f"{name}: a position outlived its account or its session's flat bar")
+    _check_money(record, name, decisions)
     return _added_up(record, decisions) if renew else _int64_money(record)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
-from jaxtrade.data.schema import NO_VOLUME, absent_features
+from jaxtrade.data.schema import NO_VOLUME, absent_features, context_features
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.state import EnvParams
@@ -64,6 +64,7 @@ def evaluate(
     policy: PyTree = None,
     provenance: Mapping[str, Any] | None = None,
     trained_on: SessionSet | None = None,
+    notes: Sequence[str] = (),
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice (account rules on, account rules off).
 
@@ -73,6 +74,7 @@ def evaluate(
         agents: default `standard_agents`: the policy of `algorithm` where they are given, then the baselines.
         provenance: carried into the JSON report unchanged (versions, device, digests).
         trained_on: the sessions that a policy was trained on; evaluating any of them is labelled "in sample".
+        notes: more that a reader must know before a figure.
     Raises:
         DataError: an empty session set. ConfigError: repeated agent names, agents beside a policy, or
             equity near the int32 limit.
@@ -98,7 +100,7 @@ def evaluate(
         close=np.asarray(market.bars.mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
-        labels=_labels(env, market, decisions, trained_on),
+        labels=(*_labels(env, market, decisions, trained_on), *notes),
         provenance=dict(provenance or {}),
     )
 
@@ -190,7 +192,7 @@ def _labels(
     rule = describe_conversion(market.contract)
     if rule is not None:
         labels.append(rule)
-    if not market.has_volume and absent_features(env.config.features):
+    if not market.has_volume and absent_features((*env.config.features, *context_features(env.config.task))):
         labels.append(NO_VOLUME)
     return tuple(labels)
 

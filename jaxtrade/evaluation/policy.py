@@ -20,14 +20,17 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig, RunConfig
-from jaxtrade.data.schema import absent_features
+from jaxtrade.advisor.fusion import Fusion, make_fusion
+from jaxtrade.advisor.outcomes import no_outcomes
+from jaxtrade.config import AdvisorConfig, EnvConfig, PPOConfig, RunConfig
+from jaxtrade.data.schema import absent_features, context_features
 from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
 from jaxtrade.errors import CheckpointError
 from jaxtrade.networks.normalize import init_stats
-from jaxtrade.rl.ppo import make_network, make_ppo
+from jaxtrade.rl.opening import Opening
+from jaxtrade.rl.ppo import first_parameters, make_ppo
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Algorithm, Array, PyTree
 
@@ -37,7 +40,8 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
 FOLDER = "policy"  # of a run directory
-NETWORK = {"network", "rnn_width", "hidden", "activation", "normalise_observations"}
+LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
+NETWORK = {"network", "rnn_width", "adapter", "hidden", "activation", "normalise_observations"}
 
 
 def observation_schema(env: EnvConfig) -> dict[str, Any]:
@@ -56,7 +60,7 @@ def absent_slots(env: EnvConfig, market: Market) -> list[str]:
     """Names of the slots that say nothing in this market: of features that need volume where bars have none."""
     if market.has_volume:
         return []
-    absent = absent_features(env.features)
+    absent = absent_features((*env.features, *context_features(env.task)))
     return [slot.name for slot in make_spec(env).slots if slot.name.partition("[")[0] in absent]
 
 
@@ -77,6 +81,9 @@ def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfi
         "absent": absent_slots(env, market),  # of the data, not of the layout: outside the digests
         "env": env.model_dump(mode="json"),
         "network": ppo.model_dump(mode="json", include=NETWORK),
+        # Who advised does not matter to the policy, and how he was asked might name what nobody should read.
+        "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
+            "kind": "none" if config.advisor.on else "off"},
         "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
                    "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic},
         "data_sha256": market.fingerprint,
@@ -88,7 +95,9 @@ def save_policy_bundle(
     directory: Path, policy: Policy, env: TradingEnv, algorithm: Algorithm, market: Market, config: RunConfig
 ) -> Path:
     """Write the bundle, replacing an old one only once the new one is complete. Raises OSError (disk)."""
-    return checkpoint.save_policy(directory, policy, make_schema(env.config, algorithm.config, market, config))
+    schema = make_schema(env.config, algorithm.config, market, config)
+    opening = not isinstance(policy.opening, tuple)  # of a run that stopped before its new actions were open
+    return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
 class _Given(NamedTuple):
@@ -121,6 +130,9 @@ class LoadedPolicy:
 
         carry = policy.first_carry()
         carry, action = policy.step(carry, observation, mask)  # again at every bar
+
+    Advice is heard where the observation shows it (`slots`). A fusion that acts beside the observation needs the advice
+    and the position, which are not given here: such a policy (`listens`) acts as where advice is absent.
     """
 
     path: Path
@@ -138,6 +150,12 @@ class LoadedPolicy:
     def action_names(self) -> list[str]:
         """Action names, in id order."""
         return list(self.schema["actions"]["names"])
+
+    @property
+    def listens(self) -> bool:
+        """True where training let advice act beside the observation (trust, gate, rules, a veto)."""
+        advisor = AdvisorConfig.model_validate(self.schema.get("advisor", {}))
+        return advisor.on and (advisor.fusion not in ("slots", "none") or advisor.veto <= 1)
 
     @property
     def has_memory(self) -> bool:
@@ -219,7 +237,10 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     _check_schema(schema, path)
     size, actions = schema["observation"]["size"], len(schema["actions"]["names"])
     config = _rebuild(PPOConfig, schema, "network", path)
-    policy, _ = checkpoint.load_policy(path, _structure(config, size, actions))
+    advisor = _rebuild(AdvisorConfig, schema, "advisor", path) if "advisor" in schema else AdvisorConfig()
+    fusion = make_fusion(advisor, _rebuild(EnvConfig, schema, "env", path))
+    like = policy_structure(config, size, actions, schema.get("opening", False), fusion)
+    policy, _ = checkpoint.load_policy(path, like)
     algorithm = make_ppo(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
 
     def act(
@@ -276,11 +297,14 @@ def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
     return "scaling differs"
 
 
-def _structure(config: PPOConfig, size: int, actions: int) -> Policy:
-    """Shapes and dtypes of the policy that `make_ppo(config, ...)` trains."""
-    network = make_network(config, actions)
+def policy_structure(config: PPOConfig, size: int, actions: int, opening: bool = False,
+                     fusion: Fusion | None = None) -> Policy:
+    """Shapes and dtypes of the policy that `make_ppo(config, ...)` trains; opening: not all its actions are open."""
+    scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
-        return Policy(network.init(key, network.first_carry(), jnp.zeros(size))["params"], init_stats(size))
+        trust = () if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
+        return Policy(first_parameters(config, actions, size, key, fusion), init_stats(size), trust,
+                      opening=Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else ())
 
     return jax.eval_shape(build, jax.random.key(0))

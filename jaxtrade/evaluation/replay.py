@@ -60,11 +60,14 @@ def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
 
 
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
-    """Names and indices of the slots shown: features of the newest window bar, then everything behind the window."""
+    """Names and indices of the slots shown: features of the newest window bar, then everything behind the window but
+    the context of the bar decided on, which would not fit into a line; flags last."""
     names = env.spec.names
-    tail = len(POSITION_SLOTS) + (len(MANAGE_SLOTS) if env.config.task == "manage" else 0)
-    newest = len(names) - tail - len(env.config.features) - len(TIME_NAMES)
-    shown = [*range(newest, newest + len(env.config.features)), *range(len(names) - tail, len(names))]
+    behind = names.index(POSITION_SLOTS[0])
+    newest = behind - len(env.config.features) - len(TIME_NAMES)
+    tail = [k for k in range(behind, len(names)) if not names[k].endswith("[t]")]
+    tail.sort(key=lambda k: names[k] in MANAGE_SLOTS)
+    shown = [*range(newest, newest + len(env.config.features)), *tail]
     return [names[k] for k in shown], np.asarray(shown)
 
 
@@ -108,7 +111,7 @@ def _lines(env: TradingEnv, market: Market, record: Record, observations: np.nda
     wide = max(6, len(price(np.max(closes_at[record.row]))))
     names = [action.name for action in task_actions(env.config)]
     seen, indices = _seen_slots(env)
-    flags = len(MANAGE_SLOTS) if env.config.task == "manage" else 0
+    flags = sum(name in MANAGE_SLOTS for name in seen)
     numbers = len(seen) - flags
     slots = " ".join(name.split("[")[0][:WIDTH].rjust(WIDTH) for name in seen[:numbers]) + (" flg" if flags else "")
     before = f"{'close at':<8} {'close':>{wide}} {'pos':>3} {'stop':>{wide}} {'target':>{wide}}"

@@ -149,11 +149,12 @@ class _Table(spaces.Dict):
 
 
 def _space(tree: PyTree) -> Any:
-    """A gymnax space for a pytree of named nodes."""
+    """A gymnax space for a pytree of named nodes; those that are None have none."""
     if isinstance(tree, dict):
         return _Table({name: _space(leaf) for name, leaf in tree.items()})
     if hasattr(tree, "__dataclass_fields__") and not hasattr(tree, "dtype"):
-        return spaces.Dict({name: _space(getattr(tree, name)) for name in tree.__dataclass_fields__})
+        nodes = {name: getattr(tree, name) for name in tree.__dataclass_fields__}
+        return spaces.Dict({name: _space(node) for name, node in nodes.items() if node is not None})
     if tree.dtype == jnp.bool_:
         return spaces.Box(False, True, tree.shape, jnp.bool_)
     limits = jnp.finfo(tree.dtype) if jnp.issubdtype(tree.dtype, jnp.floating) else jnp.iinfo(tree.dtype)

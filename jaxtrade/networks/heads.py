@@ -19,7 +19,9 @@ class ActorCritic(nn.Module):
 
     (carry, float32[..., D]) -> carry, logits float32[..., num_actions], value float32[...]. With `memory` H > 0 one GRU
     of that width reads the observations, and both torsos read its carry float32[..., H] beside the observation;
-    otherwise the carry is `()`. Output layers are orthogonal with gain 0.01 (the first policy is nearly uniform) and 1.
+    otherwise the carry is `()`. With `adapter_width` K > 0 a linear layer float32[..., D] -> float32[..., K] comes
+    first, and everything else reads its output in place of the observation. Output layers are orthogonal with gain 0.01
+    (the first policy is nearly uniform) and 1.
     """
 
     num_actions: int
@@ -27,8 +29,11 @@ class ActorCritic(nn.Module):
     activation: str = "tanh"
     precision: Any = None
     memory: int = 0
+    adapter_width: int = 0
 
     def setup(self) -> None:
+        if self.adapter_width:
+            self.adapter = nn.Dense(self.adapter_width, precision=self.precision)
         if self.memory:
             self.gru = GRU(self.memory, self.precision)
         self.policy_torso = MLP(self.hidden, self.activation, self.precision)
@@ -47,11 +52,11 @@ class ActorCritic(nn.Module):
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
         """The carry with `observation` taken in."""
-        return self.gru(carry, observation) if self.memory else carry
+        return self.gru(carry, self._adapted(observation)) if self.memory else carry
 
     def read(self, observation: Array) -> Array:
         """As `GRU.read`."""
-        return self.gru.read(observation)
+        return self.gru.read(self._adapted(observation))
 
     def step(self, carry: Array, gates: Array) -> Array:
         """As `GRU.step`."""
@@ -66,7 +71,11 @@ class ActorCritic(nn.Module):
         """float32[...], expected discounted sum of rewards from here on; `carry` knows `observation`."""
         return self._value(self._features(carry, observation))
 
+    def _adapted(self, observation: Array) -> Array:
+        return self.adapter(observation) if self.adapter_width else observation
+
     def _features(self, carry: PyTree, observation: Array) -> Array:
+        observation = self._adapted(observation)
         return jnp.concatenate([observation, carry], axis=-1) if self.memory else observation
 
     def _value(self, features: Array) -> Array:

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.metrics import EACH
 from jaxtrade.types import Algorithm, Array, PyTree
-
-EACH = "/each"  # of a metric's name: its values by agent
 
 
 def population(algorithm: Algorithm, num_seeds: int) -> Algorithm:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxtrade.advisor.fusion import Fused, Fusion, figures, visits
 from jaxtrade.config import PPOConfig
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActorCritic
@@ -22,24 +23,37 @@ from jaxtrade.networks.memory import recall
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from jaxtrade.rl import losses
 from jaxtrade.rl.minibatches import minibatch_rows, take_rows
+from jaxtrade.rl.opening import opened
 from jaxtrade.rl.returns import gae, next_values
 from jaxtrade.rl.rollout import count_episodes, count_illegal, final_values, reset_all, unroll
 from jaxtrade.rl.schedules import linear, optimiser, progress
 from jaxtrade.rl.state import EpisodeTotals, HParams, Policy, TrainState, policy_of, strong_types
-from jaxtrade.types import Algorithm, Array, Env, PyTree, Summary, Transition
+from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary, Transition
 
-# (policy, carry [S, H], refs [B, ...], first bool[B], environment params) -> (logits float32[B, A], value float32[B],
-# mask bool[B, A]); rows as in `Batch`
-Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree], tuple[Array, Array, Array]]
+
+class Judged(NamedTuple):
+    """What a policy makes of B references: float32[B, A], float32[B], bool[B, A], and what listening to advice costs,
+    float32[B]; () without a fusion."""
+
+    logits: Array
+    value: Array
+    mask: Array
+    cost: Any
+
+
+# (policy, carry [S, H], refs [B, ...], first bool[B], environment params) -> Judged; rows as in `Batch`
+Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree], Judged]
 
 
 class ActExtras(NamedTuple):
-    """What `act` knows beside the action: float32[], float32[], float32[A], bool[A]."""
+    """What `act` knows beside the action: float32[], float32[], float32[A], bool[A]; and with a fusion, where it
+    explores, whether another action would have been drawn without advice, bool[], else ()."""
 
     log_prob: Array
     value: Array
     logits: Array
     mask: Array
+    overridden: Any = ()
 
 
 class Batch(NamedTuple):
@@ -70,11 +84,14 @@ def standardised(advantage: Array) -> Array:
     return (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
 
-def ppo_loss(parameters: PyTree, normaliser: RunningStats, forward: Forward, batch: Batch, params: PyTree,
+def ppo_loss(parameters: PyTree, policy: Policy, forward: Forward, batch: Batch, params: PyTree,
              hparams: HParams, ent_coef: Array, normalise_advantages: bool) -> tuple[Array, dict[str, Array]]:
-    """Clipped surrogate + vf_coef * value loss - ent_coef * entropy over one minibatch -> (loss, diagnostics)."""
-    policy = Policy(parameters, normaliser)
-    logits, value, mask = forward(policy, batch.carry, batch.ref, batch.first, params)
+    """Clipped surrogate + vf_coef * value loss - ent_coef * entropy over one minibatch -> (loss, diagnostics).
+
+    policy: the one that acted, but for its parameters.
+    """
+    logits, value, mask, cost = forward(policy.replace(parameters=parameters), batch.carry, batch.ref, batch.first,
+                                        params)
     log_prob = distributions.log_prob(logits, mask, batch.action)
     advantage = standardised(batch.advantage) if normalise_advantages else batch.advantage
     terms = {
@@ -83,6 +100,7 @@ def ppo_loss(parameters: PyTree, normaliser: RunningStats, forward: Forward, bat
         "entropy": distributions.entropy(logits, mask).mean(),
     }
     loss = terms["policy_loss"] + hparams.vf_coef * terms["value_loss"] - ent_coef * terms["entropy"]
+    loss = loss if isinstance(cost, tuple) else loss + cost.mean()
     return loss, terms | {
         "approx_kl": losses.approx_kl(log_prob, batch.log_prob),
         "clip_fraction": losses.clip_fraction(log_prob, batch.log_prob, hparams.clip_eps),
@@ -108,26 +126,48 @@ def block_count(rows: int, config: PPOConfig) -> int:
     return 1 if config.sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
 
 
+def learning_rates(parameters: PyTree, learning_rate: Array, fraction: Array, hparams: HParams,
+                   config: PPOConfig) -> PyTree:
+    """The learning rate of every parameter, float32[] each: behind an adapter 0 until `adapter_freeze` of the run."""
+    if not config.adapter:
+        return jax.tree.map(lambda _: learning_rate, parameters)
+    base = jnp.where(fraction < hparams.adapter_freeze, 0.0, learning_rate)
+    return {name: jax.tree.map(lambda _, rate=learning_rate if name == "adapter" else base: rate, part)
+            for name, part in parameters.items()}
+
+
 def make_network(config: PPOConfig, num_actions: int, precision: str | None = None) -> ActorCritic:
     """The network that `config` describes."""
     memory = config.rnn_width if config.network == "gru" else 0
-    return ActorCritic(num_actions, config.hidden, config.activation, precision, memory)
+    return ActorCritic(num_actions, config.hidden, config.activation, precision, memory, config.adapter)
+
+
+def first_parameters(config: PPOConfig, num_actions: int, size: int, key: Array,
+                     fusion: Fusion | None = None) -> dict[str, PyTree]:
+    """The parameters that learning begins with: the network's, and what a fusion learns beside them."""
+    network = make_network(config, num_actions)
+    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
+    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
 
 
 def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-             precision: str | None = None) -> Algorithm:
+             precision: str | None = None, stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm:
     """PPO on `env` for a run of `total_updates` updates, the length that the schedules span.
 
     Args:
         config: static counts, and start values of the tunable floats.
         summarise: extra metrics (what an environment tells in `info`).
         precision: precision of matrix products, e.g. "highest" (float32 also where the platform's default is less).
+        stage: what `params` become as the run goes on. Everything in an update sees them so, and its figures are
+            metrics; `act` does not apply it.
+        fusion: how the policy listens to advice; `params.advice` then says what there is to hear.
     Returns:
         `Algorithm`. init(key, params) -> TrainState. update(state, params, inputs) -> (TrainState, metrics), `inputs`
-        an empty tuple. act(policy, carry, ref, params, key, explore) -> (carry, action, ActExtras) for one environment
-        (vmap it over many); `explore` is a Python bool: True samples, False takes the most probable legal action and
-        reads no key; `carry` is () unless `config.network` has a memory. All three work under vmap over states, with
-        `params` shared.
+        an empty tuple, or with a fusion the `rl.advised.AdviceState` whose table and trust hold in this update (then
+        metric `visits` is float32[T bars], see `fusion.visits`). act(policy, carry, ref, params, key, explore) ->
+        (carry, action, ActExtras) for one environment (vmap it over many); `explore` is a Python bool: True samples,
+        False takes the most probable legal action and reads no key; `carry` is () unless `config.network` has a memory.
+        All three work under vmap over states, with `params` shared.
     """
     network = make_network(config, env.num_actions, precision)
     first_carry = network.first_carry()
@@ -137,15 +177,23 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         observation = env.observe(ref, params)
         return normalise(policy.normaliser, observation) if config.normalise_observations else observation
 
-    def forward(policy: Policy, carry: PyTree, refs: PyTree, first: Array,
-                params: PyTree) -> tuple[Array, Array, Array]:
+    def heard(policy: Policy, observation: Array, ref: PyTree, logits: Array, mask: Array) -> Fused:
+        """Logits and mask as the policy acts on them; observation: as the network reads it."""
+        if fusion is None:
+            return Fused(logits, mask, ())
+        return fusion.fuse(policy.fusion, policy.parameters, observation, ref, logits, mask)
+
+    def forward(policy: Policy, carry: PyTree, refs: PyTree, first: Array, params: PyTree) -> Judged:
         observations = jax.vmap(see, (None, 0, None))(policy, refs, params)
         carries = recall(network, policy.parameters, carry, observations, first)
 
         def judge(carry: PyTree, observation: Array) -> Any:
             return network.apply({"params": policy.parameters}, carry, observation, method="judge")
 
-        return *jax.vmap(judge)(carries, observations), jax.vmap(env.action_mask)(refs)
+        logits, values = jax.vmap(judge)(carries, observations)
+        logits, masks = opened(policy.opening, logits, jax.vmap(env.action_mask)(refs))
+        logits, masks, costs = jax.vmap(heard, (None, 0, 0, 0, 0))(policy, observations, refs, logits, masks)
+        return Judged(logits, values, masks, costs)
 
     def value_of(policy: Policy, params: PyTree) -> Callable[[PyTree, PyTree], Array]:
         def value(carry: PyTree, ref: PyTree) -> Any:
@@ -158,10 +206,14 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
     def act_on(policy: Policy, carry: PyTree, ref: PyTree, params: PyTree,
                chance: Array | None) -> tuple[PyTree, Array, ActExtras]:
         """`chance`: float32 in [0, 1) that picks the action; None for the most probable one."""
-        made: Any = network.apply({"params": policy.parameters}, carry, see(policy, ref, params))
-        (carry, logits, value), mask = made, env.action_mask(ref)
+        observation = see(policy, ref, params)
+        made: Any = network.apply({"params": policy.parameters}, carry, observation)
+        carry, own, value = made
+        own, legal = opened(policy.opening, own, env.action_mask(ref))
+        logits, mask, _ = heard(policy, observation, ref, own, legal)
         action = distributions.mode(logits, mask) if chance is None else distributions.pick(chance, logits, mask)
-        return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask)
+        overridden = () if fusion is None or chance is None else action != distributions.pick(chance, own, legal)
+        return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask, overridden)
 
     def act(policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
             explore: bool) -> tuple[PyTree, Array, ActExtras]:
@@ -174,9 +226,11 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
     def init(key: Array, params: PyTree) -> TrainState:
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
             raise TypeError("init needs a typed key: jax.random.key(seed), not jax.random.PRNGKey(seed)")
+        if stage is not None:
+            params, _ = stage(params, jnp.float32(0))
         key_network, key_reset, key_run = jax.random.split(key, 3)
         env_state, ref = reset_all(env, key_reset, params, num_envs)
-        parameters = network.init(key_network, first_carry, jnp.zeros(env.observation_size))["params"]
+        parameters = first_parameters(config, env.num_actions, env.observation_size, key_network, fusion)
         stats = init_stats(env.observation_size)
         if config.normalise_observations:
             # Otherwise the first rollout would see raw values, all clipped to the same number where they are prices.
@@ -187,15 +241,16 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             carry=jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), first_carry),
             episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
             update=jnp.int32(0), total_updates=jnp.int32(total_updates), hparams=make_hparams(config),
+            rollbacks=jnp.int32(0),
         ))
 
-    def collect(state: TrainState, params: PyTree, key: Array) -> tuple[TrainState, Transition, Batch]:
+    def collect(state: TrainState, policy: Policy, params: PyTree,
+                key: Array) -> tuple[TrainState, Transition, Batch]:
         """One rollout, its advantages and targets."""
-        policy = policy_of(state)
 
-        def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, Array, Array]:
+        def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, Array, Array, PyTree]:
             carry, action, extras = act_on(policy, carry, ref, params, chance)
-            return carry, action, extras.log_prob, extras.value
+            return carry, action, extras.log_prob, extras.value, extras.overridden
 
         (env_state, ref, first, carry), seen = unroll(env, explore, state.env_state, state.ref, state.first,
                                                       state.carry, params, key, num_steps, state.update,
@@ -216,15 +271,16 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         picked = take_rows(batch._replace(carry=()), rows)
         return picked._replace(carry=jax.tree.map(lambda x: x[envs], batch.carry))
 
-    def learn(state: TrainState, params: PyTree, batch: Batch, key: Array, learning_rate: Array,
-              ent_coef: Array) -> tuple[TrainState, dict[str, Array]]:
-        """All epochs over one rollout."""
+    def learn(state: TrainState, policy: Policy, params: PyTree, batch: Batch, key: Array, learning_rate: Array,
+              ent_coef: Array, fraction: Array) -> tuple[TrainState, dict[str, Array]]:
+        """All epochs over one rollout. policy: the one that acted."""
         hparams = state.hparams
         optimise = optimiser(hparams.max_grad_norm)
+        step_of = learning_rates(state.params, learning_rate, fraction, hparams, config)
 
         def gradient_of(parameters: PyTree, batch: Batch, normalise_advantages: bool) -> tuple[Array, Any, PyTree]:
             (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
-                parameters, state.normaliser, forward, batch, params, hparams, ent_coef, normalise_advantages)
+                parameters, policy, forward, batch, params, hparams, ent_coef, normalise_advantages)
             return loss, terms, grads
 
         def gradient(parameters: PyTree, rows: Array) -> tuple[Array, Any, PyTree]:
@@ -261,7 +317,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             # A step that is not finite is never taken: `finite` stops the run, with the parameters still usable.
             applied = finite & ~stopped
             direction, new_opt_state = optimise.update(grads, opt_state)
-            new_parameters = jax.tree.map(lambda p, d: p - learning_rate * d, parameters, direction)
+            new_parameters = jax.tree.map(lambda p, rate, d: p - rate * d, parameters, step_of, direction)
             parameters, opt_state = jax.tree.map(lambda new, old: jnp.where(applied, new, old),
                                                  (new_parameters, new_opt_state), (parameters, opt_state))
             return (parameters, opt_state, stopped), terms | {
@@ -276,16 +332,21 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         return state.replace(params=parameters, opt_state=opt_state), history
 
     def update(state: TrainState, params: PyTree, inputs: PyTree = ()) -> tuple[TrainState, dict[str, Array]]:
-        if jax.tree.leaves(inputs):
-            raise ValueError(f"PPO takes no inputs, got {jax.tree.structure(inputs)}")
-        hparams = state.hparams
+        if fusion is None and jax.tree.leaves(inputs):
+            raise ValueError(f"PPO takes no inputs without a fusion, got {jax.tree.structure(inputs)}")
+        hparams, policy = state.hparams, policy_of(state)
+        if fusion is not None:
+            params, policy = params.replace(advice=inputs.view), policy.replace(fusion=fusion.trust(inputs.outcomes))
         key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
         fraction = progress(state.update, state.total_updates)
         learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
         ent_coef = linear(hparams.ent_coef, hparams.ent_coef_end, fraction)
+        staged: dict[str, Array] = {}
+        if stage is not None:
+            params, staged = stage(params, fraction)
 
-        collected, seen, batch = collect(state, params, key_rollout)
-        learnt, history = learn(collected, params, batch, key_epochs, learning_rate, ent_coef)
+        collected, seen, batch = collect(state, policy, params, key_rollout)
+        learnt, history = learn(collected, policy, params, batch, key_epochs, learning_rate, ent_coef, fraction)
         stats = state.normaliser
         if config.normalise_observations:
             stats = update_statistics(env, stats, seen.ref, params)
@@ -306,9 +367,12 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             "illegal": count_illegal(env, seen),
             "action_share": jnp.mean(seen.action[..., None] == jnp.arange(env.num_actions), axis=(0, 1)),
         }
+        if fusion is not None:
+            metrics |= figures(seen, policy.fusion, inputs.outcomes)
+            metrics["visits"] = visits(seen, inputs.view)
         extra = dict(summarise.figures(seen.info)) if summarise else {}
-        if clash := metrics.keys() & extra.keys():
-            raise ValueError(f"summarise returned metrics that PPO reports itself: {sorted(clash)}")
-        return new, metrics | extra
+        if clash := (metrics.keys() | staged.keys()) & extra.keys() | metrics.keys() & staged.keys():
+            raise ValueError(f"summarise or stage returned metrics that are reported already: {sorted(clash)}")
+        return new, metrics | staged | extra
 
     return Algorithm(init=init, update=update, act=act, env=env, config=config, carry=first_carry)

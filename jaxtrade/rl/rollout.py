@@ -16,8 +16,8 @@ from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Array, Env, PyTree, Transition
 
 # (carry, ref of one environment, what `draw` made of a key) -> (carry, action int32[], log_prob float32[], value
-# float32[])
-ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, Array, Array]]
+# float32[], what else is told of the action)
+ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, Array, Array, PyTree]]
 
 
 def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
@@ -58,15 +58,15 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
 
         def one(random: tuple[Any, Array], env_state: PyTree, ref: PyTree, carry: PyTree) -> tuple[Any, ...]:
             drawn, key_step = random
-            carry, action, log_prob, value = act(carry, ref, drawn)
-            return carry, action, log_prob, value, *env.step(key_step, env_state, action, params)
+            carry, action, log_prob, value, told = act(carry, ref, drawn)
+            return carry, action, log_prob, value, told, *env.step(key_step, env_state, action, params)
 
-        carry, action, log_prob, value, env_state, next_ref, outcome = jax.vmap(one)(
+        carry, action, log_prob, value, told, env_state, next_ref, outcome = jax.vmap(one)(
             random, env_state, ref, forget(carry, first))
         transition = Transition(
             ref=ref, final_ref=outcome.final_ref, first=first, action=action, log_prob=log_prob, value=value,
             reward=outcome.reward, terminated=outcome.terminated, truncated=outcome.truncated,
-            behaviour_version=versions, info=outcome.info, carry=carry,
+            behaviour_version=versions, info=outcome.info, carry=carry, told=told,
         )
         if tell is not None:
             transition = transition._replace(info=tell(transition))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import enum
 import functools
-import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +17,12 @@ import numpy as np
 from jaxtrade import checkpoint
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
-from jaxtrade.metrics import MetricSink
-from jaxtrade.rl.population import EACH, agent_rows, mean_and_each, population
+from jaxtrade.metrics import EACH, MetricSink, Rewinding
+from jaxtrade.rl.advised import Exchange
+from jaxtrade.rl.health import learning_health as learning_health  # part of this module's interface
+from jaxtrade.rl.health import population_health
+from jaxtrade.rl.population import mean_and_each, population
+from jaxtrade.rl.signals import catch_signals
 from jaxtrade.types import Algorithm, Array, PyTree
 
 
@@ -35,6 +36,23 @@ class Control(enum.Enum):
 # (state, updates done) -> (control, tunable floats to set from here on, by name)
 Hook = Callable[[PyTree, int], tuple[Control, Mapping[str, float]]]
 Row = dict[str, Any]
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A hook whose decisions follow from earlier ones. What it remembers goes into each checkpoint's metadata, as
+    `hooks.<name>`, and back to what it was where the run rolls back; whoever resumes a run hands it over."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(self, state: PyTree, update: int) -> tuple[Control, Mapping[str, float]]: ...
+
+    def memory(self) -> dict[str, Any]:
+        """JSON values; asked for when the run begins and just before each checkpoint is written."""
+        ...
+
+    def recall(self, memory: Mapping[str, Any]) -> None: ...
 
 
 class Plan(NamedTuple):
@@ -80,36 +98,6 @@ def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
         f"{config.chunk_updates} updates of {num_envs} environments x {num_steps} steps"))
 
 
-def learning_health(history: Sequence[Row], recompiles: int) -> dict[str, tuple[bool, float]]:
-    """Did the run learn at all? check -> (passed, measured value).
-
-    learning_rate: smallest of all updates, > 0. approx_kl: largest, > 0. param_delta: smallest, > 0.
-    illegal: sampled illegal actions, by the mask that the learner acted on and by the environment's own account
-    (`illegal_executed`, where it keeps one), 0. recompiles: programs compiled while chunks ran, 0.
-    """
-    learning_rate = min(row["learning_rate"] for row in history)
-    approx_kl = max(row["approx_kl"] for row in history)
-    param_delta = min(row["param_delta"] for row in history)
-    illegal = sum(row["illegal"] + row.get("illegal_executed", 0) for row in history)
-    return {
-        "learning_rate": (learning_rate > 0, learning_rate),
-        "approx_kl": (approx_kl > 0, approx_kl),
-        "param_delta": (param_delta > 0, param_delta),
-        "illegal": (illegal == 0, illegal),
-        "recompiles": (recompiles == 0, recompiles),
-    }
-
-
-def population_health(history: Sequence[Row], recompiles: int, num_seeds: int) -> dict[str, tuple[bool, float]]:
-    """`learning_health` of every agent: passed where all have, with the worst value among them."""
-    if num_seeds == 1:
-        return learning_health(history, recompiles)
-    agents = [learning_health(agent_rows(history, i), recompiles) for i in range(num_seeds)]
-    worst = {"illegal": max, "recompiles": max}
-    return {name: (all(health[name][0] for health in agents),
-                   worst.get(name, min)(health[name][1] for health in agents)) for name in agents[0]}
-
-
 class _Compilations:
     """How many programs XLA has compiled in this process, by JAX's own monitoring events."""
 
@@ -128,58 +116,36 @@ def _compilations() -> _Compilations:
 
 
 class _Chunk:
-    """`updates` updates as one compiled program, which takes the state over (donates it)."""
+    """`updates` updates as one compiled program, which takes the state over (donates it).
 
-    def __init__(self, algorithm: Algorithm, updates: int) -> None:
+    inputs: of the updates, [updates, ...]; () where an algorithm hears nothing.
+    """
+
+    def __init__(self, algorithm: Algorithm, updates: int, exchange: Exchange | None = None) -> None:
         self.recompiles = 0
 
-        def run(state: PyTree, params: PyTree) -> tuple[PyTree, dict[str, Array]]:
-            return jax.lax.scan(lambda s, _: algorithm.update(s, params, ()), state, None, length=updates)
+        def run(state: PyTree, params: PyTree, inputs: PyTree = ()) -> tuple[PyTree, dict[str, Array], PyTree]:
+            state, metrics = jax.lax.scan(lambda s, heard: algorithm.update(s, params, heard), state, inputs,
+                                          length=updates)
+            state, news = exchange.close_chunk(state) if exchange else (state, ())
+            return state, metrics, news
 
         self._jitted = jax.jit(run, donate_argnums=0)
 
-    def compile(self, state: PyTree, params: PyTree) -> float:
+    def compile(self, state: PyTree, params: PyTree, inputs: PyTree = ()) -> float:
         """Ahead of time; returns the seconds it took."""
         start = time.perf_counter()
-        self._compiled = self._jitted.lower(state, params).compile()
+        self._compiled = self._jitted.lower(state, params, inputs).compile()
         return time.perf_counter() - start
 
-    def __call__(self, state: PyTree, params: PyTree) -> tuple[PyTree, dict[str, np.ndarray]]:
+    def __call__(self, state: PyTree, params: PyTree,
+                 inputs: PyTree = ()) -> tuple[PyTree, dict[str, np.ndarray], PyTree]:
         """Returns once the device has finished. Counts what was compiled meanwhile."""
         before = _compilations().count
-        state, metrics = self._compiled(state, params)
-        state, measured = jax.block_until_ready(state), jax.device_get(metrics)
+        state, metrics, news = self._compiled(state, params, inputs)
+        state, (measured, news) = jax.block_until_ready(state), jax.device_get((metrics, news))
         self.recompiles += _compilations().count - before
-        return state, measured
-
-
-class _Signals:
-    """The signal that asked this run to stop at the next chunk border, if any."""
-
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-
-    def __call__(self, number: int, frame: Any) -> None:
-        del frame
-        if self.received == signal.SIGINT == number:  # a second Ctrl-C does not wait for the border
-            raise KeyboardInterrupt
-        self.received = signal.Signals(number)
-        again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
-        os.write(2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode())
-
-
-@contextmanager
-def _catch_signals() -> Iterator[_Signals]:
-    signals = _Signals()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield signals
-        return
-    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield signals
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        return state, measured, news
 
 
 def set_hparams(state: PyTree, overrides: Mapping[str, float]) -> PyTree:
@@ -210,23 +176,47 @@ def _rows(metrics: dict[str, np.ndarray], first_update: int, total_updates: int,
     ]
 
 
-def _check_finite(rows: Sequence[Row], directory: Path | None) -> None:
-    for row in rows:
-        if not row["finite"]:
-            saved = checkpoint.list_checkpoints(directory) if directory else []
-            kept = f"; the last checkpoint is {saved[-1][1]}" if saved else ""
-            each = row.get("finite" + EACH)
-            whose = f" of agent {each.index(False)}" if each else ""
-            raise DivergedError(
-                f"update {row['update']}: a loss or gradient{whose} is not finite, at learning rate "
-                f"{row['learning_rate']:.3g}{kept}; lower ppo.learning_rate or ppo.max_grad_norm, or check the scale "
-                "of the reward")
+def _fault(row: Row) -> str:
+    each = row.get("finite" + EACH)
+    whose = f" of agent {each.index(False)}" if each else ""
+    return (f"update {row['update']}: a loss or gradient{whose} is not finite, at learning rate "
+            f"{row['learning_rate']:.3g}")
+
+
+def _diverged(row: Row, directory: Path | None, rollbacks: int) -> DivergedError:
+    saved = checkpoint.list_checkpoints(directory) if directory else []
+    kept = f"; the last checkpoint is {saved[-1][1]}" if saved else ""
+    often = f", after {rollbacks} rollback{'' if rollbacks == 1 else 's'}" if rollbacks else ""
+    return DivergedError(f"{_fault(row)}{often}{kept}; lower ppo.learning_rate or ppo.max_grad_norm, or check the "
+                         "scale of the reward")
+
+
+class _Point(NamedTuple):
+    """Where a run can roll back to: what was saved, or started from, last. memories: of hooks, by name."""
+
+    state: PyTree
+    update: int
+    memories: dict[str, dict[str, Any]]
+
+    @property
+    def rollbacks(self) -> int:
+        return _first(self.state.rollbacks)
+
+
+def rolled_back(state: PyTree, times: int) -> PyTree:
+    """`state` to go on from, after the run has come back to it `times` times: the count of all rollbacks is folded into
+    its key, and the learning rate (and its end) halved for each of these."""
+    rollbacks = state.rollbacks + jnp.int32(times)
+    fold = jax.vmap(jax.random.fold_in) if rollbacks.ndim else jax.random.fold_in
+    hparams = state.hparams
+    return state.replace(key=fold(state.key, rollbacks), rollbacks=rollbacks, hparams=hparams.replace(
+        learning_rate=hparams.learning_rate * 0.5**times, learning_rate_end=hparams.learning_rate_end * 0.5**times))
 
 
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
           state: PyTree | None = None, sinks: Sequence[MetricSink] = (), checkpoint_dir: Path | str | None = None,
           metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
-          num_seeds: int | None = None) -> TrainResult:
+          num_seeds: int | None = None, max_rollbacks: int = 0, exchange: Exchange | None = None) -> TrainResult:
     """Train until `state.total_updates`, the length that the algorithm was made for (see `plan_run`).
 
     Args:
@@ -239,9 +229,15 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         sinks: each receives the rows of every chunk.
         checkpoint_dir: whole-state checkpoints, every `config.checkpoint_every` chunks and at the end.
         metadata: JSON values that go into each checkpoint.
-        hooks: called after every chunk; may stop the run or set tunable floats.
+        hooks: called after every chunk; may stop the run or set tunable floats. One that remembers is `Remembering`.
+        max_rollbacks: how often the run may go back to the state that was saved (or would have been, without a
+            directory) or started from last, when a loss or gradient is not finite: see `rolled_back`. Counted over the
+            whole run, in the state. Rows since then are dropped, by sinks that are `Rewinding` too. Of several agents
+            all go back when one has to. A run that was stopped by a signal between two checkpoints of its schedule and
+            resumed goes back to where it was stopped, and no further.
+        exchange: what the run hears from outside in its updates; one that remembers is among the hooks, too.
     Raises:
-        DivergedError: a loss or gradient is not finite; that state is not saved.
+        DivergedError: a loss or gradient is not finite, and no rollback is left; that state is not saved.
         PreemptedError, InterruptedRunError: SIGTERM, SIGINT; saved at the chunk border (main thread only).
         StorageError: a checkpoint could not be written.
         ConfigError: the run's length is not a whole number of chunks, a hook names an unknown float, or `state` or
@@ -251,54 +247,105 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         raise ValueError("train needs either key (a new run) or state (to continue one)")
     agents = config.num_seeds if num_seeds is None else num_seeds
     algorithm = population(algorithm, agents)
+    if exchange is not None:
+        algorithm = exchange.wrap(algorithm)
     given: PyTree = jax.jit(algorithm.init)(_agent_keys(key, agents), params) if state is None else state
     if given.update.shape != _leading(agents):
         raise ConfigError(f"train.num_seeds={agents}: the given state is of {given.update.size} agent(s); keep the "
                           "value that the run was started with")
     # A chunk takes its input over: the caller keeps his arrays, and no two leaves may share one.
     current: PyTree = jax.tree.map(jnp.copy, given)
-    update, total = (int(np.reshape(count, -1)[0]) for count in (current.update, current.total_updates))
+    update, total = _first(current.update), _first(current.total_updates)
     steps_per_update = algorithm.config.num_envs * algorithm.config.num_steps
     if (total - update) % config.chunk_updates:
         raise ConfigError(f"train.chunk_updates={config.chunk_updates}: the {total - update} updates left are not a "
                           "whole number of chunks; keep the value that the run was started with")
     directory = Path(checkpoint_dir) if checkpoint_dir is not None else None
     run = _Run(sinks, directory, dict(metadata or {}), config.keep_checkpoints, steps_per_update)
-    chunk = _Chunk(algorithm, config.chunk_updates)
+    chunk = _Chunk(algorithm, config.chunk_updates, exchange)
     history: list[Row] = []
     stopped = False
     compile_seconds = seconds = 0.0
-    first_update = update
-    with _catch_signals() as signals:
+    trained = tries = 0
+    good = _Point(given, update, _memories(hooks))
+    ready: PyTree = None
+    with catch_signals() as signals:
         if update < total:
-            compile_seconds = chunk.compile(current, params)
+            ready = _inputs(exchange, update, config.chunk_updates)
+            compile_seconds = chunk.compile(current, params, ready)
             run.message(f"compiled in {compile_seconds:.1f} s")
         while update < total and not stopped:
             start = time.perf_counter()
-            current, metrics = chunk(current, params)
+            inputs, ready = ready or _inputs(exchange, update, config.chunk_updates), None
+            current, metrics, news = chunk(current, params, inputs)
+            if exchange is not None:
+                exchange.told(update + config.chunk_updates, news)
             seconds += time.perf_counter() - start
+            trained += config.chunk_updates
             rows = _rows(metrics, update, total, steps_per_update, agents)
+            fault = next((row for row in rows if not row["finite"]), None)
+            if fault is not None and good.rollbacks + tries < max_rollbacks:
+                tries += 1
+                current, update = jax.tree.map(jnp.copy, rolled_back(good.state, tries)), good.update
+                history = [row for row in history if row["update"] <= update]
+                _recall(hooks, good.memories)
+                run.rewind(update)
+                run.message(f"{_fault(fault)}; rolled back to update {update} (rollback {good.rollbacks + tries} of at "
+                            f"most {max_rollbacks}), with half the learning rate and other random numbers")
+                continue
             update += config.chunk_updates
-            speed = (update - first_update) * steps_per_update * agents / seconds
+            speed = trained * steps_per_update * agents / seconds
             for row in rows:
                 row |= {"seconds": seconds, "steps_per_second": speed,
                         "eta_seconds": (total - update) * steps_per_update * agents / speed}
             history += rows
             run.write(rows)
-            _check_finite(rows, directory)
+            if fault is not None:
+                raise _diverged(fault, directory, good.rollbacks + tries)
             for hook in hooks:
                 control, overrides = hook(current, update)
                 current = set_hparams(current, overrides)
                 stopped |= control is Control.STOP
             ends = update >= total or stopped or signals.received is not None
             if ends or update // config.chunk_updates % config.checkpoint_every == 0:
-                run.save(current, update)
+                memories = _memories(hooks)
+                run.save(current, update, memories)
+                if max_rollbacks:
+                    good, tries = _Point(jax.tree.map(jnp.copy, current), update, memories), 0
             if signals.received is not None and update < total:
                 run.interrupted(signals.received, update)
     steps = update * steps_per_update
-    speed = (update - first_update) * steps_per_update * agents / seconds if seconds else float("nan")
+    speed = trained * steps_per_update * agents / seconds if seconds else float("nan")
     health = population_health(history, chunk.recompiles, agents) if history else {}
     return TrainResult(current, history, health, update, steps, compile_seconds, speed, stopped)
+
+
+def _inputs(exchange: Exchange | None, update: int, updates: int) -> PyTree:
+    return () if exchange is None else exchange.inputs(update, updates)
+
+
+def _first(count: Array) -> int:
+    """A count that all agents share."""
+    return int(np.reshape(count, -1)[0])
+
+
+def _memories(hooks: Sequence[Hook]) -> dict[str, dict[str, Any]]:
+    return {hook.name: hook.memory() for hook in hooks if isinstance(hook, Remembering)}
+
+
+def _recall(hooks: Sequence[Hook], memories: Mapping[str, Mapping[str, Any]]) -> None:
+    for hook in hooks:
+        if isinstance(hook, Remembering):
+            hook.recall(memories[hook.name])
+
+
+def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int) -> Path:
+    """`checkpoint.save`, whose faults become StorageError: what was to be saved, and what to do."""
+    try:
+        return checkpoint.save(directory, update, state, metadata, keep)
+    except OSError as error:
+        raise StorageError(f"{directory}: the checkpoint of update {update} could not be written: {error}; "
+                           "free some space or name another --run-dir, then resume") from error
 
 
 def _leading(agents: int) -> tuple[int, ...]:
@@ -332,15 +379,16 @@ class _Run(NamedTuple):
         for sink in self.sinks:
             sink.message(text)
 
-    def save(self, state: PyTree, update: int) -> None:
+    def rewind(self, update: int) -> None:
+        for sink in self.sinks:
+            if isinstance(sink, Rewinding):
+                sink.rewind(update, update * self.steps_per_update)
+
+    def save(self, state: PyTree, update: int, memories: Mapping[str, Any]) -> None:
         if self.directory is None:
             return
-        steps = update * self.steps_per_update
-        try:
-            checkpoint.save(self.directory, update, state, self.metadata | {"steps": steps}, self.keep)
-        except OSError as error:
-            raise StorageError(f"{self.directory}: the checkpoint of update {update} could not be written: {error}; "
-                               "free some space or name another --run-dir, then resume") from error
+        told = self.metadata | {"steps": update * self.steps_per_update} | ({"hooks": memories} if memories else {})
+        write_checkpoint(self.directory, update, state, told, self.keep)
 
     def interrupted(self, received: signal.Signals, update: int) -> None:
         kept = f"saved in {self.directory}" if self.directory is not None else "nothing was saved (no directory)"

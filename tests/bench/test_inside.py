@@ -13,8 +13,11 @@ from bench.scaling import points
 QUICK = catalogue.Options(quick=True, repeats=1)
 
 
-@pytest.fixture(params=["rollout", "ppo_update", "population", "memory", "compile", "scaling", "intrabar",
-                        "ablation"])
+LONG = ("population", "scaling", "intrabar", "ablation")
+
+
+@pytest.fixture(params=["rollout", "ppo_update", "memory", "compile", "advisor",
+                        *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
 def result(request):
     return catalogue.run(request.param, QUICK, ["test"])
 

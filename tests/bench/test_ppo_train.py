@@ -77,3 +77,17 @@ def test_every_side_runs_and_a_side_that_cannot_is_told(monkeypatch: pytest.Monk
 def test_published_figures_are_labelled_as_not_measured() -> None:
     assert ppo_train.PUBLISHED["measured_here"] is False
     assert ppo_train.share({"collect": 3.0, "update": 1.0}) == 0.75
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_network_is_compared_in_a_process_of_its_own() -> None:
+    """Quick shapes, but the whole way: threads tried in children, sides measured in another."""
+    options = Options(quick=True, repeats=1)
+    threads, seconds = ppo_train.choose_threads(options, "small")
+    assert (threads, list(seconds)) == (1, ["1"])
+    found = ppo_train.measured_apart(options, "small")
+    assert {"small/ours/4", "small/ours/16"} <= found["sides"].keys()
+    assert found["threads"]["small"]["chosen"] == 1
+    assert all(f"small/{side}/{count}" in found["sides"] or f"small/{side}/{count}" in found["left_out"]
+               for side in ("sb3_dummy", "rejax", "purejaxrl", "sbx") for count in ppo_train.COMPARED)

@@ -9,8 +9,12 @@ import talib
 from jaxtrade.data import features
 from jaxtrade.data.features import Window, compute_feature, compute_features, true_range_sum, true_ranges
 from jaxtrade.data.schema import (
+    CONTEXT_FEATURES,
     FIXED_COLUMNS,
+    MARKET_CONTEXT,
+    PATTERNS,
     SEED_FEATURES,
+    TIMEFRAMES,
     UNITS,
     absent_features,
     feature_page,
@@ -20,13 +24,13 @@ from jaxtrade.data.schema import (
 )
 from jaxtrade.errors import ConfigError
 
-ALL = (*SEED_FEATURES, "ema_7", "sma_3", "rsi_9", "rsi_14", "atr_5", "atr_14")
+ALL = (*dict.fromkeys(SEED_FEATURES + CONTEXT_FEATURES), "ema_7", "sma_3", "rsi_9", "rsi_14", "atr_5", "atr_14")
 PAGE = Path(__file__).parents[2] / "docs" / "features.md"
 
 
-def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = True) -> Window:
+def window(n: int = 400, seed: int = 0, tick_size: float = 0.25, volume: bool = True, level: int = 6000) -> Window:
     rng = np.random.default_rng(seed)
-    close = 6000 + np.cumsum(rng.integers(-8, 9, n))
+    close = level + np.cumsum(rng.integers(-8, 9, n))
     open_ = close + rng.integers(-4, 5, n)
     high = np.maximum(open_, close) + rng.integers(0, 6, n)
     low = np.minimum(open_, close) - rng.integers(0, 6, n)
@@ -197,6 +201,68 @@ def test_shares_ratios_and_levels_by_hand():
     assert compute_feature(bars, "price_to_vwap")[2] == pytest.approx(102 / ((101 + 2 * 102) / 3) - 1, abs=1e-15)
 
 
+def test_slopes_by_hand():
+    """Closes rise by 1 a bar: a mean of n closes rises by 1 too, and lies (n - 1)/2 below the close."""
+    bars = of_closes(np.arange(100, 360))
+    assert compute_feature(bars, "sma_50_slope")[70] == pytest.approx(1 / (170 - 24.5), abs=1e-15)
+    assert compute_feature(bars, "sma_200_slope")[250] == pytest.approx(1 / (350 - 99.5), abs=1e-15)
+
+
+def test_the_slope_of_the_adx_by_hand():
+    """Highs rise by 2 and lows fall by 1, then both by 1: k bars later DX is 100 (14 - k)/(42 - k)."""
+    highs = 1000 + np.cumsum([2] * 41 + [1] * 19)
+    bars = of_bars(highs, 900 - np.arange(60), np.full(60, 950))
+    now = (9 * 100 / 3 + sum(100 * (14 - k) / (42 - k) for k in range(1, 6))) / 14
+    slopes = compute_feature(bars, "adx_slope")
+    assert slopes[45] == pytest.approx((now - 100 / 3) / 5 / now, abs=1e-12)
+    assert slopes[40] == pytest.approx(0.0, abs=1e-15)
+    assert compute_feature(of_closes([9] * 60), "adx_slope")[-1] == 0.0
+
+
+def test_changes_and_support_by_hand():
+    closes = np.arange(100, 180)
+    bars = of_bars(closes + 2, closes - 3, closes, volume=np.arange(80.0))
+    assert compute_feature(bars, "price_momentum_20")[30] == 130 / 110 - 1
+    assert compute_feature(bars, "price_momentum_60")[70] == 170 / 110 - 1
+    assert compute_feature(bars, "session_trend")[40] == 140 / 110 - 1
+    assert compute_feature(bars, "volume_regime")[30] == 30 / 20.5
+    assert compute_feature(bars, "price_vs_support")[30] == 130 / (111 - 3) - 1
+
+
+SWINGS = [(1002, 1.0), (1001, 0.0), (999, 0.0), (998, -1.0)]  # a tenth of a percent itself is inside the band
+
+
+@pytest.mark.parametrize(("last", "value"), SWINGS)
+def test_swings_by_hand(last, value):
+    """Five bars at 1000, then one; or then five whose extreme is the first of them."""
+    one, low, high = [1000] * 5 + [last], [1000] * 5 + [last] + [2000] * 4, [1000] * 5 + [last] + [500] * 4
+    assert compute_feature(of_bars(one, one, one), "higher_high")[-1] == value
+    assert compute_feature(of_bars(one, one, one), "lower_low")[-1] == -value
+    assert compute_feature(of_bars(low, low, low), "higher_low")[-1] == value
+    assert compute_feature(of_bars(high, high, high), "lower_high")[-1] == -value
+
+
+@pytest.mark.parametrize(("top", "bottom", "swing", "value"), [
+    (9899, 10101, 0, 0.7), (9900, 10100, 0, 0.0),  # one percent itself is not enough
+    (10000, 10000, 0, 0.0),  # two equal tops, which is what the name says, are not seen
+    (9899, 10101, 300, 0.0),  # closes of 9000 +- 300: a deviation of 3.4 %
+])
+def test_doubles_by_hand(top, bottom, swing, value):
+    closes = 9000 + swing * np.array([1, -1] * 20)
+    highs, lows = [10_000] * 20 + [top] * 20, [10_000] * 20 + [bottom] * 20
+    assert compute_feature(of_bars(highs, lows, closes), "double_top")[-1] == value
+    assert compute_feature(of_bars(highs, lows, closes), "double_bottom")[-1] == value
+
+
+@pytest.mark.parametrize(("close", "out", "down"), [(1003, 1.0, 0.0), (1002, 0.0, 0.0), (998, 0.0, 0.0),
+                                                    (997, 0.0, 1.0)])
+def test_breakouts_by_hand(close, out, down):
+    """Twenty bars at 1000, then a close beyond two thousandths or not; its own high and low do not count."""
+    bars = of_bars([1000] * 20 + [5000], [1000] * 20 + [1], [1000] * 20 + [close])
+    assert compute_feature(bars, "breakout_signal")[-1] == out
+    assert compute_feature(bars, "breakdown_signal")[-1] == down
+
+
 @pytest.mark.parametrize(("minute", "flag"), [(569, "closed"), (570, "morning"), (659, "morning"), (660, "midday"),
                                               (839, "midday"), (840, "afternoon"), (1019, "afternoon"),
                                               (1020, "closed"), (0, "closed")])
@@ -297,7 +363,7 @@ def test_a_prefix_of_the_bars_gives_the_prefix_of_the_feature(name, volume):
 
 @pytest.mark.parametrize("name", ALL)
 def test_changing_later_bars_changes_nothing_before(name):
-    a, b, t = window(300), window(300, seed=9), 180
+    a, b, t = window(300, level=1000), window(300, seed=9, level=1000), 180  # so low that a bar moves by a percent
     fields = {f: np.concatenate([getattr(a, f)[:t + 1], getattr(b, f)[t + 1:]])
               for f in ("open", "high", "low", "close", "volume", "minute")}
     mixed = Window(**fields, date=a.date, tick_size=a.tick_size)
@@ -361,6 +427,16 @@ def test_the_seeds_42_features_by_name():
     assert len(SEED_FEATURES) == len(set(SEED_FEATURES)) == 42
     assert {feature_spec(name).unit for name in SEED_FEATURES} <= set(UNITS)
     assert longest_warm_up(SEED_FEATURES) == 200
+
+
+def test_the_features_of_the_context_by_name():
+    assert (len(MARKET_CONTEXT), len(TIMEFRAMES), len(PATTERNS)) == (10, 8, 10)
+    assert CONTEXT_FEATURES == MARKET_CONTEXT + TIMEFRAMES + PATTERNS
+    assert len(set(CONTEXT_FEATURES)) == 28
+    assert longest_warm_up(CONTEXT_FEATURES) == 220
+    assert absent_features(CONTEXT_FEATURES) == ("price_to_vwap", "volume_regime", "volume_ratio_5min",
+                                                 "volume_ratio_20min")
+    assert all(feature_spec(name).source == "own" for name in set(CONTEXT_FEATURES) - set(SEED_FEATURES))
 
 
 def test_the_page_of_features_is_current():

@@ -10,8 +10,8 @@ import pytest
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import build_market, feature_input, load_market
-from jaxtrade.data.schema import FIXED_COLUMNS
+from jaxtrade.data.market import build_market, feature_input, history_needed, load_market
+from jaxtrade.data.schema import CONTEXT_FEATURES, FIXED_COLUMNS
 from jaxtrade.data.sessions import window_minutes
 from jaxtrade.errors import ConfigError, DataError
 
@@ -268,6 +268,33 @@ def test_one_tick_changes_the_fingerprint(es_bars, es_market, name):
 @pytest.mark.parametrize("values", [{"env": {"features": ("close", "volume")}}, {"session": {"overnight": True}}])
 def test_layout_is_in_the_fingerprint(es_bars, es_market, values):
     assert build_market(es_bars, make_config(values)).fingerprint != es_market.fingerprint
+
+
+def test_a_task_adds_its_context_and_nothing_else_changes(es_bars, es_market):
+    """`entry` and `manage` have one and the same market; `advised` has more columns, and waits for the slowest."""
+    assert build_market(es_bars, make_config({"env": {"task": "entry"}})).fingerprint == es_market.fingerprint
+    assert es_market.data.view.context is None
+    advised = build_market(es_bars, make_config({"env": {"task": "advised"}}))
+    width = len(es_market.columns)
+    assert advised.columns[:width] == es_market.columns
+    assert advised.columns[width:] == tuple(f"context.{name}" for name in CONTEXT_FEATURES)
+    assert advised.table[:, :width].tobytes() == es_market.table.tobytes()
+    assert advised.fingerprint != es_market.fingerprint
+    for name in ("value", "level", "now"):
+        assert np.array_equal(getattr(advised.data.view, name), getattr(es_market.data.view, name))
+    context = np.asarray(advised.data.view.context)
+    assert (context.shape, context.dtype) == ((len(es_bars), 28), np.float32)
+    assert np.isfinite(context).all()
+    assert history_needed(RunConfig()) == 20 + 104
+    assert history_needed(make_config({"env": {"task": "advised"}})) == 220
+    assert history_needed(make_config({"env": {"task": "advised", "features": ["sma_210"]}})) == 20 + 210
+
+
+def test_too_few_bars_for_the_context(es_bars):
+    """The message names what needs them: the slope of a 200-bar mean over 20 bars."""
+    config = make_config({"env": {"task": "advised"}})
+    with pytest.raises(DataError, match=r"220 bars of history.*context that env\.task=advised.*another env\.task"):
+        build_market(es_bars.rows(slice(0, 200)), config)
 
 
 @pytest.mark.parametrize("values", [{"costs": {"commission": 2.09}}, {"costs": {"slippage": 2}}])

@@ -13,7 +13,8 @@ CONFIG = EnvConfig(task="manage", actions="full", quantity=3, random_start=False
 REASONS = ("ORDER", "STOP", "BREAKEVEN", "TRAIL", "TARGET", "FLAT", "END_OF_DATA")
 
 
-@pytest.mark.parametrize("kind", [{}, {"two_sided": True, "converted": True}], ids=["one side", "two sides, converted"])
+@pytest.mark.parametrize("kind", [pytest.param({}, id="one side"), pytest.param(
+    {"two_sided": True, "converted": True}, id="two sides, converted", marks=pytest.mark.slow)])
 def test_trades_and_equity_are_identical(kind: dict[str, bool]):
     """Headline, tight, slipped and wide brackets; every kind of exit, gaps, and the one allowed difference."""
     params = generated.rules_off(generated.market(1, sessions=40, **kind))
@@ -27,7 +28,8 @@ def test_trades_and_equity_are_identical(kind: dict[str, bool]):
     assert total.allowed >= 10
 
 
-@pytest.mark.parametrize(("task", "actions"), [("entry", "full"), ("manage", "seed6")])
+@pytest.mark.parametrize(("task", "actions"), [
+    ("entry", "full"), ("manage", "seed6"), pytest.param("advised", "full", marks=pytest.mark.slow)])
 def test_the_other_tasks_are_identical(task: str, actions: str):
     """Fewer actions, and `mark=close`: without account rules it changes neither trades nor equity at the closes."""
     config = EnvConfig(task=task, actions=actions, mark="close", quantity=1, random_start=False)
@@ -38,6 +40,7 @@ def test_the_other_tasks_are_identical(task: str, actions: str):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_many_settings_are_identical():
     """Twelve markets, four random settings each; at least 24,000 trades."""
     total = Tally()

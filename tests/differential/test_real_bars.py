@@ -96,7 +96,8 @@ def played(case: Case, settings: Iterable[Setting], seed: int, request: pytest.F
     return total
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name.startswith("EURUSD"))) for name in QUICK])
 def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureRequest):
     """As configured, other brackets, and slippage."""
     total = played(QUICK[name], (TIGHT, SLIPPED), 10, request)
@@ -104,7 +105,8 @@ def test_trades_and_equity_are_identical(name: str, request: pytest.FixtureReque
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.long] * (name == "EURUSD bid")) for name in SLOW])
 def test_many_settings_are_identical(name: str, request: pytest.FixtureRequest):
     """Headline, tight, slipped and wide brackets, and random ones."""
     settings = (HEADLINE, TIGHT, SLIPPED, WIDE, *(drawn(i) for i in range(4)))

@@ -92,6 +92,7 @@ def differs_without_the_path(params: EnvParams, fine: Fine) -> None:
             run_passes(CONFIG.model_copy(update={"intrabar": mode}), params, [TIGHT] * 3, first_seed=1, fine=fine)
 
 
+@pytest.mark.slow
 def test_trades_and_equity_are_identical_on_generated_seconds() -> None:
     params, fine = made(1, sessions=40)
     total = Tally()

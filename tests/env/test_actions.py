@@ -45,6 +45,8 @@ def legal(close: int, held: Position, config: EnvConfig = MANAGE, row: int = 25)
     ({"task": "entry", "actions": "seed6"}, Action.__members__.keys() & {"HOLD", "BUY", "SELL"}),
     ({"task": "manage", "actions": "seed6"}, Action.__members__.keys() - {"CLOSE"}),
     ({"task": "manage"}, Action.__members__.keys()),
+    ({"task": "advised", "actions": "seed6"}, Action.__members__.keys() - {"CLOSE"}),
+    ({"task": "advised"}, Action.__members__.keys()),
 ])
 def test_a_task_has_a_prefix_of_the_actions(values: dict[str, Any], names: set[str]) -> None:
     actions = task_actions(EnvConfig(**values))

@@ -23,12 +23,13 @@ from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import Market, build_market
 from jaxtrade.data.quotes import Side
-from jaxtrade.data.schema import SEED_FEATURES, table_columns
+from jaxtrade.data.schema import CONTEXT_FEATURES, SEED_FEATURES, context_column, context_features, table_columns
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef, bits_of
+from jaxtrade.env.record import AccountSeen
 from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import EnvParams, EnvState, Order, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
@@ -38,7 +39,7 @@ from tests.env.worlds import i32, leaves_differ, make_params, rules
 from tests.paths import Inside, random_paths
 from tests.quotes import random_ask
 
-ALL_FEATURES = (*SEED_FEATURES, "sma_7", "ema_9", "rsi_10", "atr_8")
+ALL_FEATURES = (*dict.fromkeys(SEED_FEATURES + CONTEXT_FEATURES), "sma_7", "ema_9", "rsi_10", "atr_8")
 KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar itself
 
 
@@ -46,11 +47,14 @@ KNOWN_AT_CLOSE = ("tr_sum", "bars_to_flat")  # integer columns besides the bar i
 
 
 def config_for(market: str) -> RunConfig:
-    return make_config({"data": {"market": market.removesuffix("-roll")}, "env": {"features": list(ALL_FEATURES)}})
+    symbol = market.removesuffix("-roll").removesuffix("-advised")
+    env = {"task": "advised"} if market.endswith("-advised") else {"features": list(ALL_FEATURES)}
+    return make_config({"data": {"market": symbol}, "env": env})
 
 
 @functools.cache
 def real_bars(market: str) -> Bars:
+    market = market.removesuffix("-advised")
     contract = get_contract(market.removesuffix("-roll"))
     if market in ("NQ", "USDJPY"):
         return synthetic_bars(contract, 4, seed=5)
@@ -92,6 +96,9 @@ def thinned(bars: Bars, cut: int, seed: int = 0) -> Bars:
 
 def columns_of(market: Market) -> dict[str, np.ndarray]:
     named = {name: market.table[:, i] for i, name in enumerate(market.columns)}
+    if market.data.view.context is not None:  # as it is shown, in place of what that was made from
+        named |= {context_column(name): np.asarray(market.data.view.context[:, i])
+                  for i, name in enumerate(CONTEXT_FEATURES)}
     value = market.data.tick_value
     if value is not None:
         named["tick_value"] = np.asarray(value.times, np.int64) / np.asarray(value.over)
@@ -119,14 +126,15 @@ CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY"])
+@pytest.mark.parametrize("market", ["ES", "ES-roll", "EURUSD", "NQ", "USDJPY", "NQ-advised"])
 def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
     """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the money of a tick:
     byte-equal prefixes."""
     bars = real_bars(market)
     config = config_for(market)
     converted = {"tick_value"} if market == "USDJPY" else set()
-    assert set(columns_of(build_market(bars, config))) == {*table_columns(ALL_FEATURES), *KNOWN_AT_CLOSE, *converted}
+    columns = table_columns(config.env.features, context_features(config.env.task))
+    assert set(columns_of(build_market(bars, config))) == {*columns, *KNOWN_AT_CLOSE, *converted}
     assert leaking_columns(bars, config, cuts_of(bars, 8), CHANGES[change]) == set()
 
 
@@ -230,7 +238,8 @@ def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array
 STEPS = 130
 ENVIRONMENTS = {f"{task}-{scaling}-{mark}": EnvConfig(task=task, scaling=scaling, mark=mark)  # type: ignore[arg-type]
                 for task, scaling, mark in [("manage", "relative", "extreme"), ("manage", "seed", "close"),
-                                            ("entry", "relative", "close"), ("entry", "seed", "extreme")]}
+                                            ("entry", "relative", "close"), ("entry", "seed", "extreme"),
+                                            ("advised", "relative", "extreme"), ("advised", "seed", "extreme")]}
 ENVIRONMENTS |= {"nearer_extreme, every reward term": EnvConfig(intrabar="nearer_extreme"),
                  "path": EnvConfig(intrabar="path")}
 SESSIONS = worlds.even_sessions(4, 160)
@@ -243,9 +252,9 @@ def inside_hand_bars(seed: int) -> tuple[Inside, ...]:
 
 
 def hand_params(bars: worlds.Bars, paths: Sequence[Inside] = (), tight: bool = False, ask: worlds.Bars | None = None,
-                ask_paths: Sequence[Inside] = (), scaling: str = "relative") -> EnvParams:
+                ask_paths: Sequence[Inside] = (), scaling: str = "relative", context: bool = False) -> EnvParams:
     """tight: stops and targets so near that most bars touch both."""
-    market = worlds.make_market(bars, SESSIONS, paths=paths, scaling=scaling) if ask is None else (
+    market = worlds.make_market(bars, SESSIONS, paths=paths, scaling=scaling, context=context) if ask is None else (
         worlds.two_sided_market(bars, ask, SESSIONS, paths=paths, ask_paths=ask_paths, scaling=scaling))
     return make_params(market, episode_sessions=2, brackets=(300, 1, 1000) if tight else (1500, 3, 1000),
                        account=rules(drawdown=1_500_000, daily_loss=900_000, target=2_000_000),
@@ -280,8 +289,8 @@ def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams
                 hand_params(later, other_inside_after(cut, bid_inside, later), ask=later_ask,
                             ask_paths=other_inside_after(cut, ask_inside, later_ask)))
     if not has_path:
-        scaling = env.config.scaling
-        return hand_params(HAND_BARS, scaling=scaling), hand_params(later, scaling=scaling)
+        kind: dict[str, Any] = {"scaling": env.config.scaling, "context": env.config.task == "advised"}
+        return hand_params(HAND_BARS, **kind), hand_params(later, **kind)
     inside = inside_hand_bars(1)
     return hand_params(HAND_BARS, inside), hand_params(later, other_inside_after(cut, inside, later))
 
@@ -345,7 +354,9 @@ def hand_cuts(count: int) -> list[int]:
     return np.linspace(first + 2, last, count).astype(int).tolist()
 
 
-@pytest.mark.parametrize("name", list(ENVIRONMENTS | ALTERED))
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] if name == "advised-seed-extreme" else []) for name in
+    ENVIRONMENTS | ALTERED])
 def test_masks_observations_states_and_rewards_do_not_depend_on_later_bars(name: str) -> None:
     env = TradingEnv(ENVIRONMENTS.get(name, EnvConfig()))
     for seed, cut in enumerate(hand_cuts(25)):
@@ -371,6 +382,7 @@ def test_a_planted_leak_of_the_rate_is_found() -> None:
     assert sum("state" in parts for parts in found) >= 3
 
 
+@pytest.mark.slow
 def test_seconds_of_later_bars_change_nothing_those_of_the_played_bar_do() -> None:
     """The same bars, other seconds after the cut: nothing up to it changes. Read a bar early they do."""
     env = TradingEnv(EnvConfig(intrabar="path"))
@@ -410,11 +422,18 @@ def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str)
     assert sum(seen in parts for parts in found) >= 5
 
 
+def nothing_seen(task: str, *shape: int) -> AccountSeen | tuple[()]:
+    """An account's part of references that show a new account."""
+    return AccountSeen(*[jnp.zeros(shape, jnp.int32)] * 8) if task == "advised" else ()
+
+
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
-def test_observations_of_real_bars_do_not_depend_on_later_bars(scaling: str) -> None:
+@pytest.mark.parametrize("task", ["manage", "advised"])
+def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scaling: str) -> None:
     """From bars through features to the observation, over the bundled ES week."""
     bars = real_bars("ES")
-    config = make_config({"env": {"scaling": scaling, "features": list(ALL_FEATURES)}})
+    features = {"features": list(ALL_FEATURES)} if task == "manage" else {}
+    config = make_config({"env": {"task": task, "scaling": scaling, **features}})
     env = TradingEnv(config.env)
     full = build_market(bars, config)
     observe = jax.jit(jax.vmap(env.observe, (0, None)))
@@ -426,8 +445,8 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(scaling: str) -> 
         other = build_market(perturbed(bars, cut), config)
         leg = jnp.tile(i32([1, int(bars.close[rows[0]]), int(bars.close[rows[0]]) - 30, 1 << 29, 3]), (200, 1, 1))
         rows = np.resize(rows, 200)
-        ref = ObservationRef(i32(rows)[:, None], leg, (), bits_of(jnp.ones((200, env.num_actions), bool)), (),
-                             env.num_actions)
+        ref = ObservationRef(i32(rows)[:, None], leg, nothing_seen(task, 200),
+                             bits_of(jnp.ones((200, env.num_actions), bool)), (), env.num_actions)
         seen = [observe(ref, make_params(market.data)) for market in (full, other)]
         assert np.isfinite(np.asarray(seen[0])).all()
         assert leaves_differ(*seen) == []
@@ -446,10 +465,13 @@ def test_every_decision_has_its_whole_window_in_the_past(market: str) -> None:
 def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
     """bool[T]: rows of the float view on which the observation at `row` depends, by automatic differentiation."""
     bars = worlds.random_bars(5, 64)
-    params = make_params(worlds.make_market(bars, [worlds.Session(0, 64, 30, 60)], scaling=env.config.scaling))
+    task = env.config.task
+    params = make_params(worlds.make_market(bars, [worlds.Session(0, 64, 30, 60)], scaling=env.config.scaling,
+                                            context=task == "advised"))
     close = int(bars.close[row])
     leg = i32([[1, close - 7, close - 20, close + 33, 4]])
-    ref = ObservationRef(i32([row]), leg, (), bits_of(jnp.ones(env.num_actions, bool)), (), env.num_actions)
+    ref = ObservationRef(i32([row]), leg, nothing_seen(task), bits_of(jnp.ones(env.num_actions, bool)), (),
+                         env.num_actions)
 
     def observe(view: MarketView) -> jax.Array:
         return env.observe(ref, params.replace(market=params.market.replace(view=view)))
@@ -461,7 +483,7 @@ def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
-@pytest.mark.parametrize("task", ["entry", "manage"])
+@pytest.mark.parametrize("task", ["entry", "manage", "advised"])
 def test_jacobian_is_zero_after_the_decision_bar(task: str, scaling: str) -> None:
     env = TradingEnv(EnvConfig(task=task, scaling=scaling))  # type: ignore[arg-type]
     for row in (30, 41, 60):

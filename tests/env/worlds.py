@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import FIXED_COLUMNS, table_columns
+from jaxtrade.data.schema import CONTEXT_FEATURES, FIXED_COLUMNS, table_columns
 from jaxtrade.data.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
@@ -121,6 +121,12 @@ def make_view(table: np.ndarray, scaling: str = "relative") -> MarketView:
     return jax.tree.map(jnp.asarray, host_view(table, FEATURES, scaling, 0.25))
 
 
+def make_context(bars: Bars) -> np.ndarray:
+    """float32[T, 28] each column another mixture of the bar's own prices."""
+    mixtures = np.random.default_rng(3).integers(1, 9, (4, len(CONTEXT_FEATURES)))
+    return ((np.stack(bars, axis=1) - 20_000) @ mixtures).astype(np.float32)
+
+
 def even_sessions(count: int, length: int, warm: int = 40, tail: int = 10) -> list[Session]:
     """`count` sessions of `length` bars: decisions start after `warm` bars, `tail` bars follow the last one."""
     return [Session(i * length, (i + 1) * length, i * length + warm, (i + 1) * length - tail - 1)
@@ -137,17 +143,21 @@ def bars_to_flat(sessions: Sequence[Session], count: int) -> np.ndarray:
 
 
 def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | int | None = None,
-                table: np.ndarray | None = None, paths: Sequence[Inside] = (), scaling: str = "relative") -> MarketData:
-    """Market data around bars. `tr_sum`: a constant or a column instead of the true one. scaling: of the float view."""
+                table: np.ndarray | None = None, paths: Sequence[Inside] = (), scaling: str = "relative",
+                context: bool = False) -> MarketData:
+    """Market data around bars. `tr_sum`: a constant or a column instead of the true one. scaling: of the float view.
+    context: with the slots that `advised` shows.
+    """
     count = len(bars.close)
     sums = true_range_sums(bars) if tr_sum is None else np.broadcast_to(tr_sum, count)
     left = bars_to_flat(sessions, count)
     rows = np.asarray([s[:4] for s in sessions])
+    view = make_view(make_table(bars, np.asarray(sums), left) if table is None else table, scaling)
     return MarketData(
         *(i32(x) for x in bars), i32(sums), i32(left),
         SessionTable(*(i32(rows[:, k]) for k in range(4)), symbol=i32(np.zeros(len(rows))),
                      date=i32(16_000 + np.arange(len(rows))), complete=jnp.asarray([s.complete for s in sessions])),
-        make_view(make_table(bars, np.asarray(sums), left) if table is None else table, scaling),
+        view.replace(context=jnp.asarray(make_context(bars))) if context else view,
         jnp.zeros(8, jnp.uint32),
         path_arrays(bars.open, paths),
     )
@@ -173,7 +183,7 @@ def with_rates(market: MarketData, seed: int = 0) -> MarketData:
 
 
 def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool = False, two_sided: bool = False,
-                scaling: str = "relative", **walk: int) -> MarketData:
+                scaling: str = "relative", context: bool = False, **walk: int) -> MarketData:
     """A random walk; `paths`: with random orders of prices inside its bars; `two_sided`: with a random ask."""
     bars = random_bars(seed, sessions * length, **walk)
     if two_sided:
@@ -182,7 +192,7 @@ def walk_market(seed: int = 0, sessions: int = 8, length: int = 160, paths: bool
         return two_sided_market(bars, ask, even_sessions(sessions, length), paths=inside[0], ask_paths=inside[1],
                                 scaling=scaling)
     return make_market(bars, even_sessions(sessions, length), paths=random_paths(seed, *bars) if paths else (),
-                       scaling=scaling)
+                       scaling=scaling, context=context)
 
 
 def rules(drawdown: int | None = None, daily_loss: int | None = None, target: int | None = None,

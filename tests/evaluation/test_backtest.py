@@ -134,6 +134,30 @@ def test_daily_loss(on_daily_loss, failed):
     assert figures["open_at_end"] == (0 if failed else 1)
 
 
+@pytest.mark.parametrize(("which", "account"), [("strategy", {}), ("strategy", OFF), ("account", {})])
+def test_the_record_of_trades_is_that_of_an_episode(which, account):
+    """Two sessions of 45.84 dollars each, then a new one; whether money is counted anew with each session or not."""
+    record, *_ = run(hand_market(3), which, env={"task": "advised"}, episode={"sessions": 2}, account=account)
+    seen = record.ref.account
+    assert seen.closed.tolist() == seen.won.tolist() == [0] * 5 + [1] * 5 + [0] * 5
+    assert seen.peak.tolist() == [0] * 5 + [45_840] * 5 + [0] * 5
+    assert seen.drawdown.tolist() == [0, 2_080, 2_080, 2_080, 2_080] * 3  # the entry's commission
+    assert seen.unrealised.tolist() == [0, 25_000, 87_500, 0, 37_500] * 3
+    # In at 8002: marked at 7999..8006, then up to 8010, then 8011 and down to 8001, which is nearer.
+    assert seen.adverse.tolist() == [0, 3, 3, 3, 3] * 3
+    assert seen.favourable.tolist() == [0, 4, 8, 9, 9] * 3
+
+
+def test_a_new_account_has_a_new_record():
+    """A fall of 10 ticks from the high breaks 100 dollars in every session, long before three sessions are over."""
+    record, *_ = run(hand_market(3), "account", env={"task": "advised"}, episode={"sessions": 3},
+                     account={"drawdown": 100.0})
+    seen = record.ref.account
+    assert record.account.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert seen.closed[[4, 5, 9, 10, 14]].tolist() == [1, 0, 1, 0, 1]
+    assert seen.losses[[0, 5, 10]].tolist() == [0, 0, 0]
+
+
 def test_coverage_is_complete_and_checked():
     market = tiny_market(walk([30, 20, 25]), [30, 20, 25])
     record, decisions, params = run(market, "account", baselines.random_masked)

@@ -8,9 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.observation import MANAGE_SLOTS, POSITION_SLOTS
+from jaxtrade.env.record import RISK_SLOTS
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.replay import HEADERS, replay_lines
+from jaxtrade.evaluation.replay import HEADERS, _seen_slots, replay_lines
 from jaxtrade.types import Algorithm
 from tests.evaluation.tiny import TinyMarket, hand_market, setup
 
@@ -64,6 +68,13 @@ def test_slots_are_those_that_the_policy_saw():
     assert [float(value) for value in [*numbers, *flags]] == pytest.approx(expected, abs=0.006)
     assert names[0] == "close[t-1]"
     assert names[len(env.config.features):] == list(env.spec.names[-8:])
+
+
+def test_the_context_of_advised_is_left_out_of_its_lines():
+    env = TradingEnv(EnvConfig(task="advised"))
+    names, indices = _seen_slots(env)
+    assert names == [*(f"{name}[t-1]" for name in env.config.features), *POSITION_SLOTS, *RISK_SLOTS, *MANAGE_SLOTS]
+    assert [env.spec.names[k] for k in indices] == names
 
 
 def test_no_floor_is_na():

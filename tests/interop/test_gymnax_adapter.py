@@ -66,6 +66,7 @@ def test_continuous_actions_are_refused():
         from_gymnax("Pendulum-v1")
 
 
+@pytest.mark.slow
 def test_ppo_solves_cartpole(cartpole):
     """Mean return >= 475 of the greedy policy over 200 fresh episodes (the environment's own definition of solved)."""
     env, params = cartpole

@@ -25,6 +25,9 @@ def test_registered_and_made_by_name() -> None:
     assert isinstance(env, GymnaxTrading)
     assert params is env.default_params
     assert (env.num_actions, env.name) == (3, ENV_ID)
+    env, params = gymnax.make(ENV_ID, overrides=("env.task=advised", "env.actions=seed6", "env.advice=true"))
+    assert (env.num_actions, env.observation_space(params).shape) == (6, (261 + 7,))
+    assert "record" in env.state_space(params).spaces
 
 
 def test_spaces_hold_what_they_describe() -> None:

@@ -60,5 +60,6 @@ jax.block_until_ready(made)
 """
 
 
+@pytest.mark.slow
 def test_two_hundred_starts_of_two_agents_end() -> None:
     subprocess.run([sys.executable, "-c", LOOP], check=True, timeout=300)

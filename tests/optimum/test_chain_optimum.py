@@ -72,7 +72,8 @@ def test_backward_induction_equals_trying_everything(task):
             assert solved.value[left, state, 0] == pytest.approx(_best(bar, moves, state, FLAT, left), abs=1e-6)
 
 
-@pytest.mark.parametrize("task", ["entry", pytest.param("manage", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["entry", "manage"])
 def test_the_environment_pays_the_optimum(task):
     setup = fresh(chain_config(task, "env.features=[close]", "env.window=1"))  # none of these agents looks at it
     sessions = sessions_of(setup)

@@ -7,7 +7,7 @@ import pytest
 
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.baselines import random_masked
-from jaxtrade.experiment import prepare
+from jaxtrade.preparation import prepare
 from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import train
 from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of
@@ -24,8 +24,9 @@ OF_TASK = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["mlp", "gru"])
-@pytest.mark.parametrize("task", ["entry", "manage"])
+@pytest.mark.parametrize(("task", "network"), [
+    ("entry", "gru"), ("manage", "mlp"), pytest.param("entry", "mlp", marks=pytest.mark.long),
+    pytest.param("manage", "gru", marks=pytest.mark.long)])
 def test_the_optimum_is_learned(task, network):
     config = chain_config(task, *BOTH, *OF_TASK[task], f"ppo.network={network}")
     setup = prepare(config)

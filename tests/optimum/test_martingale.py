@@ -12,7 +12,7 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.baselines import random_masked
-from jaxtrade.experiment import Setup
+from jaxtrade.preparation import Setup
 from tests.optimum.forced import Null, forced, martingale, null_of, trades_of
 
 SEEDS = range(8)

@@ -23,7 +23,8 @@ EVENT_FIELDS = ("order_exit_quantity", "order_exit_price", "entry_quantity", "en
 
 def env_config(settings: Settings, scaling: str = "relative") -> EnvConfig:
     return EnvConfig.model_validate({
-        "task": settings.task, "actions": settings.actions, "scaling": scaling, "fill": settings.fill,
+        "task": settings.task, "advice": settings.advice, "actions": settings.actions, "scaling": scaling,
+        "fill": settings.fill,
         "mark": settings.mark, "intrabar": settings.intrabar, "window": settings.window, "features": settings.features,
         "quantity": settings.quantity})
 

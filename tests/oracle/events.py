@@ -47,8 +47,9 @@ def weekdays(start: dt.date, count: int) -> list[dt.date]:
 def random_market(seed: int, sessions: int = 8, *, incomplete: bool = False, half_days: tuple[int, ...] = (2, 5),
                   bar_seconds: int = 600, missing: float = 0.03, volatility: float = 4.0, drift: float = 2.5,
                   gaps: float = 0.12, tall: float = 0.08, level: int = 6_800,
-                  start: dt.date = dt.date(2013, 10, 7)) -> Bars:
-    """A market of `sessions` sessions (10/7/2013 on, so a change of clocks comes with enough of them)."""
+                  start: dt.date = dt.date(2013, 10, 7), warm_up: int = WARM_UP) -> Bars:
+    """A market of `sessions` sessions (10/7/2013 on, so a change of clocks comes with enough of them), less those that
+    end before row `warm_up`, the first that may be decided on."""
     rng = np.random.default_rng(seed)
     stamps: list[int] = []
     opens: list[int] = []
@@ -68,10 +69,11 @@ def random_market(seed: int, sessions: int = 8, *, incomplete: bool = False, hal
         opens += [opening] * len(rows)
         flats += [flat] * len(rows)
         dates += [(day - dt.date(1970, 1, 1)).days] * len(rows)
-        decide = [first_row + i for i, s in enumerate(rows) if s >= opening and first_row + i >= WARM_UP]
+        decide = [first_row + i for i, s in enumerate(rows) if s >= opening and first_row + i >= warm_up]
         fits = [first_row + i for i, s in enumerate(rows) if s + bar_seconds <= flat]
         complete = not (incomplete and index == sessions - 1)
-        table.append(Session(first_row, len(stamps), decide[0], fits[-1] - 1, complete))
+        if first_row + len(rows) > warm_up + 1 and decide[0] < fits[-1]:
+            table.append(Session(first_row, len(stamps), decide[0], fits[-1] - 1, complete))
 
     count = len(stamps)
     open_, high, low, close = (np.zeros(count, np.int64) for _ in range(4))

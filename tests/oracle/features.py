@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import math
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from tests.oracle import indicators, seed_indicators
+from tests.oracle import context_indicators, indicators, seed_indicators
 from tests.oracle.model import Bars, Settings
 
 NEW_YORK = ZoneInfo("America/New_York")
+OLD = seed_indicators.COLUMNS | context_indicators.COLUMNS
+OF_PRICE = seed_indicators.OF_PRICE + context_indicators.OF_PRICE
+CENTRED = seed_indicators.CENTRED | context_indicators.CENTRED
+_CONTEXTS: dict[int, tuple[Bars, np.ndarray]] = {}  # by the identity of bars, which are kept with them
+
+
+def is_level(name: str) -> bool:
+    """A feature that is a price."""
+    return name in seed_indicators.LEVELS or (
+        name not in OLD and name.partition("_")[0] in ("close", "sma", "ema", "vwap"))
 
 
 class Features:
     """Feature columns of every bar, float64, and the window block of an observation."""
 
     def __init__(self, bars: Bars, settings: Settings) -> None:
-        self.settings = settings
+        self.settings, self.bars = settings, bars
         ages = indicators.window_ages(len(bars.close), bars.restarts)
         ranges = indicators.true_ranges(bars.high, bars.low, bars.close, ages)
         self.tr_sum = indicators.range_sums(ranges, ages)
@@ -37,11 +49,14 @@ class Features:
             "relative": ((stamps - np.array(bars.window_open)) / span,
                          (np.array(bars.flat_time) - stamps - bars.bar_seconds) / span)}
 
+    @functools.cached_property
+    def tape(self) -> seed_indicators.Tape:
+        return seed_indicators.Tape(self.bars, self.settings.tick_size)
+
     def _column(self, name: str, bars: Bars, ages: list[int], ranges: list[int | None]) -> np.ndarray:
         """One feature in ticks (or its own unit): prices as levels, volume raw, RSI 0..100, momentum as a change."""
-        if name in seed_indicators.COLUMNS:
-            tape = seed_indicators.Tape(bars, self.settings.tick_size)
-            return np.array(seed_indicators.COLUMNS[name](tape), np.float64)
+        if name in OLD:
+            return np.array(OLD[name](self.tape), np.float64)
         kind, _, number = name.partition("_")
         length, close = int(number or 14), bars.close
         if name == "close":
@@ -82,7 +97,7 @@ class Features:
         block = np.empty((self.settings.window, raw.shape[1] + 3))
         for j, name in enumerate(self.settings.features):
             kind, x = name.partition("_")[0], raw[:, j]
-            if name in seed_indicators.COLUMNS and not name.startswith("rsi"):
+            if name in OLD and not name.startswith("rsi"):
                 block[:, j] = self._seed_slot(name, x, past, row, scaling)
             elif scaling == "seed":
                 if name == "momentum":
@@ -103,8 +118,25 @@ class Features:
         block[:, -3], block[:, -2], block[:, -1] = self.hour[past], since[past], until[past]
         return block.ravel()
 
-    def _seed_slot(self, name: str, x: np.ndarray, past: slice, row: int, scaling: str) -> np.ndarray:
-        """One of `seed_indicators.COLUMNS` as observed."""
+    def context_columns(self) -> np.ndarray:
+        """float64[T, 28] what `advised` shows of each bar, in ticks (or its own unit)."""
+        if id(self.bars) not in _CONTEXTS:
+            columns = [np.array(OLD[name](self.tape), np.float64) for name in context_indicators.NAMES]
+            _CONTEXTS[id(self.bars)] = self.bars, np.stack(columns, 1)
+        return _CONTEXTS[id(self.bars)][1]
+
+    def context(self, row: int, scaling: str) -> np.ndarray:
+        """The 28 slots of bar `row`."""
+        slots = []
+        for name, x in zip(context_indicators.NAMES, self.context_columns()[row], strict=True):
+            if name.startswith("rsi"):
+                slots.append(x if scaling == "seed" else (x - 50) / 50)
+            else:
+                slots.append(self._seed_slot(name, x, row, row, scaling))
+        return np.array(slots)
+
+    def _seed_slot(self, name: str, x: Any, past: slice | int, row: int, scaling: str) -> Any:
+        """One of `OLD` as observed, of one bar or of several."""
         tick, atr = self.settings.tick_size, self.atr_at(row)
         if name in seed_indicators.LEVELS:
             return x * tick if scaling == "seed" else (x - self.close[row]) / atr
@@ -112,7 +144,7 @@ class Features:
             return x * tick if scaling == "seed" else x / atr
         if scaling == "seed":
             return x
-        if name in seed_indicators.OF_PRICE:
+        if name in OF_PRICE:
             return x * self.close[past] / atr
-        middle, scale = seed_indicators.CENTRED.get(name, (0, 1))
+        middle, scale = CENTRED.get(name, (0, 1))
         return (x - middle) / scale

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtrade.data.view import host_view
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue
-from tests.oracle.features import Features
+from tests.oracle.context_indicators import NAMES
+from tests.oracle.features import Features, is_level
 from tests.oracle.model import Ask, Bars, Settings
-from tests.oracle.seed_indicators import LEVELS
 from tests.paths import path_arrays
 
 
@@ -68,11 +68,12 @@ def view_of(bars: Bars, settings: Settings, scaling: str) -> MarketView:
     atr = np.array([features.atr_at(row) for row in range(len(bars.close))])
     columns = [features.close, atr, features.volume_mean, features.hour,
                *features.clock["seed"], *features.clock["relative"]]
-    for j, name in enumerate(settings.features):
-        gap = name.partition("_")[0] in ("close", "sma", "ema", "vwap") or name in LEVELS
-        columns.append(features.columns[:, j] - (features.close if gap else 0.0))
+    context = tuple(NAMES) if settings.task == "advised" else ()
+    values = [*features.columns.T, *(features.context_columns().T if context else ())]
+    for name, x in zip((*settings.features, *context), values, strict=True):
+        columns.append(x - (features.close if is_level(name) else 0.0))
     table = np.nan_to_num(np.stack(columns, 1)).astype(np.float32)
-    return jax.tree.map(jnp.asarray, host_view(table, settings.features, scaling, settings.tick_size))
+    return jax.tree.map(jnp.asarray, host_view(table, settings.features, scaling, settings.tick_size, context))
 
 
 def market_data(bars: Bars, settings: Settings) -> MarketData:

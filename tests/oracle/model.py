@@ -71,6 +71,7 @@ class Settings:
     """Everything an environment is told. Money in mills, None where a rule is off; multiples in thousandths."""
 
     task: str = "manage"
+    advice: bool = False
     actions: str = "full"
     fill: str = "next_open"
     mark: str = "extreme"

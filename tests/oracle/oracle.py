@@ -61,6 +61,7 @@ class OracleEnv:
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.row = self.slot = self.time = self.sessions_left = self.bar = 0
         self.done = True
+        self._forget()
 
     # ------------------------------------------------------------------ state
     @property
@@ -73,6 +74,13 @@ class OracleEnv:
         self.sessions_left = self.settings.episode_sessions - 1
         self.position, self.account, self.stats = Position(), Account(), Stats()
         self.done = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """The episode's record: results of its trades in order, highest balance, marks of the open position."""
+        self.results: list[bool] = []
+        self.best_balance = 0
+        self.marks: list[tuple[int, int]] = []
 
     def leaving(self, side: int) -> Ask | Bars:
         """The prices at which a position of `side` leaves and is marked: a short buys back at the ask."""
@@ -274,6 +282,11 @@ class OracleEnv:
         if self.position.trailing:  # 5k
             self._ratchet(bar, close)
 
+        self.results += [net > 0 for net, _ in event.closed]
+        self.best_balance = max(self.best_balance, account.balance)
+        held_before = [] if event.entry_quantity else self.marks
+        self.marks = [*held_before, (event.favourable, event.adverse)] if self.position.quantity else []
+
         self.row, self.time = bar, self.time + 1
         jump = False
         if end == EndReason.NONE and at_flat_bar:
@@ -451,7 +464,7 @@ class OracleEnv:
 
     # ------------------------------------------------------------ observation
     def observation(self, scaling: str) -> np.ndarray:
-        """float64[D] at the close of the present bar: window, position, and for `manage` three flags."""
+        """float64[D] at the close of the present bar: window, position, flags, and of `advised` context and advice."""
         position, row, side = self.position, self.row, self.position.side
         close, atr = self.mid.close[row], self.features.atr_at(row)
         held = side != 0
@@ -463,6 +476,25 @@ class OracleEnv:
         target = abs(position.target - close) / atr if held and position.target is not None else 0.0
         bars_held = (row - position.opened + 1) / 390 if held else 0.0
         slots = [side, entry, stop, target, bars_held]
-        if self.settings.task == "manage":
+        if self.settings.task != "entry":
             slots += [float(self.mask()[BUY]), float(held), float(held)]
+        if self.settings.task == "advised":
+            slots += [*self.features.context(row, scaling), *self.risk(scaling)]
+        if self.settings.advice:
+            slots += [0.0] * 7
         return np.concatenate([self.features.window(row, scaling), np.array(slots, np.float64)])
+
+    def risk(self, scaling: str) -> list[float]:
+        """Open profit, fall from the highest balance, losses in a row, share of wins, adverse against favourable."""
+        account, position, settings = self.account, self.position, self.settings
+        profit, fall = account.equity - account.balance, self.best_balance - account.balance
+        losses = next((i for i, won in enumerate(reversed(self.results)) if won), len(self.results))
+        recent = self.results[-10:]
+        rate = sum(recent) / len(recent) if recent else 0.5
+        adverse = max([0, *(position.side * (position.entry - worst) for _, worst in self.marks)])
+        favourable = max([0, *(position.side * (best - position.entry) for best, _ in self.marks)])
+        if scaling == "seed":
+            return [profit / 1000, fall / (settings.start_balance + self.best_balance), losses, rate,
+                    adverse / favourable if favourable else 1.0]
+        return [profit / settings.risk_unit, fall / settings.risk_unit, min(losses, 10) / 10, rate,
+                adverse / (adverse + favourable) if adverse + favourable else 0.5]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import datetime as dt
+import functools
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -29,6 +30,15 @@ class Tape:
         ranges = indicators.true_ranges(bars.high, bars.low, bars.close, self.ages)
         sums = indicators.range_sums(ranges, self.ages)
         self.atr = [s / 14 if s >= 0 else math.nan for s in sums]
+
+    @functools.cached_property
+    def dx(self) -> list[float]:
+        """100 |+DI - -DI| / (+DI + -DI) of every bar, 0 where nothing moved."""
+        def of(i: int) -> float:
+            plus, minus = directional(self, i)
+            return 100.0 * abs(plus - minus) / (plus + minus) if plus + minus else 0.0
+
+        return self.rows(of, 15)
 
     def rows(self, figure: Callable[[int], float], need: int) -> list[float]:
         """figure(i) where the window holds at least `need` bars up to and with i."""
@@ -61,11 +71,7 @@ def directional(tape: Tape, i: int) -> tuple[float, float]:
 
 
 def adx(tape: Tape, i: int) -> float:
-    total = 0.0
-    for j in range(i - 13, i + 1):
-        plus, minus = directional(tape, j)
-        total += 100.0 * abs(plus - minus) / (plus + minus) if plus + minus else 0.0
-    return total / 14
+    return sum(last(tape.dx, i, 14)) / 14
 
 
 def mfi(tape: Tape, i: int) -> float:

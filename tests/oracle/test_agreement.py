@@ -68,12 +68,13 @@ def shipped(name: str) -> Settings:
 
 UNITS = {
     "full/open/extreme": {},
-    "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
     "two_sided/full/path": {"intrabar": "path", "quantity": 2},
-    "shipped": {},  # the package's account presets
     "rewards": {},  # the package's reward presets
+    "advised/full": {"task": "advised", "advice": True},
 }
 SLOW_UNITS = {
+    "shipped": {},  # the package's account presets
+    "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
     "entry/open/extreme": {"task": "entry"},
     "seed6/close/close": {"actions": "seed6", "quantity": 2, "mark": "close", "fill": "close"},
     "full/nearer_extreme": {"intrabar": "nearer_extreme"},
@@ -89,11 +90,18 @@ SLOW_UNITS = {
     "full/path/converted": {"intrabar": "path", "quantity": 3, "converted": True},
     "two_sided/entry/nearer_extreme": {"task": "entry", "intrabar": "nearer_extreme"},
     "two_sided/seed6/close/close": {"actions": "seed6", "mark": "close", "fill": "close"},
+    "advised/seed6/path/converted": {"task": "advised", "actions": "seed6", "intrabar": "path", "quantity": 2,
+                                     "converted": True},
+    "two_sided/advised/close": {"task": "advised", "mark": "close"},
 }
+IN_CI = ("shipped", "full/path", "seed6/close/close", "full/nearer_extreme", "two_sided/full/stop_first", "entry/path",
+         "two_sided/advised/close")  # of the slow ones: a task, mode, mark and side each; the others are long
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
-SLOW_TO_COMPILE = ("full/path/converted",)  # each fill and mark divides
+SLOW_TO_COMPILE = ("full/path/converted", "advised/full", "advised/seed6/path/converted")  # fills and marks divide
+FEWER = ("rewards", "advised/full")  # units of half the lanes
 # Profits in another currency change money alone: the presets in which money decides.
 CONVERTED = ("rules_off_two_sessions", "drawdown_frozen_at_start_plus_100", "daily_loss_locks", "target_terminates")
+ADVISED = ("rules_off_two_sessions", "daily_loss_locks")  # of several sessions: a record that outlasts them
 TWO_SIDED = ("drawdown_frozen_at_target", "rules_off_two_sessions", "daily_loss_locks")
 MONEY = ("drawdown", "daily_loss", "target", "floor_cap")
 
@@ -103,11 +111,11 @@ def trailing_of(index: int) -> str:
 
 
 def lanes_of(settings: Settings, unit: str) -> list[Lane]:
-    """16 markets and habits (rewards: 8). Three of eight lanes of hand-made rules trail another way; shipped presets
+    """16 markets and habits (some units: 8). Three of eight lanes of hand-made rules trail another way; shipped presets
     say how themselves.
     """
-    own, count = unit == "shipped", LANES // 2 if unit == "rewards" else LANES
-    chosen = markets(two_sided=unit.startswith("two_sided"))[:count]
+    own, count = unit == "shipped", LANES // 2 if unit in FEWER else LANES
+    chosen = markets(two_sided=unit.startswith("two_sided"), long="advised" in unit)[:count]
     return [Lane(bars, dataclasses.replace(settings, session_slots=split_of(index),
                                            trailing=settings.trailing if own else trailing_of(index)), habit)
             for index, (bars, habit) in enumerate(zip(chosen, habits_of(count), strict=True))]
@@ -116,6 +124,8 @@ def lanes_of(settings: Settings, unit: str) -> list[Lane]:
 def names_of(unit: str) -> tuple[str, ...]:
     if unit.startswith("two_sided"):
         return TWO_SIDED
+    if unit == "advised/full":
+        return ADVISED
     return CONVERTED if (UNITS | SLOW_UNITS)[unit].get("converted") else tuple(PRESETS)
 
 
@@ -142,8 +152,10 @@ def scaled(settings: Settings, **changes: object) -> Settings:
 
 
 @functools.cache
-def markets(count: int = LANES, two_sided: bool = False) -> tuple[Bars, ...]:
-    bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3])
+def markets(count: int = LANES, two_sided: bool = False, long: bool = False) -> tuple[Bars, ...]:
+    """long: decisions begin with the 220th bar, after the longest warm-up of the context."""
+    more = {"sessions": 12, "warm_up": 219} if long else {}
+    bars = [random_market(seed, incomplete=seed % 2 == 1, volatility=(3.0, 5.0, 8.0)[seed % 3], **more)
             for seed in range(count)]
     bars = [dataclasses.replace(b, paths=random_paths(seed, b.open, b.high, b.low, b.close),
                                 rates=random_rates(seed, len(b.close)))
@@ -181,11 +193,12 @@ def played(unit: str) -> Comparison:
     return compare(lanes, STEPS, sum(map(ord, unit)), rollout)
 
 
-@pytest.mark.parametrize("unit", [*UNITS, *(pytest.param(unit, marks=pytest.mark.slow) for unit in SLOW_UNITS)])
+@pytest.mark.parametrize("unit", [*UNITS, *(pytest.param(unit, marks=[pytest.mark.slow] + [pytest.mark.long] * (
+    unit not in IN_CI)) for unit in SLOW_UNITS)])
 def test_every_step_agrees(unit):
     comparison = played(unit)
     assert comparison.fault is None
-    assert comparison.steps == len(presets_of(unit)) * STEPS * (LANES // 2 if unit == "rewards" else LANES)
+    assert comparison.steps == len(presets_of(unit)) * STEPS * (LANES // 2 if unit in FEWER else LANES)
 
 
 def test_shipped_presets_are_played():
@@ -205,12 +218,14 @@ KINDS = ("stop", "target", "both", "gap_through", "gap_target", "breakeven", "tr
          "end_step_limit", "end_of_data", "end_end_of_data", "walked_out", "ambiguous", "retrace", "spread_stop")
 
 
-def test_every_kind_of_event_happened_often(capsys):
+@pytest.mark.parametrize("more", [(), pytest.param(("shipped", "full/path"), marks=pytest.mark.slow)])
+def test_every_kind_of_event_happened_often(capsys, more):
     total: Counter[str] = Counter()
-    for unit in UNITS:
+    for unit in (*UNITS, *more):
         total += played(unit).kinds
     with capsys.disabled():
-        steps = sum(played(unit).steps for unit in UNITS)
+        steps = sum(played(unit).steps for unit in (*UNITS, *more))
         print(f"\nevents in {steps:,} compared steps: " + ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS))
-    least = {"retrace": 300}  # a floor met by a fall that makes no new low: what only seconds can tell
+    # A floor met by a fall that makes no new low, what only seconds can tell, takes bars like those of full/path.
+    least = {"retrace": 300 if more else 1}
     assert {kind: total[kind] for kind in KINDS if total[kind] < least.get(kind, 50)} == {}

@@ -122,7 +122,7 @@ MUTATIONS = (
              "account.equity < drawdown_floor(account, rules) - 4000"),
     Mutation("one session more", "episode", "sessions_left=params.episode_sessions - 1",
              "sessions_left=params.episode_sessions"),
-    Mutation("wins before costs", "episode", "- 2 * jnp.abs(quantity) * contract.commission", ""),
+    Mutation("wins before costs", "record", "- 2 * jnp.abs(quantity) * contract.commission", ""),
     Mutation("break-even without room", "actions", "side * (close - breakeven) >= 1",
              "side * (close - breakeven) >= 0"),
     Mutation("trail behind any stop", "actions", "& (side * (position.stop - position.entry) >= 0)", ""),
@@ -197,6 +197,15 @@ MUTATIONS = (
              "_closed_trades(prev, next)", "rewards"),
     Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)", "_wins(prev, next)",
              "rewards"),
+    Mutation("a win does not end the losses", "record", "jnp.where(close.won, 0, record.losses + 1)",
+             "record.losses + 1", "advised/full"),
+    Mutation("eleven recent trades", "record", "((1 << RECENT) - 1)", "((2 << RECENT) - 1)", "advised/full"),
+    Mutation("the peak of equity", "record", "jnp.maximum(record.peak, balance)",
+             "jnp.maximum(record.peak, next.account.equity)", "advised/full"),
+    Mutation("a short's excursion is a long's", "record", "side * (position.entry - event.adverse)",
+             "position.entry - event.adverse", "advised/full"),
+    Mutation("the context of the bar before", "observation", "view.context[row]", "view.context[row - 1]",
+             "advised/full"),
 )
 
 
@@ -230,7 +239,7 @@ def batch(unit: str) -> tuple[tuple[Lane, ...], Any]:
     ) if unit == "rewards" else tuple(
         Lane(bars, scaled(preset, **(UNITS | SLOW_UNITS)[unit]), habit)
         for preset in (PRESETS[name] for name in names_of(unit))
-        for bars, habit in zip(markets()[:LANES], habits_of(LANES), strict=True))
+        for bars, habit in zip(markets(long="advised" in unit)[:LANES], habits_of(LANES), strict=True))
     return lanes, stack([both_scalings(env_params(lane.bars, lane.settings), view_of(lane.bars, lane.settings, "seed"))
                          for lane in lanes])
 
@@ -249,8 +258,8 @@ def test_an_unchanged_copy_agrees(unit, tmp_path):
 
 
 def most_are_slow(index: int, mutation: Mutation) -> Any:
-    """Every tenth one is in the quick pass."""
-    marks = [pytest.mark.slow] if index % 10 else []
+    """Every twentieth one is in the quick pass."""
+    marks = [pytest.mark.slow] if index % 20 else []
     return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
 
 
@@ -263,6 +272,6 @@ def test_every_mutation_finds_its_place():
 
 @pytest.mark.parametrize("mutation", [most_are_slow(i, m) for i, m in enumerate(MUTATIONS)])
 def test_mutation_is_caught(mutation, tmp_path):
-    look = mutation.module == "observation"
+    look = mutation.module == "observation" or mutation.unit.startswith("advised")
     fault = outcome_of(load_mutant(tmp_path, mutation), mutation.unit, look).fault
     assert fault is not None, f"nobody noticed: {mutation.name}"

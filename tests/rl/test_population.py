@@ -44,7 +44,7 @@ def test_one_agent_is_not_stacked():
     assert agent(PARAMS, 0, 1) is PARAMS
 
 
-@pytest.fixture(scope="module", params=["probe", pytest.param("trading", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["probe", "trading"])
 def one_update(request):
     """N agents after one update as one program, and each of them alone."""
     ppo, params = PPO, PARAMS
@@ -61,6 +61,7 @@ def one_update(request):
     return update(population(ppo, N))(seed_keys(7, N)), [alone(jax.random.key(7 + i)) for i in range(N)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(N))
 def test_agent_equals_the_agent_trained_alone_after_one_update(one_update, i):
     """Floats within 1e-6, everything else exactly."""
@@ -77,6 +78,7 @@ def test_agent_equals_the_agent_trained_alone_after_one_update(one_update, i):
     assert float(own["param_delta"]) > 1e-4
 
 
+@pytest.mark.slow
 def test_agents_differ(one_update):
     (together, _), _ = one_update
     first, second = (np.concatenate([x[i].ravel() for x in jax.tree.leaves(together.params)]) for i in (0, 1))

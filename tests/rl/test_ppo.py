@@ -13,7 +13,7 @@ from jaxtrade.networks.normalize import merge
 from jaxtrade.rl import ppo as ppo_module
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.state import Policy, policy_of
 from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params
 
@@ -85,20 +85,21 @@ def test_ratio_is_one_in_the_first_minibatch(trained):
     assert all(m["approx_kl"] > 0 for m in history)
 
 
-@pytest.mark.parametrize("fault", ["mask", "normaliser"])
+@pytest.mark.parametrize("fault", ["mask", pytest.param("normaliser", marks=pytest.mark.slow)])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = ppo_module.ppo_loss
 
-    def faulty(parameters, normaliser, forward, batch, *rest):
+    def faulty(parameters, policy, forward, batch, *rest):
         if fault == "normaliser":  # the statistics of after this rollout instead of those acted with
             observations = jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS)
-            return real(parameters, merge(normaliser, observations), forward, batch, *rest)
+            late = policy.replace(normaliser=merge(policy.normaliser, observations))
+            return real(parameters, late, forward, batch, *rest)
 
         def unmasked(*arguments):
-            logits, value, mask = forward(*arguments)
-            return logits, value, jnp.ones_like(mask)
+            judged = forward(*arguments)
+            return judged._replace(mask=jnp.ones_like(judged.mask))
 
-        return real(parameters, normaliser, unmasked, batch, *rest)
+        return real(parameters, policy, unmasked, batch, *rest)
 
     monkeypatch.setattr(ppo_module, "ppo_loss", faulty)
     learner = Learner()
@@ -125,7 +126,7 @@ def test_metrics_are_measured(trained):
 
 
 def test_an_illegal_action_is_counted():
-    _, seen = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), jnp.float32(0), jnp.float32(0)),
+    _, seen = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), jnp.float32(0), jnp.float32(0), ()),
                      *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), (), PARAMS, jax.random.key(1),
                      5, jnp.int32(0))
     assert count_illegal(ENV, seen) == 4 * 5
@@ -156,14 +157,15 @@ def test_same_key_same_bits_and_another_key_others(learner, trained):
 def loss_of(advantage, normalise_advantages):
     """`ppo_loss` of a policy that is [0.25, 0.75] everywhere and values everything at 2."""
     def forward(policy, carry, refs, first, params):
-        return jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool)
+        return ppo_module.Judged(jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool), ())
 
     ones = jnp.ones(4)
     batch = ppo_module.Batch(carry=(), ref=ones, first=ones > 1, action=jnp.array([0, 1, 1, 0]),
                              log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage),
                              target=5 * ones)
     hparams = ppo_module.make_hparams(CONFIG).replace(vf_coef=jnp.float32(0.5))
-    return ppo_module.ppo_loss({}, None, forward, batch, (), hparams, jnp.float32(0.1), normalise_advantages)
+    policy = Policy((), None)
+    return ppo_module.ppo_loss({}, policy, forward, batch, (), hparams, jnp.float32(0.1), normalise_advantages)
 
 
 def test_loss_by_hand():
@@ -191,6 +193,7 @@ def test_every_update_draws_anew(learner):
     assert not np.array_equal(*shares)
 
 
+@pytest.mark.slow
 def test_vmap_over_seeds_equals_single_runs(learner):
     """Eight seeds in one program: within 1e-6 of single runs after one update, with one copy of the parameters."""
     keys = jax.random.split(jax.random.key(5), 8)

@@ -10,22 +10,22 @@ import pytest
 from jaxtrade import checkpoint
 from jaxtrade.config import load_config
 from jaxtrade.env.summary import summarise
-from jaxtrade.experiment import prepare
 from jaxtrade.networks.normalize import merge
+from jaxtrade.preparation import prepare
 from jaxtrade.rl import ppo as ppo_module
 from jaxtrade.rl.ppo import make_ppo
 
 UPDATES = 4
-SETUP = prepare(load_config("quickstart", (
-    "ppo.num_envs=16", "ppo.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2", "ppo.hidden=[16]",
-    "ppo.learning_rate=0.01", "episode.max_steps=25")))
+SMALL = ("ppo.num_envs=16", "ppo.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2", "ppo.hidden=[16]",
+         "ppo.learning_rate=0.01", "episode.max_steps=25")
+SETUP = prepare(load_config("quickstart", SMALL))
 ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config.ppo
 
 
 class Learner:
-    def __init__(self):
+    def __init__(self, env=ENV):
         self.traces = 0
-        self.algorithm = make_ppo(CONFIG, ENV, UPDATES, summarise=summarise, precision="highest")
+        self.algorithm = make_ppo(CONFIG, env, UPDATES, summarise=summarise, precision="highest")
 
         def update(state, params):
             self.traces += 1
@@ -68,26 +68,41 @@ def test_ratio_is_one_after_resets_with_masks(trained):
     assert all(0 < m["entropy"] < np.log(ENV.num_actions) for m in history)
 
 
+@pytest.mark.slow
+def test_ratio_is_one_where_the_account_is_in_sight():
+    """What `advised` shows of the account changes after acting: the reference must hold it as it was."""
+    setup = prepare(load_config("quickstart", (*SMALL, "env.task=advised", "env.advice=true")))
+    learner = Learner(setup.env)
+    state, history = learner.init(jax.random.key(0), setup.params), []
+    for _ in range(UPDATES):
+        state, metrics = learner.update(state, setup.params)
+        history.append(jax.device_get(metrics))
+    assert max(m["ratio_error"] for m in history) <= 1e-5
+    assert sum(m["illegal"] for m in history) == 0
+    assert all(m["approx_kl"] > 0 for m in history)
+
+
 def test_no_illegal_action_and_every_action_taken(trained):
     _, history = trained
     assert sum(m["illegal"] for m in history) == 0
     assert np.all(np.sum([m["action_share"] for m in history], axis=0) > 0)
 
 
-@pytest.mark.parametrize("fault", ["reset", *(pytest.param(fault, marks=pytest.mark.slow)
-                                              for fault in ("mask", "normaliser"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["reset", "mask", "normaliser"])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = ppo_module.ppo_loss
 
-    def faulty(parameters, normaliser, forward, batch, *rest):
+    def faulty(parameters, policy, forward, batch, *rest):
         if fault == "normaliser":
-            normaliser = merge(normaliser, jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS))
+            policy = policy.replace(normaliser=merge(policy.normaliser,
+                                                     jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS)))
 
         def wrong(*arguments):
-            logits, value, mask = forward(*arguments)
-            return logits, value, jnp.ones_like(mask) if fault == "mask" else mask
+            judged = forward(*arguments)
+            return judged._replace(mask=jnp.ones_like(judged.mask)) if fault == "mask" else judged
 
-        return real(parameters, normaliser, wrong, batch, *rest)
+        return real(parameters, policy, wrong, batch, *rest)
 
     if fault == "reset":  # the references of after the step, as a mask or an observation shipped too late would be
         unroll = ppo_module.unroll

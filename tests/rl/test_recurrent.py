@@ -50,7 +50,7 @@ def learner(network: str):
 
 
 @pytest.mark.parametrize(("network", "low", "high"), [
-    pytest.param("mlp", -0.15, 0.15, marks=pytest.mark.slow), ("gru", 0.9, 1.0)])
+    pytest.param("mlp", -0.15, 0.15, marks=pytest.mark.slow), pytest.param("gru", 0.9, 1.0, marks=pytest.mark.slow)])
 def test_a_cue_seen_four_steps_ago(network, low, high):
     """Reward 1 or -1 for the last action alone: without a memory no policy does better than 0 on average."""
     _, train = learner(network)
@@ -63,6 +63,7 @@ def test_a_cue_seen_four_steps_ago(network, low, high):
     assert not np.asarray(metrics["action_share"])[..., -1].any()
 
 
+@pytest.mark.slow
 def test_the_value_behind_a_truncation_is_that_of_the_memory():
     """Reward: the cue, for ever, in episodes that a limit not observed cuts after 5 steps; gamma 0.5, so the value is
     2 cues at every step. All observations but the first are blank: if the bootstrap had forgotten the cue, the value
@@ -92,6 +93,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
     """One gradient step an update, so that every figure is of before it; the second rollout begins inside episodes."""
     real = ppo_module.ppo_loss
@@ -150,6 +152,7 @@ def slow_values(parameters, normaliser, seen, start):
     return made
 
 
+@pytest.mark.slow
 def test_final_values_by_a_slow_loop(monkeypatch):
     """The second rollout: it begins inside episodes, and ends inside others."""
     small = config("gru", num_envs=3, num_steps=7, num_minibatches=1, num_epochs=1, num_shards=1)

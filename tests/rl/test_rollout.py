@@ -17,7 +17,7 @@ PARAMS = probe_params(length=3, truncates=True)
 
 def random_act(carry, ref, key):
     """Remembers how many observations it has seen."""
-    return carry + 1, jax.random.randint(key, (), 0, 2), jnp.float32(0.0), ref.cue
+    return carry + 1, jax.random.randint(key, (), 0, 2), jnp.float32(0.0), ref.cue, ()
 
 
 def roll(num_envs, num_steps=7):

@@ -102,7 +102,7 @@ def test_health_is_measured(whole):
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
-    def not_ahead(self, state, params):
+    def not_ahead(self, state, params, inputs=()):
         jax.clear_caches()
         self._compiled = self._jitted
         return 0.0
@@ -160,8 +160,9 @@ def test_a_hook_that_names_no_float_is_told_the_names():
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: (Control.CONTINUE, {"gama": 0.5})])
 
 
-@pytest.mark.parametrize(("number", "error", "code"), [(signal.SIGTERM, PreemptedError, 75),
-                                                       (signal.SIGINT, InterruptedRunError, 130)])
+@pytest.mark.parametrize(("number", "error", "code"), [
+    (signal.SIGTERM, PreemptedError, 75),
+    pytest.param(signal.SIGINT, InterruptedRunError, 130, marks=pytest.mark.slow)])
 def test_signals_save_at_the_border_and_resume_to_the_same_bits(whole, tmp_path, number, error, code):
     def hook(state, update):
         if update == 2:

@@ -1,0 +1,124 @@
+"""The advisors of a matrix by name: which there are, which are told the future, and which is whose placebo.
+
+none              nobody answers
+turn[:Q]          mock:skilled:Q, and from half of the run on the answers of mock:adversarial:Q (0.6)
+table:FILE        answers that `jaxtrade advise precompute` has kept
+anything else     who answers at once, as `advisor.kind`: rules, mock:KIND[:NUMBER][/OTHER], recorded:FILE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jaxtrade.advisor.host.names import nearest
+from jaxtrade.advisor.host.registry import takes
+from jaxtrade.errors import ConfigError
+
+NONE = "none"
+TURN_SKILL = 0.6  # of `turn` without a number, as of mock:skilled
+DEFAULT = (NONE, "rules", "mock:random", "mock:permuted/mock:skilled:0.6", "mock:skilled:0.55", "mock:skilled:0.6",
+           "mock:skilled:0.7", "mock:oracle", "mock:adversarial:0.6", "mock:delayed:30/mock:skilled:0.6",
+           "mock:available:0.25/mock:skilled:0.6", "mock:available:0/mock:skilled:0.6", "mock:constant",
+           "mock:overconfident", "turn")
+FUSIONS = ("trust", "slots", "gate", "rules", "none")
+_HEADS = (NONE, "turn", "table", "rules", "mock", "recorded")
+_SLOW = ("http", "https", "transformers")
+_PLACEBO = "mock:permuted/"
+
+
+def parse_kinds(text: str | None) -> tuple[str, ...]:
+    """Kinds separated by commas, `none` before them; the default matrix of None. Raises ConfigError."""
+    if text is None:
+        return DEFAULT
+    kinds = tuple(dict.fromkeys((NONE, *(part.strip() for part in text.split(",") if part.strip()))))
+    for kind in kinds:
+        check_kind(kind)
+    if len(kinds) == 1:
+        raise ConfigError(f"--kinds {text!r}: nothing to compare with {NONE!r}; name at least one advisor, as "
+                          "mock:skilled:0.6")
+    return kinds
+
+
+def parse_fusions(text: str | None) -> tuple[str, ...]:
+    """Fusions separated by commas, `trust` and `slots` of None. Raises ConfigError."""
+    if text is None:
+        return FUSIONS[:2]
+    fusions = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for fusion in fusions:
+        if fusion not in FUSIONS:
+            raise ConfigError(f"--fusions {fusion!r}: unknown{nearest(fusion, FUSIONS)}")
+    if not fusions:
+        raise ConfigError(f"--fusions {text!r}: expected some of {', '.join(FUSIONS)}")
+    return fusions
+
+
+def check_kind(kind: str) -> None:
+    """Raises ConfigError for a kind that does not exist, or whose answers take time."""
+    head = innermost(kind).partition(":")[0]
+    if head in _SLOW:
+        raise ConfigError(f"--kinds {kind}: its answers take time; ask once with 'jaxtrade advise precompute' and give "
+                          "table:FILE")
+    if head not in _HEADS or (kind.startswith("mock:") and head in (NONE, "turn", "table")):
+        raise ConfigError(f"--kinds {kind[:60]}: unknown{nearest(head, _HEADS)}")
+    if head == "turn":
+        turn_skill(kind)
+    elif head == "mock":
+        takes(kind)
+
+
+def turn_skill(kind: str) -> str:
+    """The Q of turn[:Q] as text. Raises ConfigError where it is no share."""
+    number = kind.partition(":")[2] or str(TURN_SKILL)
+    try:
+        if not 0.0 <= float(number) <= 1.0:
+            raise ValueError
+    except ValueError:
+        raise ConfigError(f"--kinds {kind}: expected turn:Q with Q from 0 to 1, as turn:0.7") from None
+    return number
+
+
+def innermost(kind: str) -> str:
+    """Who answers in the end: mock:skilled:0.6 of mock:delayed:5/mock:skilled:0.6."""
+    own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
+    return innermost(other) if other else own
+
+
+def is_placebo(kind: str) -> bool:
+    """Whether its answers are shuffled over the bars: the same answers, about no bar in particular."""
+    return kind.startswith(_PLACEBO)
+
+
+def cheats(kind: str) -> bool:
+    """Whether it is told what the bar brings: such an advisor measures what listening is worth, and nobody has it.
+
+    Shuffled answers are not about their bar, however they were made.
+    """
+    return not is_placebo(kind) and (kind.partition(":")[0] == "turn" or "future" in _takes(innermost(kind)))
+
+
+def _takes(kind: str) -> frozenset[str]:
+    return takes(kind) if kind.startswith("mock:") else frozenset()
+
+
+def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
+    """What a kind has to beat among `kinds`: its own answers shuffled; without them the only placebo there is."""
+    if kind == NONE or is_placebo(kind):
+        return None
+    if _PLACEBO + kind in kinds:
+        return _PLACEBO + kind
+    placebos = [other for other in kinds if is_placebo(other)]
+    return placebos[0] if len(placebos) == 1 else None
+
+
+def number_of(kind: str) -> float | None:
+    """The number after a mock's name: 5.0 of mock:delayed:5/..., None where there is none."""
+    number = kind.partition("/")[0].removeprefix("mock:").partition(":")[2]
+    try:
+        return float(number)
+    except ValueError:
+        return None
+
+
+def is_real(kind: str) -> bool:
+    """Whether it may be someone's opinion: neither a mock nor the rules."""
+    return innermost(kind).partition(":")[0] in ("table", "recorded")

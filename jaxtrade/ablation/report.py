@@ -1,0 +1,164 @@
+"""An ablation as a console table, a JSON document and files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.ablation import picture
+from jaxtrade.ablation.gates import gates
+from jaxtrade.ablation.results import Ablation, FusionResult, Scores
+from jaxtrade.ablation.statistics import Comparison, Interval
+
+FORMAT = 1
+NOT_AVAILABLE = "n/a"
+HEAD = ("advisor", "net/day", "less none", "95 %", "deflated", "less placebo", "deflated", "hit rate", "trust",
+        "agreement", "trades/day")
+FILES = ("ablation.json", "ablation.txt", "ablation.png")
+
+
+def table(ablation: Ablation) -> str:
+    """Everything for people: what was compared, per fusion the kinds and the gates, and how to read it."""
+    first = ablation.fusions[0].scores[ablation.split]
+    lines = [f"Ablation on {ablation.settings['market']}: {len(ablation.kinds)} advisors x {len(ablation.fusions)} "
+             f"fusions x {len(ablation.seeds)} seeds, compared on {len(first.dates)} days ({ablation.split}: "
+             f"{first.dates[0]} .. {first.dates[-1]}), dollars per day after costs, account rules off",
+             *(f"NOTE: {label}" for label in ablation.labels)]
+    for fusion in ablation.fusions:
+        lines += ["", f"fusion {fusion.fusion}: trained in {fusion.seconds:.1f} s after {fusion.compile_seconds:.1f} s "
+                      f"of compilation, evaluated in {fusion.evaluation_seconds:.1f} s", *_kinds(ablation, fusion)]
+        lines += [f"  {gate.name} {_verdict(gate.passed)}: {gate.about} ({gate.found})"
+                  for gate in gates(ablation, fusion)]
+    return "\n".join([*lines, "", *_reading(ablation)])
+
+
+def _verdict(passed: bool | None) -> str:
+    return {True: "passed", False: "FAILED", None: "not asked"}[passed]
+
+
+def _kinds(ablation: Ablation, fusion: FusionResult) -> list[str]:
+    rows = [HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
+    aligned = ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
+        row[1:], widths[1:], strict=True))]).rstrip() for row in rows]
+    return [aligned[0], "-" * max(len(line) for line in aligned), *aligned[1:]]
+
+
+def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:
+    kind, scores = ablation.kinds[k], fusion.scores[ablation.split]
+    none, placebo = ablation.to_none(fusion, kind), ablation.to_placebo(fusion, kind)
+    return (kind + (" (CHEATS)" if ablation.told[k] else ""), f"{scores.net[k].mean():,.2f}", _mean(none),
+            _interval(none and none.interval), _interval(none and none.deflated), _mean(placebo),
+            _interval(placebo and placebo.deflated), _share(scores.skill[k].hit_rate),
+            _number(_last(fusion.history["trust"][:, k])), _share(_defined(scores.agreement[k])),
+            f"{scores.trades[k].mean():.1f}")
+
+
+def _mean(comparison: Comparison | None) -> str:
+    return "-" if comparison is None else f"{comparison.mean:+,.2f}"
+
+
+def _interval(interval: Interval | None) -> str:
+    return "-" if interval is None else f"[{interval.low:+,.0f}, {interval.high:+,.0f}]"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.2f}"
+
+
+def _defined(values: np.ndarray) -> float | None:
+    """Mean of what is defined; None of nothing."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _last(values: np.ndarray) -> float | None:
+    """Of float64[U, S], the last update's mean over seeds."""
+    return _defined(values[-1])
+
+
+def _reading(ablation: Ablation) -> list[str]:
+    days = len(ablation.fusions[0].scores[ablation.split].dates)
+    kinds = len(ablation.kinds) - 1
+    lines = [
+        f"less none, less placebo: paired by seed and day, mean over {len(ablation.seeds)} seeds and {days} days; "
+        "placebo: the same answers shuffled over the bars.",
+        f"95 %: days (in blocks) and seeds resampled; deflated: the same for {kinds} kinds looked at together "
+        "(Bonferroni). Only a deflated interval off 0 says something.",
+        "hit rate: of the advice about these days, by the side that paid within the horizon; trust: log-odds that "
+        "training left; agreement: bars after which the advised side was held."]
+    if len(ablation.seeds) < 5:
+        lines.append(f"{len(ablation.seeds)} seeds are few: what another seed would have given is hardly known.")
+    return lines
+
+
+def to_json(ablation: Ablation) -> dict[str, Any]:
+    """Everything as plain data for `json.dumps`; what is undefined is None."""
+    return _plain({
+        "format": FORMAT, "settings": ablation.settings, "provenance": ablation.provenance,
+        "labels": list(ablation.labels), "kinds": list(ablation.kinds),
+        "cheats": [kind for kind, told in zip(ablation.kinds, ablation.told, strict=True) if told],
+        "seeds": list(ablation.seeds), "split": ablation.split,
+        "fusions": {fusion.fusion: _fusion_json(ablation, fusion) for fusion in ablation.fusions}})
+
+
+def _fusion_json(ablation: Ablation, fusion: FusionResult) -> dict[str, Any]:
+    return {
+        "seconds": fusion.seconds, "compile_seconds": fusion.compile_seconds,
+        "evaluation_seconds": fusion.evaluation_seconds, "turned_at_update": fusion.turned,
+        "gates": {gate.name: gate._asdict() for gate in gates(ablation, fusion)},
+        "kinds": {kind: {
+            "cheats": ablation.told[k], "trust_by_confidence": fusion.trust[k], "parameters_sha256": fusion.digests[k],
+            "training": {name: _short(values[:, k]) for name, values in fusion.history.items()},
+            **{split: _scores_json(ablation, fusion, scores, k) for split, scores in fusion.scores.items()},
+        } for k, kind in enumerate(ablation.kinds)}}
+
+
+def _scores_json(ablation: Ablation, fusion: FusionResult, scores: Scores, k: int) -> dict[str, Any]:
+    kind, split = ablation.kinds[k], scores.split
+    return {
+        "days": list(scores.dates), "net_per_day": scores.net[k].mean(), "net_by_seed_and_day": scores.net[k],
+        "trades_per_day_by_seed": scores.trades[k], "max_drawdown_by_seed": scores.drawdown[k],
+        "agreement_by_seed": scores.agreement[k], "advice": scores.skill[k]._asdict(),
+        "less_none": _comparison_json(ablation.to_none(fusion, kind, split)),
+        "less_placebo": _comparison_json(ablation.to_placebo(fusion, kind, split))}
+
+
+def _comparison_json(comparison: Comparison | None) -> dict[str, Any] | None:
+    if comparison is None:
+        return None
+    return {name: value._asdict() if isinstance(value, Interval) else value
+            for name, value in comparison._asdict().items()}
+
+
+def _short(values: np.ndarray) -> list[Any]:
+    """float64[U, S] to six digits: curves are to be looked at, and there are many of them."""
+    return [[float(f"{value:.6g}") for value in row] for row in values]
+
+
+def _plain(value: Any) -> Any:
+    """Without arrays, tuples and numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write(ablation: Ablation, folder: Path) -> list[Path]:
+    """Write `ablation.json`, `ablation.txt`, and `ablation.png` where there is matplotlib. Returns the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document, text, plot = (folder / name for name in FILES)
+    document.write_text(json.dumps(to_json(ablation), allow_nan=False) + "\n", encoding="utf-8")
+    text.write_text(table(ablation) + "\n", encoding="utf-8")
+    return [document, text, *([plot] if picture.draw(ablation, plot) else [])]

@@ -1,0 +1,92 @@
+"""A whole ablation: from a configuration to what the matrix found. Composes; every idea lives in its own module."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import jax
+import numpy as np
+
+from jaxtrade import rundir
+from jaxtrade.ablation.matrix import make_learner, train_matrix
+from jaxtrade.ablation.results import Ablation, FusionResult
+from jaxtrade.ablation.scoring import digests, score
+from jaxtrade.ablation.tables import KindTable, make_tables
+from jaxtrade.advising import only
+from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.errors import DataError
+from jaxtrade.types import SessionSet
+
+Tell = Callable[[str], None]
+
+
+def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell: Tell | None = None,
+           keep: Callable[[Ablation], None] | None = None) -> Ablation:
+    """Train and compare `kinds` x `fusions` x `train.num_seeds` seeds; writes nothing itself.
+
+    keep: gets what has been found after each fusion, so that a matrix of hours is not lost by its last one.
+    Raises ConfigError for a kind that lacks something, DataError where the market has no session to train on.
+    """
+    market = load_market(config)
+    splits = split_sessions(market, config.split)
+    if not int(splits["train"].count):
+        raise DataError("ablate advisor: no session is left to train on; hold out fewer (split.*_sessions)")
+    say = tell or (lambda line: None)
+    tables, followed, askable = make_tables(kinds, config, market, tell)
+    for table in tables:
+        say(f"{table.kind}: {len(table.bars):,} answers about {int(askable.sum()):,} bars"
+            f"{'; CHEATS: it is told what each bar brings' if table.told else ''}")
+    split = "test" if int(splits["test"].count) else "train"
+    compared = tuple(dict.fromkeys((split, "train")))
+    seeds = tuple(range(config.seed, config.seed + config.train.num_seeds))
+    settings = {"kinds": list(kinds), "fusions": list(fusions), "seeds": list(seeds), "command": sys.argv[1:],
+                "market": market.contract.symbol, "bars": market.bars.source, "synthetic": market.synthetic,
+                "config": config.model_dump(mode="json")}
+    provenance, found = rundir.provenance(config, market.fingerprint), list[FusionResult]()
+    told = tuple(table.told for table in tables)
+    whole: Ablation | None = None
+    for fusion in fusions:
+        found.append(_fusion(config, fusion, market, splits, tables, followed, askable, compared, tell))
+        whole = Ablation(tuple(kinds), told, seeds, tuple(found), split, settings, provenance,
+                         tuple(_labels(tables, market, split, found)))
+        if keep is not None:
+            keep(whole)
+    if whole is None:
+        raise ValueError("an ablation needs at least one fusion")
+    return whole
+
+
+def _fusion(config: RunConfig, fusion: str, market: Market, splits: dict[str, SessionSet], tables: list[KindTable],
+            followed: np.ndarray, askable: np.ndarray, compared: Sequence[str], tell: Tell | None) -> FusionResult:
+    learner = make_learner(config, fusion, market, splits["train"])
+    known = only(followed, market, splits["train"])  # trust is measured on training sessions alone
+    trained = train_matrix(learner, tables, known, askable, config.train.num_seeds, tell)
+    begun = time.perf_counter()
+    scores = {name: score(learner, trained, tables, followed, splits[name], name) for name in compared}
+    seconds = time.perf_counter() - begun
+    if tell is not None:
+        tell(f"fusion {fusion}: trained in {trained.seconds:.0f} s, evaluated in {seconds:.0f} s")
+    trust = np.asarray(jax.vmap(learner.fusion.trust)(trained.heard.outcomes).log_odds, np.float64)
+    return FusionResult(fusion, scores, trained.history, trust, digests(trained.state), trained.turned, trained.seconds,
+                        trained.compile_seconds, seconds)
+
+
+def _labels(tables: Sequence[KindTable], market: Market, split: str, found: Sequence[FusionResult]) -> list[str]:
+    labels = []
+    if market.synthetic:
+        labels.append("synthetic: these bars were generated, no market ever traded them")
+    if split == "train":
+        labels.append("in sample: nothing is held out, so the agents were trained on the days they are compared on")
+    if told := [table.kind for table in tables if table.told]:
+        labels.append(f"cheating: {', '.join(told)} are told what each bar brings; nobody has such an advisor")
+    for result in found:
+        if not result.history["finite"].all():
+            labels.append(f"diverged: fusion {result.fusion} met a loss or gradient that is not finite; those steps "
+                          "were not taken")
+    return labels
+
+

@@ -1,0 +1,86 @@
+"""Trained agents of a matrix through the one evaluator, each with its own advisor's advice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jaxtrade.ablation.matrix import Learner, Trained
+from jaxtrade.ablation.results import Scores
+from jaxtrade.ablation.tables import KindTable, skill
+from jaxtrade.advising import table_of
+from jaxtrade.advisor_run import view_of
+from jaxtrade.evaluation import metrics
+from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.backtest import Record, backtests, decision_bars
+from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.types import PyTree, SessionSet
+
+
+def policies_of(learner: Learner, trained: Trained, kind: int) -> Policy:
+    """A kind's policies, [S, ...], with the trust that training left: an evaluation measures none."""
+    state = jax.tree.map(lambda x: x[kind], trained.state)
+    outcomes = jax.tree.map(lambda x: x[kind], trained.heard.outcomes)
+    policies = jax.vmap(policy_of)(state)
+    seeds = state.update.shape[0]
+    trust = jax.tree.map(lambda x: np.broadcast_to(x, (seeds, *x.shape)), learner.fusion.trust(outcomes))
+    return policies.replace(fusion=trust)
+
+
+def score(learner: Learner, trained: Trained, tables: Sequence[KindTable], followed: np.ndarray, sessions: SessionSet,
+          split: str) -> Scores:
+    """Every agent's greedy policy over all decision bars of `sessions`, the seeds of a kind side by side.
+
+    followed: int8[T] of every session: what the advice is judged by, which the agents never see. One program serves all
+    kinds: their tables have one shape. Raises as `backtest`.
+    """
+    decisions = decision_bars(learner.params.market, sessions)
+    key = jax.random.key(0)  # a greedy policy reads none
+    records = []
+    for k, table in enumerate(tables):
+        view = view_of(learner.config.advisor, learner.params.market.sessions, table_of(*table.latest, len(followed)),
+                       training=False)
+        params = learner.params.replace(sessions=sessions, advice=view)
+        agent = greedy(learner.algorithm, None, learner.env)
+        policies = policies_of(learner, trained, k)
+        seeds = policies.normaliser.count.shape[0]
+        memory = jax.tree.map(lambda x, n=seeds: np.broadcast_to(x, (n, *x.shape)), learner.algorithm.carry)
+        agent = agent._replace(name=f"{table.kind}, seed", carry=(policies, memory))
+        records.append(backtests(learner.env, agent, params, decisions, "strategy", key))
+
+    def every(of: object) -> np.ndarray:
+        return np.array([[of(record) for record in row] for row in records], np.float64)  # type: ignore[operator]
+
+    days = len(decisions.ids)
+    return Scores(
+        split=split, dates=tuple(str(date) for date in decisions.date),
+        net=every(lambda r: metrics.session_pnl(r.equity, decisions.last) / 1000),
+        trades=every(lambda r: np.sum(r.event.entry_quantity != 0) / days),
+        drawdown=every(lambda r: metrics.max_drawdown(r.equity) / 1000), agreement=every(agreement),
+        skill=tuple(skill(*table.latest, followed, decisions.rows) for table in tables))
+
+
+def agreement(record: Record) -> float:
+    """Share of the bars that showed a direction after which that side was held; NaN where none did."""
+    advised = np.asarray(record.ref.aux.direction)
+    directed = advised != 0
+    return float(np.mean(np.sign(record.quantity)[directed] == advised[directed])) if directed.any() else float("nan")
+
+
+def digests(state: PyTree) -> tuple[tuple[str, ...], ...]:
+    """sha256 (hex) of every agent's parameters and observation statistics, [K][S]: equal digests, equal bits."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state.params, state.normaliser))]
+    kinds, seeds = leaves[0].shape[:2]
+
+    def digest(k: int, s: int) -> str:
+        found = hashlib.sha256()
+        for leaf in leaves:
+            found.update(np.ascontiguousarray(leaf[k, s]).tobytes())
+        return found.hexdigest()
+
+    return tuple(tuple(digest(k, s) for s in range(seeds)) for k in range(kinds))
+
+

@@ -1,0 +1,124 @@
+"""What every kind of a matrix says about every bar: asked once, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxtrade.ablation.kinds import NONE, cheats, innermost, turn_skill
+from jaxtrade.advising import QuestionBook, ask_all, backend_of, followed_of, load_table, make_book
+from jaxtrade.advisor.host.registry import takes
+from jaxtrade.advisor.host.types import Question
+from jaxtrade.advisor.table import COLUMNS
+from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market
+
+
+class KindTable(NamedTuple):
+    """bars: int32[n] ascending; rows: float32[n, 6] by `table.COLUMNS`. then: what becomes visible from half of the run
+    on, or None. told: it knows what the bars bring."""
+
+    kind: str
+    bars: np.ndarray
+    rows: np.ndarray
+    then: tuple[np.ndarray, np.ndarray] | None = None
+    told: bool = False
+
+    @property
+    def latest(self) -> tuple[np.ndarray, np.ndarray]:
+        """Bars and rows as they stand at the run's end."""
+        return self.then or (self.bars, self.rows)
+
+
+def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
+                tell: Callable[[str], None] | None = None) -> tuple[list[KindTable], np.ndarray, np.ndarray]:
+    """The tables of `kinds` over a market's bars.
+
+    Returns:
+        one table each; int8[T] what followed every bar, in every session (`advising.followed_of`); bool[T] the bars
+        that are asked about.
+    Raises ConfigError for a kind that lacks something, DataError for a table of other bars.
+    """
+    book, followed = make_book(market, config), followed_of(market, config)
+    asked: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def of(kind: str) -> tuple[np.ndarray, np.ndarray]:
+        if kind not in asked:
+            asked[kind] = _asked(kind, config, market, book, followed, tell)
+        return asked[kind]
+
+    tables = []
+    for kind in kinds:
+        head, _, rest = kind.partition(":")
+        if head == "turn":
+            skill = turn_skill(kind)
+            table = KindTable(kind, *of(f"mock:skilled:{skill}"), of(f"mock:adversarial:{skill}"))
+        elif head == "table":
+            snapshot = load_table(Path(rest), market)
+            table = KindTable(kind, snapshot.bars, snapshot.rows, told=_kept_cheat(snapshot.manifest))
+        else:
+            table = KindTable(kind, *of(kind))
+        tables.append(table._replace(told=table.told or cheats(kind)))
+    return tables, followed, book.askable
+
+
+def _kept_cheat(manifest: Mapping[str, Any]) -> bool:
+    """Whether a snapshot's answers are those of a mock that was told the future."""
+    return cheats(str(manifest.get("advisor", ""))) or any(
+        name.endswith("future") for name in manifest.get("identity", {}))
+
+
+def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray,
+           tell: Callable[[str], None] | None) -> tuple[np.ndarray, np.ndarray]:
+    if kind == NONE:
+        return np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)
+    known = takes(kind)  # options are of the configuration's own kind: others get those that they know
+    options = {name: value for name, value in config.advisor.options.items() if name in known}
+    advisor = config.advisor.model_copy(update={"kind": kind, "options": options})
+    backend = backend_of(config.model_copy(update={"advisor": advisor}), market, book, followed, tell)
+    asked = _Numbers(*book) if innermost(kind).startswith("mock:") else book
+    try:
+        return ask_all(backend, asked, np.flatnonzero(book.askable), tell)
+    finally:
+        backend.close()
+
+
+def directions(rows: np.ndarray) -> np.ndarray:
+    """int8[n]: +1 buy, -1 sell, 0 hold; the largest logit, hold where none is above it (`AdviceSeen.direction`)."""
+    hold, buy, sell = rows[:, 0], rows[:, 1], rows[:, 2]
+    up, down = (buy > hold) & (buy > sell), (sell > hold) & (sell > buy)
+    return up.astype(np.int8) - down.astype(np.int8)
+
+
+class _Numbers(QuestionBook):
+    """Questions without a prompt, for mocks: they look at the bar's number alone, and prompts take a while to write."""
+
+    def question(self, bar: int) -> Question:
+        return Question(int(bar), self.symbol, "", {}, "", "")
+
+
+class Skill(NamedTuple):
+    """Of advice on some bars: advised, the share of the bars with advice; hit_rate and brier (mean squared error of the
+    confidence) over those that say a direction and were followed by one, None where there is none; scored: how many."""
+
+    advised: float
+    hit_rate: float | None
+    brier: float | None
+    scored: int
+
+
+def skill(bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, of: np.ndarray) -> Skill:
+    """How right advice is. followed: int8[T]; of: int[L] the bars that count, as advice on the bar itself, however late
+    it is read."""
+    inside = np.isin(bars, of)
+    told, came = directions(rows[inside]), followed[bars[inside]]
+    counts = (told != 0) & (came != 0)
+    share = float(inside.sum()) / len(of) if len(of) else 0.0
+    if not counts.any():
+        return Skill(share, None, None, 0)
+    hit = (told == came)[counts]
+    error = rows[inside][counts, COLUMNS.index("confidence")].astype(np.float64) - hit
+    return Skill(share, float(hit.mean()), float((error**2).mean()), int(counts.sum()))

@@ -1,0 +1,1 @@
+"""Advice beside training: a device table of opinions about bars, and the host threads that fill it."""

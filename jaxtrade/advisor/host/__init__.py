@@ -1,0 +1,1 @@
+"""The host side of the advisor: queue, workers, backends, prompts, journal. Imports no JAX."""

@@ -1,0 +1,246 @@
+"""Answers on disk, so that a question is paid for once: sqlite in WAL mode, used by one thread per process.
+
+What is kept: advice, and texts of the model that could not be read (negatives, with how often the same happened).
+What is not: whatever says nothing of the question, such as a lost connection, a status, a proxy's page, an empty, cut
+or filtered answer. A file that cannot be used never stops a run: answers are then kept in memory, and it is said once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxtrade.advisor.host.sqlite import is_busy, use_wal
+from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+
+FORMAT = 1
+NEGATIVE = frozenset({Failure.PARSE, Failure.SCHEMA})
+_APPLICATION = 0x6A74_4341  # "jtCA"
+_MOST_RAW = 65536  # characters
+_MOST_IN_MEMORY = 100_000  # answers
+
+_TABLE = """CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY, advice TEXT, failure TEXT, attempts INTEGER NOT NULL, raw TEXT NOT NULL, model TEXT NOT NULL,
+    bar INTEGER NOT NULL, symbol TEXT NOT NULL, time TEXT NOT NULL, prompt_version TEXT NOT NULL,
+    prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, latency REAL NOT NULL) WITHOUT ROWID"""
+# The first advice stays; a negative gives way to advice, and counts repetitions of the same failure.
+_PUT = """INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (key) DO UPDATE SET advice = excluded.advice, failure = excluded.failure, raw = excluded.raw,
+        model = excluded.model, prompt_tokens = excluded.prompt_tokens,
+        completion_tokens = excluded.completion_tokens, latency = excluded.latency,
+        attempts = excluded.attempts + CASE WHEN answers.failure = excluded.failure THEN answers.attempts ELSE 0 END
+    WHERE answers.advice IS NULL"""
+
+
+class Cached(NamedTuple):
+    """Advice; or, where there is None, the failure that the question met `attempts` times in a row."""
+
+    advice: Advice | None
+    failure: Failure | None = None
+    attempts: int = 1
+
+
+class _Row(NamedTuple):
+    """What is to be written. attempts: since the last write."""
+
+    cached: Cached
+    question: Question
+    answer: Answer
+
+
+def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) -> str:
+    """SHA-256 of what an answer depends on: who is asked and how, the prompt, its version and which of several samples
+    it is. Not deadlines, retries or credentials."""
+    parts = {"identity": dict(identity), "prompt": question.prompt, "prompt_version": question.prompt_version,
+             "sample": sample}
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cacheable(answer: Answer) -> bool:
+    return answer.advice is not None or (answer.failure in NEGATIVE and answer.raw != "")
+
+
+class AdviceCache:
+    """`path` None: in memory alone. `tell` gets one line where the file could not be used. Until `open`, which checks
+    the whole file, nothing is found and nothing written."""
+
+    def __init__(self, path: Path | None, tell: Callable[[str], None]) -> None:
+        self._path, self._tell = path, tell
+        self._pending: dict[str, _Row] = {}  # not on disk (yet)
+        self._connection: sqlite3.Connection | None = None
+        self.degraded = ""  # why it is in memory alone
+        self.quarantined: Path | None = None
+
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        if (path := self._path) is None:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._connection = _connect(path)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):  # locked, read-only, full: not damaged
+                    raise
+                self._quarantine(path, str(error))
+                self._connection = _connect(path)
+        except (sqlite3.Error, OSError) as error:
+            self._degrade(str(error))
+
+    def _quarantine(self, path: Path, why: str) -> None:
+        """Set a damaged file aside, with the files that sqlite keeps beside it."""
+        number = 1
+        while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
+            number += 1
+        path.rename(target)
+        for end in ("-wal", "-shm"):
+            if (beside := path.with_name(path.name + end)).exists():
+                beside.rename(target.with_name(target.name + end))
+        self.quarantined = target
+        self._tell(f"advisor: the cache {path} is damaged ({why}); it is kept as {target.name} and a new one is begun")
+
+    def _degrade(self, why: str) -> None:
+        if not self.degraded:
+            self.degraded = why
+            self._tell(f"advisor: the cache {self._path} cannot be used ({why}); answers of this run are kept in "
+                       "memory and will be paid for again in the next")
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def key(self, identity: Mapping[str, str], question: Question) -> str:
+        """What `get` and `put` know a question by; "", which they ignore, where there is no prompt, so that nothing
+        tells a file's answers apart. In memory, that is for this run, it is the bar."""
+        if self._path is None:
+            return f"bar {question.bar} {question.prompt_version}"
+        return cache_key(identity, question) if question.prompt else ""
+
+    def get(self, key: str) -> Cached | None:
+        if not key:
+            return None
+        row = self._pending.get(key)
+        found = self._read(key)
+        if row is None or (found is not None and found.advice is not None):
+            return found
+        return _added(found, row.cached)
+
+    def _read(self, key: str) -> Cached | None:
+        if self._connection is None:
+            return None
+        try:
+            row = self._connection.execute("SELECT advice, failure, attempts FROM answers WHERE key = ?",
+                                           (key,)).fetchone()
+            return None if row is None else _decoded(*row)
+        except (sqlite3.Error, ValueError, TypeError) as error:
+            self._degrade(str(error))
+            return None
+
+    def put(self, key: str, question: Question, answer: Answer) -> None:
+        """Keep an answer, on disk with the next `flush`; ignored where it is not `cacheable`."""
+        if not key or not cacheable(answer):
+            return
+        before = self._pending.pop(key, None)
+        cached = _added(before.cached if before else None, Cached(answer.advice, answer.failure))
+        if before is not None and cached is before.cached:
+            question, answer = before.question, before.answer  # the first advice stays
+        if self._path is None or self.degraded:
+            answer = answer._replace(raw="")
+        self._pending[key] = _Row(cached, question._replace(prompt="", slots={}), answer)
+        if len(self._pending) > _MOST_IN_MEMORY:
+            del self._pending[next(iter(self._pending))]
+
+    def flush(self) -> bool:
+        """Write what is pending; False where another process holds the file: it stays pending."""
+        if self._connection is None or self.degraded or not self._pending:
+            return True
+        try:
+            self._write(self._connection)
+        except sqlite3.Error as error:
+            if is_busy(error):
+                return False
+            self._degrade(str(error))
+        return True
+
+    def _write(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.executemany(_PUT, [_encoded(key, row) for key, row in self._pending.items()])
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        self._pending.clear()
+
+    def close(self) -> None:
+        """Write what is pending, once more where the file failed before, and let go of it."""
+        if self._connection is None:
+            return
+        try:
+            if self._pending:
+                self._write(self._connection)
+        except sqlite3.Error as error:
+            self._degrade(str(error))
+        finally:
+            self._connection.close()
+            self._connection = None
+
+    def count(self) -> int:
+        """Questions with advice on disk."""
+        if self._connection is None:
+            return 0
+        return self._connection.execute("SELECT count(*) FROM answers WHERE advice IS NOT NULL").fetchone()[0]
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Raises sqlite3.DatabaseError of a damaged file, sqlite3.OperationalError of one that cannot be used."""
+    connection = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
+    try:
+        read = connection.execute
+        if (found := read("PRAGMA quick_check").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(found)
+        kind, number = (read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+        fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
+        if not fresh and (kind, number) != (_APPLICATION, FORMAT):
+            raise sqlite3.OperationalError("a database of something else, or of another version")
+        use_wal(connection)
+        if fresh:
+            read("BEGIN IMMEDIATE")
+            read(_TABLE)
+            read(f"PRAGMA application_id={_APPLICATION}")
+            read(f"PRAGMA user_version={FORMAT}")
+            read("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _added(before: Cached | None, new: Cached) -> Cached:
+    """What two answers to one question come to; as the table's rule does it."""
+    if before is None:
+        return new
+    if before.advice is not None:
+        return before
+    same = new.advice is None and new.failure is before.failure
+    return new._replace(attempts=new.attempts + before.attempts) if same else new
+
+
+def _encoded(key: str, row: _Row) -> tuple[object, ...]:
+    cached, question, answer = row
+    advice = None if cached.advice is None else json.dumps(list(cached.advice), allow_nan=False)
+    failure = None if cached.failure is None else cached.failure.value
+    raw, model = (text.encode("utf-8", "replace").decode() for text in (answer.raw[:_MOST_RAW], answer.model))
+    return (key, advice, failure, cached.attempts, raw, model, question.bar, question.symbol, question.time,
+            question.prompt_version, answer.prompt_tokens, answer.completion_tokens, answer.latency)
+
+
+def _decoded(advice: str | None, failure: str | None, attempts: int) -> Cached:
+    if advice is not None:
+        return Cached(Advice(*json.loads(advice)))
+    return Cached(None, Failure(failure), attempts)

@@ -1,0 +1,329 @@
+"""The record of which advice became visible when: a run replayed from it needs no network and gives the same bits.
+
+One JSON object a line. Each carries the SHA-256 of its own canonical form and of the line before, so that a line that
+was changed, taken out, put in or moved breaks the chain there. A run that was killed leaves no `end` line and perhaps
+a torn last one: the torn line is cut, and both are said. That whole lines are missing at the end can only be seen from
+outside, by a `Position` kept elsewhere (a checkpoint's).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade.errors import JournalError
+
+FORMAT = 1
+# The run's id, digests of its configuration and of the answers' schema, the version of its prompts, who was asked, and
+# versions of libraries.
+HEADER = ("run", "config", "schema", "prompt_version", "identity", "versions")
+
+
+class Position(NamedTuple):
+    """A place in a journal: deltas before it, and the digest of the last of them (or of the header)."""
+
+    deltas: int
+    sha256: str
+
+
+class Delta(NamedTuple):
+    """Rows that became visible together. update: from which on; version: of the table, rising by delta; rows[i]: what
+    the table holds of bars[i]."""
+
+    update: int
+    version: int
+    bars: tuple[int, ...]
+    rows: tuple[tuple[float, ...], ...]
+
+
+class Recorded(NamedTuple):
+    """A journal that was read and found whole. notes: what was cut or is missing at its end, one line each. digests[i]:
+    of the line before delta i + 1, the header's first."""
+
+    header: dict[str, Any]
+    deltas: tuple[Delta, ...]
+    position: Position
+    notes: tuple[str, ...]
+    digests: tuple[str, ...]
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _line(before: str, text: str) -> tuple[bytes, str]:
+    """The line of a canonical text after a line with digest `before`, and its own digest."""
+    digest = hashlib.sha256((before + text).encode()).hexdigest()
+    return f'{text[:-1]},"sha256":"{digest}"}}\n'.encode(), digest
+
+
+def row_text(row: Sequence[float]) -> str:
+    """A row as the journal writes it, which is most of the work. Raises ValueError for a number that is not finite."""
+    return _canonical([float(value) for value in row])
+
+
+class _Place(NamedTuple):
+    """What the next delta must follow."""
+
+    update: int
+    version: int
+
+
+def _check(update: int, version: int, bars: Sequence[int], rows: int, before: _Place | None) -> _Place:
+    """Raise ValueError where so many rows of `bars` cannot follow `before`."""
+    if not bars or len(bars) != rows or len(set(bars)) != len(bars):
+        raise ValueError(f"{rows} rows of {len(set(bars))} distinct bars out of {len(bars)}")
+    if before is not None and (version <= before.version or update < before.update):
+        raise ValueError(f"version {version} of update {update} after version {before.version} of update "
+                         f"{before.update}")
+    return _Place(update, version)
+
+
+def _check_widths(rows: Sequence[Sequence[float]]) -> None:
+    """Raise ValueError for rows that are no table."""
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError("rows of several widths")
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """State of one pass over a journal's lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.header: dict[str, Any] | None = None
+        self.deltas: list[Delta] = []
+        self.digest = ""
+        self.digests: list[str] = []
+        self.place: _Place | None = None
+        self.ended = False
+
+    def fail(self, number: int, why: str) -> JournalError:
+        row = "header (line 1)" if number == 1 else f"line {number} (delta {number - 1})"
+        return JournalError(f"{self.path}: {row}: {why}; the journal cannot be replayed. Restore the file, or record "
+                            "a new one")
+
+    def line(self, number: int, raw: bytes) -> None:
+        try:
+            found = json.loads(raw)
+            digest = found.pop("sha256")
+            kind = found["kind"]
+            intact = _line(self.digest, _canonical(found)) == (raw + b"\n", digest)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise self.fail(number, "not a line of an advice journal") from None
+        if not intact:
+            raise self.fail(number, "damaged or edited (its digest does not follow from it and the line before)")
+        if self.ended:
+            raise self.fail(number, "follows the journal's end")
+        if (kind == "header") != (number == 1):
+            raise self.fail(number, f"a {kind} line is out of place")
+        if kind != "end":
+            self.digest = digest
+            self.digests.append(digest)
+        if kind == "header":
+            if found.get("format") != FORMAT:
+                raise self.fail(number, f"format {found.get('format')}, this version reads {FORMAT}")
+            self.header = found
+        elif kind == "end":
+            self.ended = True
+        else:
+            self.deltas.append(self._delta(number, found))
+
+    def _delta(self, number: int, found: Mapping[str, Any]) -> Delta:
+        try:
+            delta = Delta(found["update"], found["version"], tuple(found["bars"]),
+                          tuple(tuple(row) for row in found["rows"]))
+            _check_widths(delta.rows)
+            self.place = _check(delta.update, delta.version, delta.bars, len(delta.rows), self.place)
+            return delta
+        except (KeyError, TypeError, ValueError) as error:
+            raise self.fail(number, f"not a delta that can follow ({error})") from None
+
+
+def _read(path: Path) -> tuple[Recorded, int]:
+    """And the bytes up to the end of the last delta."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise JournalError(f"{path}: cannot be read ({error.strerror})") from None
+    *whole, torn = data.split(b"\n")
+    reader, notes, size = _Reader(path), [], 0
+    for number, raw in enumerate(whole, 1):
+        reader.line(number, raw)
+        size += 0 if reader.ended else len(raw) + 1
+    if reader.header is None:
+        raise reader.fail(1, "missing (an empty file, or no journal)")
+    if torn:
+        notes.append(f"{path}: line {len(whole) + 1} is torn ({len(torn)} bytes without an end of line) and was cut: "
+                     "the run was killed while it wrote")
+    elif not reader.ended:
+        notes.append(f"{path}: no end line: the run was killed, or goes on")
+    position = Position(len(reader.deltas), reader.digest)
+    return Recorded(reader.header, tuple(reader.deltas), position, tuple(notes),
+                    tuple(reader.digests)), size
+
+
+def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
+                 position: Position | None = None) -> Recorded:
+    """Read and check a whole journal.
+
+    Args:
+        expected: header entries that must be there with these values, such as configuration, prompts and schema.
+        position: a place that it must hold, known from elsewhere; without one, missing lines at its end go unseen.
+    Raises:
+        JournalError: edited, cut, or of another run; names the first bad line.
+    """
+    path = Path(path)
+    recorded, _ = _read(path)
+    for name, value in (expected or {}).items():
+        if recorded.header.get(name) != value:
+            raise JournalError(f"{path}: header (line 1): '{name}' is {recorded.header.get(name)!r}, this run has "
+                               f"{value!r}; the journal belongs to another run")
+    if position is not None:
+        _find(path, recorded, position)
+    return recorded
+
+
+def _find(path: Path, recorded: Recorded, position: Position) -> int:
+    """Bytes up to `position`. Raises JournalError where the journal does not hold it."""
+    if position.deltas > recorded.position.deltas:
+        raise JournalError(f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
+                           f"missing: {position.deltas} deltas were written; the journal was cut")
+    lines = path.read_bytes().split(b"\n")[:position.deltas + 1]
+    if recorded.digests[position.deltas] != position.sha256:
+        raise JournalError(f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that the run "
+                           "wrote there; the journal belongs to another run")
+    return sum(len(line) + 1 for line in lines)
+
+
+class Replay:
+    """Hands a journal's deltas out at the updates at which they became visible."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._deltas = recorded.deltas
+        self._next = 0
+
+    def __iter__(self) -> Iterator[Delta]:
+        """All that are left."""
+        while self._next < len(self._deltas):
+            self._next += 1
+            yield self._deltas[self._next - 1]
+
+    def at(self, update: int) -> list[Delta]:
+        """The deltas of `update`. Raises JournalError where an earlier one was never asked for: the replay would not
+        be the run."""
+        found = []
+        while self._next < len(self._deltas) and self._deltas[self._next].update <= update:
+            delta = self._deltas[self._next]
+            if delta.update < update:
+                raise JournalError(f"delta {self._next + 1} became visible at update {delta.update}, and update "
+                                   f"{update} is asked for: the replay has other updates than the recording")
+            found.append(delta)
+            self._next += 1
+        return found
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+class Journal:
+    """Writes a journal. A line is handed to the system at once, so that a killed process loses at most a torn one."""
+
+    def __init__(self, path: Path, digest: str, deltas: int, last: _Place | None) -> None:
+        self._file = path.open("ab", buffering=0)
+        self._digest, self._deltas, self._last = digest, deltas, last
+
+    @classmethod
+    def create(cls, path: Path | str, header: Mapping[str, Any]) -> Journal:
+        """Begin a new journal; `header`: JSON values, of which those in `HEADER` must be there.
+
+        Raises FileExistsError where there is one.
+        """
+        path = Path(path)
+        if missing := [name for name in HEADER if name not in header]:
+            raise ValueError(f"header without '{missing[0]}'")
+        if taken := {"kind", "format", "sha256"} & header.keys():
+            raise ValueError(f"header entries {sorted(taken)} are the journal's own")
+        line, digest = _line("", _canonical({**header, "kind": "header", "format": FORMAT}))
+        with path.open("xb") as file:
+            file.write(line)
+        return cls(path, digest, 0, None)
+
+    @classmethod
+    def resume(cls, path: Path | str, position: Position | None = None,
+               expected: Mapping[str, Any] | None = None) -> tuple[Journal, Recorded]:
+        """Go on with a journal after `position` (default: its end). Later deltas belong to a history that could not be
+        resumed: they are set aside as `*.stale`. Returns what is kept, too.
+
+        Raises JournalError as `read_journal`.
+        """
+        path = Path(path)
+        recorded = read_journal(path, expected, position)
+        size = _read(path)[1] if position is None else _find(path, recorded, position)
+        data = path.read_bytes()
+        kept = position or recorded.position
+        if kept.deltas < recorded.position.deltas:
+            path.with_name(f"{path.name}.stale").write_bytes(data[size:])
+        os.truncate(path, size)
+        deltas = recorded.deltas[:kept.deltas]
+        recorded = recorded._replace(deltas=deltas, position=kept, digests=recorded.digests[:kept.deltas + 1])
+        last = _Place(deltas[-1].update, deltas[-1].version) if deltas else None
+        return cls(path, kept.sha256, kept.deltas, last), recorded
+
+    @property
+    def position(self) -> Position:
+        return Position(self._deltas, self._digest)
+
+    def append(self, update: int, version: int, bars: Sequence[int], rows: Sequence[Sequence[float]]) -> Position:
+        """Record rows that become visible at `update`. Raises as `append_texts`, and ValueError for a number that is
+        not finite."""
+        _check_widths(rows)
+        return self.append_texts(int(update), int(version), [int(bar) for bar in bars], [row_text(row) for row in rows])
+
+    def append_texts(self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]) -> Position:
+        """The same of rows whose `row_text` another thread has made: that is most of the work.
+
+        Raises:
+            ValueError: a version that does not rise, or a bar twice.
+            OSError: disk full; what was written of the line is taken back.
+        """
+        place = _check(update, version, bars, len(texts), self._last)
+        self._digest = self._write(f'{{"bars":{_canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
+                                   f'"update":{update},"version":{version}}}')
+        self._deltas += 1
+        self._last = place
+        return self.position
+
+    def _write(self, text: str) -> str:
+        line, digest = _line(self._digest, text)
+        size = os.fstat(self._file.fileno()).st_size
+        try:
+            while line:  # unbuffered, so it may take a part
+                line = line[self._file.write(line):]
+        except OSError:
+            os.truncate(self._file.fileno(), size)
+            raise
+        return digest
+
+    def sync(self) -> None:
+        """Wait until the disk has it; with every checkpoint."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Mark the end and let go of the file; a second time is of no effect."""
+        if not self._file.closed:
+            self._write(_canonical({"kind": "end", "deltas": self._deltas}))
+            self.sync()
+            self._file.close()
+
+    def abandon(self) -> None:
+        """Let go of a file that cannot be written any more: no end is marked."""
+        with suppress(OSError):  # that is known already
+            self._file.close()

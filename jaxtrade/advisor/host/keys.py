@@ -1,0 +1,76 @@
+"""API keys: from an environment variable or a private file, named in the configuration and never kept in it.
+
+A `Secret` shows itself masked, cannot be serialised by accident, and takes itself out of texts that other people wrote
+(a server may echo a key in its error message, or in the model's answer).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from jaxtrade.errors import ConfigError
+
+MIN_LENGTH = 8  # shorter "keys" would blot out ordinary words
+_MASK = "[key]"
+_HEAD = 6  # servers echo a key in part, by its first characters
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_KEY = re.compile(rf"[!-~]{{{MIN_LENGTH},4096}}")
+
+
+class Secret:
+    """A key. `reveal` is the only way to it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str, source: str = "the key") -> None:
+        if not _KEY.fullmatch(value):
+            raise ConfigError(f"{source}: not a key; expected {MIN_LENGTH} to 4096 printable characters without blanks")
+        self._value = value
+
+    def reveal(self) -> str:
+        return self._value
+
+    def scrub(self, text: str, parts: bool = True) -> str:
+        """`text` without the key, as it is or escaped; with `parts` also without words that begin as it does."""
+        value = self._value
+        for form in {value, quote(value, safe=""), value.replace("\\", "\\\\").replace('"', '\\"').replace("/", "\\/")}:
+            text = text.replace(form, _MASK)
+        return re.sub(re.escape(value[:_HEAD]) + r"[!-~]*", _MASK, text) if parts else text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> str:
+        raise TypeError("a key is not written anywhere")
+
+
+def read_key(env: str | None, file: Path | None, environ: Mapping[str, str] = os.environ) -> Secret | None:
+    """The key named by a variable or a file; None where neither is named. Raises ConfigError, which holds no key."""
+    if env is not None and file is not None:
+        raise ConfigError("advisor key_env and key_file: give one of them")
+    if env is not None:
+        if not _ENV_NAME.fullmatch(env):
+            raise ConfigError("advisor key_env: expected the NAME of an environment variable, not the key itself")
+        if not environ.get(env):
+            raise ConfigError(f"advisor key_env: the environment has no variable {env}")
+        return Secret(environ[env].strip(), f"environment variable {env}")
+    return None if file is None else _from_file(file)
+
+
+def _from_file(path: Path) -> Secret:
+    try:
+        with path.open("rb") as handle:
+            status = os.fstat(handle.fileno())
+            if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
+                raise ConfigError(f"advisor key_file {path}: others may read it; chmod 600 {path}")
+            data = handle.read(8192)
+    except OSError as error:
+        raise ConfigError(f"advisor key_file {path}: {error.strerror}") from None
+    return Secret(data.decode("ascii", "replace").strip(), f"advisor key_file {path}")

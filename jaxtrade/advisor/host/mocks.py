@@ -1,0 +1,155 @@
+"""Advisors of known skill, for tests and ablations. An answer is a function of (seed, bar): never of order or time.
+
+`Skilled` is told the future and cheats by construction: its `future` is an array by bar of the direction that will
+come, +1 up, -1 down, 0 where none is defined (no full horizon left in the session, or a move within costs). Where it is
+0 it still answers, at random, so that silence or flatness gives nothing away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
+
+from jaxtrade.advisor.host.schema import DIRECTIONS, MAX_HORIZON, advice_of
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.errors import ConfigError
+
+Honesty = Literal["honest", "overconfident", "underconfident"]
+
+
+def uniform(seed: int, bar: int, stream: str) -> float:
+    """A number in [0, 1), the same for the same arguments on every machine."""
+    digest = hashlib.blake2b(f"{seed}/{bar}/{stream}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+
+
+class Mock:
+    """A backend that computes at once. `opinion` is all that a subclass has to say."""
+
+    name = "mock"
+
+    def __init__(self, seed: int = 0, horizon: int = 30) -> None:
+        if not 1 <= horizon <= MAX_HORIZON:
+            raise ConfigError(f"advisor horizon {horizon}: expected 1 to {MAX_HORIZON} bars")
+        self.seed, self.horizon = seed, horizon
+
+    def identity(self) -> Mapping[str, str]:
+        """Kind, and every public setting; arrays by their hash."""
+        shown = {key: _fingerprint(value) for key, value in vars(self).items() if not key.startswith("_")}
+        inner = self._of()
+        return {"kind": f"mock:{self.name}", **shown, **(prefixed("of", inner) if inner else {})}
+
+    def _of(self) -> Backend | None:
+        return None
+
+    def opinion(self, question: Question) -> Answer:
+        raise NotImplementedError
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        del deadline
+        return self.opinion(question)
+
+    def say(self, direction: str, confidence: float, risk: float = 0.5) -> Answer:
+        """An answer of this mock's horizon."""
+        return Answer(advice_of(direction, confidence, risk, self.horizon), model=f"mock:{self.name}")
+
+    def close(self) -> None:
+        if inner := self._of():
+            inner.close()
+
+
+class Random(Mock):
+    """Any direction, any confidence: no skill."""
+
+    name = "random"
+
+    def opinion(self, question: Question) -> Answer:
+        bar = question.bar
+        direction = DIRECTIONS[int(3 * uniform(self.seed, bar, "direction"))]
+        return self.say(direction, uniform(self.seed, bar, "confidence"), uniform(self.seed, bar, "risk"))
+
+
+class Constant(Mock):
+    """The same opinion about every bar."""
+
+    name = "constant"
+
+    def __init__(self, direction: str = "long", confidence: float = 0.9, seed: int = 0, horizon: int = 30) -> None:
+        super().__init__(seed, horizon)
+        if direction not in DIRECTIONS:
+            raise ConfigError(f"advisor direction {direction!r}: expected {', '.join(DIRECTIONS)}")
+        self.direction, self.confidence = direction, share("confidence", confidence)
+
+    def opinion(self, question: Question) -> Answer:
+        del question
+        return self.say(self.direction, self.confidence)
+
+
+class Skilled(Mock):
+    """Right about the direction with probability `q` at every bar where one is defined: it is told the future.
+
+    honesty: the confidence stated is q' = max(q, 1 - q) (`honest`), 0.99 (`overconfident`) or 0.05 (`underconfident`).
+    """
+
+    name = "skilled"
+
+    def __init__(
+        self, future: Iterable[int], q: float = 0.6, honesty: Honesty = "honest", seed: int = 0, horizon: int = 30
+    ) -> None:
+        super().__init__(seed, horizon)
+        if honesty not in get_args(Honesty):
+            raise ConfigError(f"advisor honesty {honesty!r}: expected {', '.join(get_args(Honesty))}")
+        self.future, self.q, self.honesty = _directions(future), share("q", q), honesty
+        self.confidence = {"honest": max(q, 1 - q), "overconfident": 0.99, "underconfident": 0.05}[honesty]
+
+    def opinion(self, question: Question) -> Answer:
+        if not 0 <= question.bar < len(self.future):
+            return Answer(None, Failure.EMPTY, f"bar {question.bar} is outside the {len(self.future)} known bars")
+        sign = self.future[question.bar]
+        if sign == 0:
+            sign = 1 if uniform(self.seed, question.bar, "undefined") < 0.5 else -1
+        right = uniform(self.seed, question.bar, "skill") < self.q
+        return self.say("long" if (sign > 0) == right else "short", self.confidence)
+
+
+class Failing(Mock):
+    """Never any advice."""
+
+    name = "failing"
+
+    def __init__(self, failure: Failure = Failure.CONNECTION, retryable: bool = False) -> None:
+        super().__init__()
+        self.failure, self._failure, self.retryable = failure.value, failure, retryable
+
+    def opinion(self, question: Question) -> Answer:
+        return Answer(None, self._failure, f"mock failure about bar {question.bar}", retryable=self.retryable)
+
+
+def share(name: str, value: float) -> float:
+    """`value` where it is from 0 to 1. Raises ConfigError where it is not."""
+    if not 0.0 <= value <= 1.0:
+        raise ConfigError(f"advisor {name} {value}: expected 0 to 1")
+    return float(value)
+
+
+def _directions(future: Iterable[int]) -> array[int]:
+    """Bytes of -1, 0 or +1, of any sequence or array of them."""
+    try:
+        signs = list(future)
+        if all(sign in (-1, 0, 1) for sign in signs):
+            return array("b", map(int, signs))
+    except (TypeError, ValueError):  # no sequence; one of arrays
+        pass
+    raise ConfigError("advisor future: expected one of -1, 0, +1 for every bar")
+
+
+def prefixed(head: str, backend: Backend) -> dict[str, str]:
+    """The identity of a backend inside another's."""
+    return {f"{head}.{key}": text for key, text in backend.identity().items()}
+
+
+def _fingerprint(value: object) -> str:
+    plain = isinstance(value, int | float | str)
+    return str(value) if plain else hashlib.sha256(repr(value).encode()).hexdigest()[:16]

@@ -1,0 +1,183 @@
+"""Any server that speaks OpenAI's chat completions: a local llama.cpp, vLLM or Ollama, or a paid one.
+
+One attempt per call, within a total deadline; it never raises and never retries. Requests go to the configured base URL
+and nowhere else, over TLS except on this machine. The key is named, not given; it goes into one request header, and
+texts that came from outside are cleared of it before they are handed on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+from urllib.parse import SplitResult, urlsplit
+
+from jaxtrade.advisor.host.keys import Secret, read_key
+from jaxtrade.advisor.host.pipe import parse_pipe
+from jaxtrade.advisor.host.replies import MismatchError, Sampling, printable, read_reply
+from jaxtrade.advisor.host.schema import ADVICE_SCHEMA, LOGIT_SCALE, SCHEMA_HASH, parse_advice
+from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.errors import ConfigError
+
+_LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
+_PATH = "/chat/completions"
+_MAX_DETAIL = 300
+Structured = Literal["json_schema", "json_object", "none"]
+
+
+@dataclass(frozen=True)
+class OpenAIOptions:
+    """Settings of a server. Nothing here is secret.
+
+    base_url: up to and with `/v1`. model: as the server names it. key_env, key_file: where the key is, none for a
+    server without. structured: how an answer's form is asked for (constrained decoding by schema where the server has
+    it). answer: `json`, or `pipe` for the old format. temperature: None leaves it to the server. tokens_key: newer
+    models want `max_completion_tokens`. max_bytes: cap on a response. ca_file: PEM to trust instead of the system's.
+    """
+
+    base_url: str
+    model: str
+    key_env: str | None = None
+    key_file: Path | None = None
+    structured: Structured = "json_schema"
+    answer: Literal["json", "pipe"] = "json"
+    temperature: float | None = 0.0
+    seed: int | None = None
+    max_tokens: int = 200
+    tokens_key: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    max_bytes: int = 256 * 1024
+    ca_file: Path | None = None
+
+
+class OpenAIBackend:
+    """A client of one server and model."""
+
+    def __init__(self, options: OpenAIOptions, key: Secret | None = None) -> None:
+        """key: instead of one that the options name. Raises ConfigError for a setting that cannot be, a key that is not
+        there, or an absent library."""
+        self._options = options
+        self._base = check_url(options.base_url)
+        _check(options)
+        self._key = key or read_key(options.key_env, options.key_file)
+        try:
+            from jaxtrade.advisor.host.transport import Client
+            from jaxtrade.advisor.host.wire import Limits, TransportError
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"an advisor over HTTP needs {error.name}: pip install 'jaxtrade[advisor]'") from None
+        self._transport_error, self._limits = TransportError, Limits
+        self._client = Client(self._base, _tls(options) if self._base.scheme == "https" else None)
+
+    @property
+    def name(self) -> str:
+        return f"openai:{self._options.model}"
+
+    def __repr__(self) -> str:
+        return f"OpenAIBackend({self._options.model!r} at {self._base.geturl()}, {'with' if self._key else 'no'} key)"
+
+    def identity(self) -> Mapping[str, str]:
+        o = self._options
+        shown = {"kind": "openai", "base_url": self._base.geturl(), "model": o.model, "structured": o.structured,
+                 "answer": o.answer, "temperature": str(o.temperature), "seed": str(o.seed),
+                 o.tokens_key: str(o.max_tokens), "schema": SCHEMA_HASH,
+                 "logits": f"{LOGIT_SCALE:g}"}
+        return MappingProxyType(shown)
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        began = time.monotonic()
+        try:
+            answer = self._answer(question, deadline)
+        except self._transport_error as error:
+            answer = Answer(None, error.failure, str(error), error.status, error.retryable)
+        except MismatchError:
+            answer = Answer(None, Failure.CONNECTION, "the answer to another request", retryable=True)
+        except Exception as error:  # a fault of ours; the contract is to tell it, never to raise
+            answer = Answer(None, Failure.CONNECTION, f"unexpected {type(error).__name__} in the client")
+        return self._clean(answer._replace(latency=time.monotonic() - began))
+
+    def _answer(self, question: Question, deadline: float) -> Answer:
+        request_id = f"jaxtrade-{secrets.token_hex(8)}"
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity",
+                   "User-Agent": "jaxtrade", "X-Request-Id": request_id}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key.reveal()}"
+        body = json.dumps(request_body(self._options, question.prompt)).encode()
+        o = self._options
+        random = o.temperature is None or (o.temperature > 0 and o.seed is None)
+        sampling = Sampling(request_id, random, parse_pipe if o.answer == "pipe" else parse_advice)
+        return self._client.post(_PATH, headers, body, self._limits(deadline, o.max_bytes),
+                                 lambda reply: read_reply(reply.status, reply.headers, reply.body, sampling))
+
+    def _clean(self, answer: Answer) -> Answer:
+        detail, model, raw = printable(answer.detail), answer.model, answer.raw
+        if self._key:
+            detail, model = self._key.scrub(detail), self._key.scrub(model)
+            raw = self._key.scrub(raw, parts=False)
+        return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw)
+
+    def close(self) -> None:
+        """Cut every request in flight: they end at once as STOPPED, and so does every later one."""
+        self._client.close()
+
+
+def request_body(options: OpenAIOptions, prompt: str) -> dict[str, Any]:
+    """The JSON body of one request."""
+    body: dict[str, Any] = {"model": options.model, "messages": [{"role": "user", "content": prompt}],
+                            options.tokens_key: options.max_tokens, "stream": False}
+    for name in ("temperature", "seed"):
+        if (value := getattr(options, name)) is not None:
+            body[name] = value
+    if options.answer == "json" and options.structured == "json_schema":
+        schema = {"name": "advice", "strict": True, "schema": ADVICE_SCHEMA}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif options.answer == "json" and options.structured == "json_object":
+        body["response_format"] = {"type": "json_object"}
+    return body
+
+
+def check_url(text: str) -> SplitResult:
+    """A base URL that may be asked, without a closing slash. Raises ConfigError, which shows no password."""
+    try:
+        url = urlsplit(text)
+        host, _ = url.hostname, url.port
+    except ValueError:
+        raise ConfigError("advisor base_url: not a URL; expected http://127.0.0.1:8080/v1 or https://HOST/v1") from None
+    if url.scheme not in ("http", "https") or not host or not re.fullmatch(r"[A-Za-z0-9.:_-]+", host):
+        raise ConfigError("advisor base_url: expected http://127.0.0.1:8080/v1 or https://HOST/v1")
+    if url.username is not None or url.password is not None or url.query or url.fragment:
+        raise ConfigError(f"advisor base_url at {host}: holds a user, query or fragment; a key is named by key_env or "
+                          "key_file")
+    if not re.fullmatch(r"[A-Za-z0-9/._~-]*", url.path):
+        raise ConfigError(f"advisor base_url at {host}: its path holds unusual characters")
+    if url.scheme == "http" and not _LOCAL.fullmatch(host):
+        raise ConfigError(f"advisor base_url at {host}: plain http only on this machine; use https")
+    if url.path.rstrip("/").endswith(_PATH):
+        raise ConfigError(f"advisor base_url at {host}: give it without {_PATH}, which is added")
+    return url._replace(path=url.path.rstrip("/"))
+
+
+def _check(o: OpenAIOptions) -> None:
+    if not o.model or len(o.model) > 200 or not o.model.isprintable():
+        raise ConfigError("advisor model: expected the name that the server knows it by (see its /v1/models)")
+    for name, kind in (("structured", Structured), ("answer", Literal["json", "pipe"]),
+                       ("tokens_key", Literal["max_tokens", "max_completion_tokens"])):
+        if getattr(o, name) not in get_args(kind):
+            raise ConfigError(f"advisor {name} {getattr(o, name)!r}: expected {', '.join(get_args(kind))}")
+    if o.temperature is not None and not 0 <= o.temperature <= 2:
+        raise ConfigError(f"advisor temperature {o.temperature}: expected 0 to 2")
+    for name, low, high in (("max_tokens", 1, 32768), ("max_bytes", 1024, 2**24)):
+        if not low <= getattr(o, name) <= high:
+            raise ConfigError(f"advisor {name} {getattr(o, name)}: expected {low} to {high}")
+
+
+def _tls(options: OpenAIOptions) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=options.ca_file)
+    except OSError as error:
+        raise ConfigError(f"advisor ca_file {options.ca_file}: {error.strerror or error}") from None

@@ -1,0 +1,51 @@
+"""The old pipe format, `ACTION | confidence | reason`, read under the same strict rules as the JSON schema.
+
+The old parser turned what it did not understand into HOLD with the stated confidence, and took the first number it
+found anywhere for the confidence. Here an unknown action, a missing bar, "85%" and a number elsewhere are failures.
+Actions that manage a position have no meaning without one, and market advice knows none: they are failures too.
+The format carries neither risk nor horizon; both get the fixed values below.
+"""
+
+from __future__ import annotations
+
+import re
+
+from jaxtrade.advisor.host.schema import MAX_BYTES, MAX_REASON, Parsed, RefusedError, advice_of
+from jaxtrade.advisor.host.types import Advice, Failure
+
+PIPE_ACTIONS = {"HOLD": "flat", "BUY": "long", "SELL": "short"}
+POSITION_ACTIONS = ("MOVE_TO_BE", "ENABLE_TRAIL", "DISABLE_TRAIL")
+PIPE_RISK = 0.5
+PIPE_HORIZON = 30  # bars
+_NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
+
+
+def parse_pipe(text: str) -> Parsed:
+    """Read one answer in the pipe format. Never raises."""
+    try:
+        return Parsed(_advice(text))
+    except RefusedError as refused:
+        return Parsed(None, refused.failure, str(refused))
+
+
+def _advice(text: str) -> Advice:
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise RefusedError(Failure.TOO_LARGE, f"text above {MAX_BYTES} bytes")
+    line = text.strip()
+    if not line:
+        raise RefusedError(Failure.EMPTY, "empty text")
+    if len(line.splitlines()) != 1:
+        raise RefusedError(Failure.PARSE, "more than one line, expected ACTION | confidence | reason")
+    fields = [field.strip() for field in line.split("|")]
+    if len(fields) != 3:
+        raise RefusedError(Failure.PARSE, f"{len(fields) - 1} bars, expected 2: ACTION | confidence | reason")
+    action, confidence, reason = fields
+    if action in POSITION_ACTIONS:
+        raise RefusedError(Failure.SCHEMA, f"action {action} manages a position, of which market advice knows nothing")
+    if action not in PIPE_ACTIONS:
+        raise RefusedError(Failure.SCHEMA, f"unknown action {ascii(action)[:40]}, expected {', '.join(PIPE_ACTIONS)}")
+    if not _NUMBER.fullmatch(confidence):
+        raise RefusedError(Failure.SCHEMA, f"confidence {ascii(confidence)[:40]}, expected 0 to 1 as 0.85")
+    if len(reason) > MAX_REASON:
+        raise RefusedError(Failure.SCHEMA, f"reason above {MAX_REASON} characters")
+    return advice_of(PIPE_ACTIONS[action], float(confidence), PIPE_RISK, PIPE_HORIZON)

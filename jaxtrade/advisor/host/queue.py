@@ -1,0 +1,210 @@
+"""Questions by key: what is wanted, what is under way, what is settled. No thread, no clock of its own.
+
+A key is asked once at a time: the same question again raises its priority, whoever wants it. The old advisor's queue
+grew without bound and knew nothing of questions under way.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jaxtrade.advisor.host.statistics import Statistics
+from jaxtrade.advisor.host.types import Question
+
+
+class Key(NamedTuple):
+    """What makes two questions one: in a run a bar's prompt follows from the bar and the prompt's version."""
+
+    bar: int
+    prompt_version: str
+
+
+class State(enum.Enum):
+    """ABSENT: never wanted, or dropped for want of room. FAILED and EXPIRED may be asked again, POISONED and DONE not
+    in this run."""
+
+    ABSENT = "absent"
+    QUEUED = "queued"
+    IN_FLIGHT = "in flight"
+    DONE = "done"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    POISONED = "poisoned"
+
+
+_DONE, _POISONED = (State.DONE, math.inf), (State.POISONED, math.inf)  # shared by hundreds of thousands of keys
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A question that waits or is under way. chunk: when it was last wanted. not_before: of the clock, for a retry.
+    looked_up: the cache does not have it. delay: seconds of its last wait before a retry."""
+
+    key: Key
+    question: Question
+    priority: float
+    serial: int
+    chunk: int
+    count: int = 1
+    attempts: int = 0
+    not_before: float = -math.inf
+    delay: float = 0.0
+    looked_up: bool = False
+    cache_key: str = ""
+
+    @property
+    def rank(self) -> tuple[float, int]:
+        """Rising with how much it is wanted; of equals the older first."""
+        return (self.priority, -self.serial)
+
+
+class QuestionQueue:
+    """At most `capacity` questions that wait, each for at most `ttl` chunks since it was last wanted."""
+
+    def __init__(self, capacity: int, ttl: int, counts: Statistics) -> None:
+        self._capacity, self._ttl, self._counts = capacity, ttl, counts
+        self._chunk = self._serial = 0
+        self._waiting: dict[Key, Entry] = {}  # in the order of `chunk`
+        self._ranked: dict[bool, list[tuple[tuple[float, int], Key]]] = {False: [], True: []}  # by `looked_up`
+        self._flying: dict[Key, Entry] = {}
+        self._settled: dict[Key, tuple[State, float]] = {}  # and the time from which it may be asked again
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._flying)
+
+    @property
+    def unseen(self) -> int:
+        """Waiting questions that the cache was not asked about yet."""
+        return len(self._ranked[False])
+
+    def state(self, key: Key) -> State:
+        if key in self._waiting:
+            return State.QUEUED
+        if key in self._flying:
+            return State.IN_FLIGHT
+        return self._settled.get(key, (State.ABSENT, 0.0))[0]
+
+    # --- what is wanted ----------------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """A chunk has passed: what nobody has wanted for `ttl` chunks expires."""
+        self._chunk += 1
+        while self._waiting:
+            entry = next(iter(self._waiting.values()))
+            if entry.chunk > self._chunk - self._ttl:
+                break
+            self._leave(entry)
+            self._settled[entry.key] = (State.EXPIRED, -math.inf)
+            self._counts.expired += 1
+
+    def submit(self, question: Question, priority: float, now: float) -> None:
+        """Want an answer, the sooner the higher `priority`."""
+        self._counts.submitted += 1
+        key = Key(question.bar, question.prompt_version)
+        if not math.isfinite(priority):
+            self._counts.dropped += 1
+        elif (entry := self._waiting.get(key)) is not None:
+            self._counts.deduped += 1
+            self._leave(entry)
+            self._want(entry, priority)
+            self._join(entry)
+        elif (entry := self._flying.get(key)) is not None:
+            self._counts.deduped += 1
+            self._want(entry, priority)
+        elif key in self._settled and now < self._settled[key][1]:
+            self._counts.deduped += 1
+        else:
+            self._settled.pop(key, None)
+            self._serial += 1
+            self._join(Entry(key, question, priority, self._serial, self._chunk))
+            self._make_room()
+
+    def _want(self, entry: Entry, priority: float) -> None:
+        entry.priority = max(entry.priority, priority)
+        entry.count += 1
+        entry.chunk = self._chunk
+
+    def _make_room(self) -> None:
+        if len(self._waiting) > self._capacity:
+            worst = min(ranked[0] for ranked in self._ranked.values() if ranked)
+            self._leave(self._waiting[worst[1]])
+            self._counts.dropped += 1
+
+    def _join(self, entry: Entry) -> None:
+        self._waiting[entry.key] = entry
+        bisect.insort(self._ranked[entry.looked_up], (entry.rank, entry.key))
+
+    def _leave(self, entry: Entry) -> None:
+        del self._waiting[entry.key]
+        ranked = self._ranked[entry.looked_up]
+        del ranked[bisect.bisect_left(ranked, (entry.rank, entry.key))]
+
+    # --- what is next ------------------------------------------------------------------------------------------------
+
+    def to_look_up(self, most: int) -> list[Entry]:
+        """Questions that the cache may know, most wanted first."""
+        return [self._waiting[key] for _, key in self._ranked[False][:-most - 1:-1]]
+
+    def looked_up(self, entry: Entry) -> None:
+        """The cache does not have it."""
+        self._leave(entry)
+        entry.looked_up = True
+        self._join(entry)
+
+    def next(self, now: float) -> Entry | None:
+        """The most wanted question that may be asked now."""
+        entries = (self._waiting[key] for _, key in reversed(self._ranked[True]))
+        return next((entry for entry in entries if entry.not_before <= now), None)
+
+    # --- what becomes of it ------------------------------------------------------------------------------------------
+
+    def start(self, entry: Entry) -> None:
+        self._leave(entry)
+        entry.attempts += 1
+        self._flying[entry.key] = entry
+
+    def again(self, entry: Entry, not_before: float) -> None:
+        """Back from in flight, to be asked anew; it counts as wanted now."""
+        del self._flying[entry.key]
+        entry.not_before, entry.chunk = not_before, self._chunk
+        self._join(entry)
+        self._make_room()
+
+    def done(self, entry: Entry) -> None:
+        del self._flying[entry.key]
+        self._settled[entry.key] = _DONE
+        self._counts.done += 1
+
+    def hit(self, entry: Entry) -> None:
+        """A waiting question that the cache answered."""
+        self._leave(entry)
+        self._settled[entry.key] = _DONE
+        self._counts.cache_hit += 1
+
+    def failed(self, entry: Entry, until: float) -> None:
+        """No answer; not to be asked again before `until`."""
+        del self._flying[entry.key]
+        self._settled[entry.key] = (State.FAILED, until)
+        self._counts.failed += 1
+
+    def poisoned(self, entry: Entry) -> None:
+        """It fails in the same way whenever it is asked; waiting or in flight."""
+        if entry.key in self._flying:
+            del self._flying[entry.key]
+        else:
+            self._leave(entry)
+        self._settled[entry.key] = _POISONED
+        self._counts.poisoned += 1
+
+    def forgive(self, key: Key) -> None:
+        """A failed question may be asked at once: its answer has come to the cache."""
+        if self._settled.get(key, (State.ABSENT, 0.0))[0] is State.FAILED:
+            self._settled[key] = (State.FAILED, -math.inf)

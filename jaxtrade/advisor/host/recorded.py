@@ -1,0 +1,113 @@
+"""Answers that were recorded before: from a mapping of bars, or from a JSONL file, read under the strict schema.
+
+One row is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`, where `raw` is the
+model's text as it came. A text that does not parse is what was recorded too: that bar's failure. `time` and `symbol`
+may be absent; where they are there and differ from the question's, the row belongs to other data and is a failure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade.advisor.host.pipe import parse_pipe
+from jaxtrade.advisor.host.schema import MAX_BYTES, RefusedError, parse_advice, strict_json
+from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.errors import ConfigError, DataError
+
+PARSERS = {"json": parse_advice, "pipe": parse_pipe}
+_KEYS = {"bar", "time", "symbol", "raw", "model"}
+
+
+class Row(NamedTuple):
+    """What was recorded about a bar; empty strings where the record does not say."""
+
+    raw: str
+    time: str = ""
+    symbol: str = ""
+    model: str = ""
+
+
+class RecordedBackend:
+    """Answers about recorded bars, EMPTY about others."""
+
+    name = "recorded"
+
+    def __init__(self, rows: Mapping[int, Row], answer_format: str = "json") -> None:
+        if answer_format not in PARSERS:
+            raise ConfigError(f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}")
+        self._rows, self._format = dict(rows), answer_format
+        text = json.dumps([[bar, *row] for bar, row in sorted(self._rows.items())])
+        self._digest = hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def bars(self) -> list[int]:
+        """Bars with a row, ascending."""
+        return sorted(self._rows)
+
+    def identity(self) -> Mapping[str, str]:
+        return {"kind": "recorded", "rows": self._digest, "answer_format": self._format}
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        del deadline  # a look-up
+        row = self._rows.get(question.bar)
+        if row is None:
+            return Answer(None, Failure.EMPTY, f"nothing recorded for bar {question.bar}")
+        for name in ("time", "symbol"):
+            if (told := getattr(row, name)) and told != getattr(question, name):
+                return Answer(None, Failure.SCHEMA, f"bar {question.bar} was recorded for {name} {ascii(told)[:40]}, "
+                                                    f"the question has {getattr(question, name)}", raw=row.raw)
+        parsed = PARSERS[self._format](row.raw)
+        detail = "repaired" if parsed.repaired and not parsed.failure else parsed.detail
+        return Answer(parsed.advice, parsed.failure, detail, raw=row.raw, model=row.model)
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+def record_line(question: Question, answer: Answer) -> str:
+    """One JSONL line that `read_recorded` gives back, without its end of line."""
+    return json.dumps({"bar": question.bar, "time": question.time, "symbol": question.symbol, "raw": answer.raw,
+                       "model": answer.model})
+
+
+def read_recorded(path: Path) -> dict[int, Row]:
+    """Rows of a JSONL file by bar. Raises DataError with file and line for a row that cannot be used."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as recorded answers ({error})") from None
+    return read_rows(str(path), lines)
+
+
+def read_rows(name: str, lines: Iterable[str]) -> dict[int, Row]:
+    """As `read_recorded`, of lines; `name` stands in messages."""
+    rows: dict[int, Row] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        bar, row = _row(f"{name}:{number}", line)
+        if bar in rows:
+            raise DataError(f"{name}:{number}: bar {bar} has a row already")
+        rows[bar] = row
+    if not rows:
+        raise DataError(f"{name}: no rows; expected one JSON object per line with 'bar' and 'raw'")
+    return rows
+
+
+def _row(where: str, line: str) -> tuple[int, Row]:
+    try:
+        value: Any = strict_json(line, 8 * MAX_BYTES)  # a JSON string is longer than its text
+    except RefusedError as refused:
+        raise DataError(f"{where}: {refused}") from None
+    if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:
+        raise DataError(f"{where}: expected an object with 'bar' and 'raw', and of {', '.join(sorted(_KEYS))} only")
+    if type(value["bar"]) is not int or value["bar"] < 0:
+        raise DataError(f"{where}: bar {value['bar']!r}, expected an integer from 0 on")
+    texts = {key: text for key, text in value.items() if key != "bar"}
+    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
+        raise DataError(f"{where}: {wrong[0]} is no text")
+    return value["bar"], Row(**texts)

@@ -1,0 +1,182 @@
+"""Who is asked, by name: `make_backend("mock:skilled:0.6", {"future": directions})`.
+
+rules                       the old prompt's rules as code
+mock:KIND[:NUMBER]          an advisor of known skill, see `MOCKS`
+mock:KIND[:NUMBER]/OTHER    a change of another backend's answers, as mock:delayed:5/mock:skilled:0.6; options that
+                            are not its own go to the other, `seed` to both
+recorded:FILE               answers of a JSONL file
+http://... , https://...    an OpenAI-compatible server, option `model`
+transformers:FOLDER         a local Hugging Face model, in a process of its own (`host/local.py`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade.advisor.host import mocks, wrappers
+from jaxtrade.advisor.host.local import LocalBackend, LocalOptions
+from jaxtrade.advisor.host.names import nearest
+from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.recorded import RecordedBackend, read_recorded
+from jaxtrade.advisor.host.rules import RuleBackend
+from jaxtrade.advisor.host.types import Backend, Failure
+from jaxtrade.errors import ConfigError
+
+Options = Mapping[str, Any]
+_EXPECTED = {"rules": "'rules' alone", "mock": "mock:KIND[:NUMBER], as mock:skilled:0.6", "recorded": "recorded:FILE",
+             "http": "a URL as http://127.0.0.1:8080/v1", "https": "a URL as https://HOST/v1",
+             "transformers": "transformers:FOLDER"}
+_MEANING = {"future": "an array by bar of -1, 0 or +1: this mock is told it", "inner": "the backend it is made of",
+            "bars": "the bars it is about, or how many", "then": "the backend after the turn", "turn": "a bar",
+            "model": "the name that the server knows it by"}
+
+
+class MockKind(NamedTuple):
+    """A mock: how it is made, its options, those it cannot do without, and which one the number after its name is."""
+
+    make: Callable[[dict[str, Any]], Backend]
+    takes: frozenset[str]
+    needs: tuple[str, ...] = ()
+    number: str = ""
+
+
+def make_backend(kind: str, options: Options | None = None) -> Backend:
+    """A backend by its kind or URL. Raises ConfigError for what is unknown (with the nearest name) or missing."""
+    head, _, rest = kind.partition(":")
+    if kind in ("none", "off"):
+        raise ConfigError(f"advisor {kind!r}: nobody is asked, so there is no backend to make")
+    if head not in _EXPECTED:
+        raise ConfigError(f"advisor {kind[:60]!r}: unknown{nearest(head, _EXPECTED)}")
+    if _is_url(kind):
+        return _server(kind, _known(kind, options, "server"))
+    if head in ("http", "https") or bool(rest) == (head == "rules"):
+        raise ConfigError(f"advisor {head!r}: expected {_EXPECTED[head]}")
+    if head == "rules":
+        return RuleBackend(**_known(kind, options, head))
+    if head == "recorded":
+        return RecordedBackend(read_recorded(Path(rest)), **_known(kind, options, head))
+    if head == "transformers":
+        return LocalBackend(LocalOptions(Path(rest), **_known(kind, options, head)))
+    return _mock(rest, _known(kind, options, kind))
+
+
+def takes(kind: str) -> frozenset[str]:
+    """Names of the options that a kind takes, those of the backend it changes included."""
+    head, _, rest = kind.partition(":")
+    if _is_url(kind):
+        return frozenset(field.name for field in fields(OpenAIOptions)) - {"base_url"}
+    if head == "mock":
+        own, _, other = rest.partition("/")
+        return _mock_kind(own)[1].takes | (takes(other) if other else frozenset())
+    if head == "transformers":
+        return frozenset(field.name for field in fields(LocalOptions)) - {"folder"}
+    return {"rules": frozenset(("horizon",)), "recorded": frozenset(("answer_format",))}.get(head, frozenset())
+
+
+def _is_url(kind: str) -> bool:
+    return kind.startswith(("http://", "https://"))
+
+
+def _known(kind: str, options: Options | None, shown: str) -> dict[str, Any]:
+    """A copy of the options, all of them known."""
+    known = takes(kind)
+    for key in options or {}:
+        if key not in known:
+            raise ConfigError(f"advisor {shown}: unknown option {key!r}" + (nearest(key, known) if known else ""))
+    return dict(options or {})
+
+
+def _needed(shown: str, options: Options, *names: str) -> None:
+    for name in names:
+        if options.get(name) is None:
+            raise ConfigError(f"advisor {shown}: option {name!r} is missing ({_MEANING[name]})")
+
+
+def _server(url: str, options: dict[str, Any]) -> Backend:
+    _needed("server", options, "model")
+    for name in ("key_file", "ca_file"):
+        if options.get(name) is not None:
+            options[name] = Path(options[name])
+    return OpenAIBackend(OpenAIOptions(base_url=url, **options))
+
+
+def _mock_kind(own: str) -> tuple[str, MockKind, str]:
+    """Name, kind and number of `KIND[:NUMBER]`."""
+    name, _, number = own.partition(":")
+    if name not in MOCKS:
+        raise ConfigError(f"advisor mock:{name[:40]}: unknown{nearest(name, MOCKS)}")
+    if number and not MOCKS[name].number:
+        raise ConfigError(f"advisor mock:{name}: takes no number")
+    return name, MOCKS[name], number
+
+
+def _mock(rest: str, options: dict[str, Any]) -> Backend:
+    own, _, other = rest.partition("/")
+    name, kind, number = _mock_kind(own)
+    mine = {key: value for key, value in options.items() if key in kind.takes}
+    if other:
+        if "inner" not in kind.takes:
+            raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
+        theirs = {key: value for key, value in options.items() if key in takes(other)}
+        mine["inner"] = make_backend(other, {key: value for key, value in theirs.items()
+                                             if key not in kind.takes or key == "seed"})
+    if number:
+        if kind.number in mine:
+            raise ConfigError(f"advisor mock:{name}: {kind.number} is given twice")
+        try:
+            mine[kind.number] = float(number)
+        except ValueError:
+            raise ConfigError(f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})") from None
+    _needed(f"mock:{name}", mine, *kind.needs)
+    return kind.make(mine)
+
+
+def _skilled(honesty: str, default: float, wrong: bool = False) -> Callable[[dict[str, Any]], Backend]:
+    """Maker of a `Skilled`; `wrong`: its number is the probability of being wrong."""
+
+    def make(options: dict[str, Any]) -> Backend:
+        q = float(options.pop("q", default))
+        return mocks.Skilled(q=1 - q if wrong else q, **{"honesty": honesty, **options})
+
+    return make
+
+
+def _failing(options: dict[str, Any]) -> Backend:
+    text = options.pop("failure", Failure.CONNECTION.value)
+    known = [failure.value for failure in Failure]
+    if text not in known:
+        raise ConfigError(f"advisor mock:failing: failure {text!r} unknown{nearest(str(text), known)}")
+    return mocks.Failing(Failure(text), **options)
+
+
+def _whole(options: dict[str, Any], name: str) -> dict[str, Any]:
+    """The options with one of them as an integer."""
+    if not float(options[name]).is_integer():
+        raise ConfigError(f"advisor {name} {options[name]}: expected a whole number")
+    return {**options, name: int(options[name])}
+
+
+_PLAIN = frozenset(("seed", "horizon"))
+_TOLD = _PLAIN | {"future"}
+_OTHER = frozenset(("inner",))
+
+MOCKS: Mapping[str, MockKind] = {
+    "random": MockKind(lambda o: mocks.Random(**o), _PLAIN),
+    "constant": MockKind(lambda o: mocks.Constant(**o), _PLAIN | {"direction", "confidence"}, (), "confidence"),
+    "skilled": MockKind(_skilled("honest", 0.6), _TOLD | {"q", "honesty"}, ("future",), "q"),
+    "oracle": MockKind(_skilled("honest", 1.0), _TOLD, ("future",)),
+    "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), _TOLD | {"q"}, ("future",), "q"),
+    "overconfident": MockKind(_skilled("overconfident", 0.5), _TOLD | {"q"}, ("future",), "q"),
+    "underconfident": MockKind(_skilled("underconfident", 0.6), _TOLD | {"q"}, ("future",), "q"),
+    "permuted": MockKind(lambda o: wrappers.Permuted(**o), _OTHER | {"bars", "question_of", "seed"}, ("inner", "bars")),
+    "delayed": MockKind(lambda o: wrappers.Delayed(**_whole(o, "bars")), _OTHER | {"bars", "question_of"},
+                        ("inner", "bars"), "bars"),
+    "available": MockKind(lambda o: wrappers.Available(**{"p": 0.5, **o}), _OTHER | {"p", "seed"}, ("inner",), "p"),
+    "turning": MockKind(lambda o: wrappers.Turning(**_whole(o, "turn")), _OTHER | {"then", "turn"},
+                        ("inner", "then", "turn"), "turn"),
+    "slow": MockKind(lambda o: wrappers.Slow(**{"seconds": 1.0, **o}), _OTHER | {"seconds"}, ("inner",), "seconds"),
+    "failing": MockKind(_failing, frozenset(("failure", "retryable"))),
+}

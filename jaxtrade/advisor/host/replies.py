@@ -1,0 +1,157 @@
+"""What a chat-completions server's response means: pure functions from status, head and body to an Answer.
+
+status                              failure   another attempt
+408, 409, 425, 429, 5xx             HTTP      may help; `Retry-After` is told, not obeyed here
+429 insufficient_quota, 401, 402,   REFUSED   of no use: key, money, permission, model or a prompt that never fits
+  403, 404, 400 context_length
+other 4xx, 3xx, 1xx, 2xx but 200    HTTP      of no use
+200 that is no completion           PARSE     may help: HTML, JSON of another form, `{"error": ...}`
+200 without text                    EMPTY     may help: no choices, null content, tool calls, refusals, filters
+200 with text that is no advice     PARSE,    may help where sampling is random; TOO_LARGE is text past 64 KiB or cut
+                                    SCHEMA,   off at the token limit
+                                    TOO_LARGE
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, strict_json
+from jaxtrade.advisor.host.types import Answer, Failure
+
+REPAIRED = "repaired"  # `Answer.detail` of advice that needed the one repair
+_RETRYABLE = frozenset((408, 409, 425, 429))
+_REFUSED = {401: "the key is not accepted", 402: "a payment is due", 403: "the key may not do this",
+            404: "no such model or path"}
+_NO_QUOTA = frozenset(("insufficient_quota", "billing_hard_limit_reached"))
+_TOO_LONG = frozenset(("context_length_exceeded", "exceed_context_size_error"))
+_MAX_TOKENS = 10**9
+_OWN_ID = re.compile(r"jaxtrade-[0-9a-f]{16}")
+
+
+class Sampling(NamedTuple):
+    """What the reader has to know of the request. request_id: as sent; random: the same prompt may get another text."""
+
+    request_id: str
+    random: bool
+    parse: Callable[[str], Parsed]
+
+
+class MismatchError(Exception):
+    """The response carries another request's id."""
+
+
+def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
+    """The answer in a whole response; header names in lower case. Raises MismatchError, nothing else."""
+    check_id(headers.get("x-request-id", ""), sampling.request_id)
+    if status != 200:
+        return _refusal(status, headers, body)
+    try:
+        value = strict_json(body.decode("utf-8"), max(len(body), 1))
+    except UnicodeDecodeError:
+        return Answer(None, Failure.PARSE, "body is not UTF-8", status, True)
+    except RefusedError as refused:
+        kind = "HTML" if body.lstrip()[:1] == b"<" else "no completion"
+        return Answer(None, refused.failure, f"{kind}: {refused}", status, True)
+    if not isinstance(value, dict) or value.get("error"):
+        found = _error_text(value) or f"a JSON {type(value).__name__}"
+        return Answer(None, Failure.PARSE, f"no completion but {found}", status, True)
+    check_id(str(value.get("id", "")), sampling.request_id)
+    usage = value["usage"] if isinstance(value.get("usage"), dict) else {}
+    model = value["model"][:200] if isinstance(value.get("model"), str) else ""
+    known = Answer(None, status=status, model=printable(model), prompt_tokens=_count(usage.get("prompt_tokens")),
+                   completion_tokens=_count(usage.get("completion_tokens")))
+    return _completion(value, known, sampling)
+
+
+def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Answer:
+    def empty(detail: str) -> Answer:
+        return known._replace(failure=Failure.EMPTY, detail=detail, retryable=True)
+
+    choices = value.get("choices")
+    if not isinstance(choices, list):
+        return known._replace(failure=Failure.PARSE, detail="no completion: 'choices' is no list", retryable=True)
+    if not choices:
+        return empty("no choices")
+    choice = choices[0] if isinstance(choices[0], dict) else {}
+    message = choice.get("message") if isinstance(choice.get("message"), dict) else {}
+    assert isinstance(message, dict)
+    content = message.get("content")
+    if choice.get("finish_reason") == "content_filter" or message.get("refusal"):
+        return empty("refused by the model or a content filter")
+    if message.get("tool_calls") or message.get("function_call"):
+        return empty("tool calls instead of text")
+    if content is None or content == "":
+        return empty("no content")
+    if not isinstance(content, str):
+        return known._replace(failure=Failure.PARSE, detail=f"content is a {type(content).__name__}, expected text",
+                              retryable=True)
+    text = content.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
+    known = known._replace(raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"))
+    if choice.get("finish_reason") == "length":
+        return known._replace(failure=Failure.TOO_LARGE, detail="the answer was cut off at the token limit",
+                              retryable=sampling.random)
+    parsed = sampling.parse(text)
+    if parsed.failure:
+        return known._replace(failure=parsed.failure, detail=parsed.detail, retryable=sampling.random)
+    return known._replace(advice=parsed.advice, detail=REPAIRED if parsed.repaired else "")
+
+
+def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+    try:
+        value = strict_json(body.decode("utf-8"), max(len(body), 1))
+    except (UnicodeDecodeError, RefusedError):
+        value = None
+    error = value.get("error") if isinstance(value, dict) else None
+    codes = {str(error.get(name)) for name in ("code", "type")} if isinstance(error, dict) else set()
+    detail = ": ".join(filter(None, (f"status {status}", _REFUSED.get(status), _error_text(value))))
+    if 300 <= status < 400:
+        return Answer(None, Failure.HTTP, f"status {status}: a redirect, which is not followed", status)
+    if status in _REFUSED or codes & _NO_QUOTA or (status in (400, 413) and codes & _TOO_LONG):
+        return Answer(None, Failure.REFUSED, detail, status)
+    retryable = status in _RETRYABLE or status >= 500
+    return Answer(None, Failure.HTTP, detail, status, retryable, retry_after(headers) if retryable else None)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks to wait; None where it does not say so in a usable way.
+
+    A date is compared with the response's own `Date`, so that no clock of ours enters: without one it is not usable.
+    """
+    text = headers.get("retry-after", "").strip()
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
+        return float(text)
+    when, now = _stamp(text), _stamp(headers.get("date", ""))
+    return None if when is None or now is None else max(0.0, when - now)
+
+
+def check_id(text: str, own: str) -> None:
+    """Raise MismatchError where `text` holds an id of our making that is not `own`; servers' own ids are no concern."""
+    if any(found != own for found in _OWN_ID.findall(text)):
+        raise MismatchError
+
+
+def printable(text: str) -> str:
+    """`text` without control and other unprintable characters."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _error_text(value: object) -> str:
+    """The message of an error object, short; "" where there is none."""
+    error = value.get("error") if isinstance(value, dict) else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return "error " + printable(message[:200]) if isinstance(message, str) else ""
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else 0
+
+
+def _stamp(text: str) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,194 @@
+"""The answer's schema (version 1) and its strict reading. What does not fit is a failure, never clamped, never HOLD.
+
+A server that offers constrained decoding gets `ADVICE_SCHEMA`; every answer is read again here all the same, since
+servers were seen to honour a schema and still return a confidence of 653.3.
+
+Direction and confidence become the three logits of `Advice` as
+
+    logit[direction] = LOGIT_SCALE * confidence,    the other two = 0        (flat = hold, long = buy, short = sell)
+
+so each lies in [0, LOGIT_SCALE], confidence 0 is no opinion at all (three equal logits) and confidence 1 gives its
+direction a softmax probability of e^3 / (e^3 + 2) = 0.91. What the stated confidence is worth is measured later, by
+whoever fuses it; here it is only bounded.
+
+One repair is made, once: where the text is no JSON object by itself and holds exactly one code fence, the first
+balanced object inside that fence is read instead, under the same rules. `Parsed.repaired` counts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from jaxtrade.advisor.host.types import Advice, Failure
+
+VERSION = 1
+MAX_BYTES = 64 * 1024  # of one answer's text
+MAX_DEPTH = 32  # of nested brackets; the schema itself needs 1
+MAX_REASON = 200  # characters
+MAX_HORIZON = 390  # bars: the minutes of a cash session
+LOGIT_SCALE = 3.0
+DIRECTIONS = ("flat", "long", "short")
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)  # a string, ended or not (linear time), or a bracket
+
+# What guides decoding is narrower than what is accepted. Shares are a list of values, since some constrained decoders
+# ignore the bounds of a number (llama.cpp was seen to write 38E2033092839003001); any number from 0 to 1 is accepted.
+# `pattern` holds no quote, backslash or letter beyond ASCII, since small models otherwise write text that their own
+# server cannot put into JSON; any reason of MAX_REASON characters is accepted.
+_SHARES = {"type": "number", "enum": [round(i / 20, 2) for i in range(21)]}
+ADVICE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "v": {"type": "integer", "enum": [VERSION]},
+        "direction": {"type": "string", "enum": list(DIRECTIONS)},
+        "confidence": _SHARES,
+        "risk": _SHARES,
+        "horizon_bars": {"type": "integer", "minimum": 1, "maximum": MAX_HORIZON},
+        "reason": {"type": "string", "pattern": f"^[A-Za-z0-9 .,;:%()+-]{{0,{MAX_REASON}}}$"},
+    },
+    "required": ["v", "direction", "confidence", "risk", "horizon_bars", "reason"],
+    "additionalProperties": False,
+}
+SCHEMA_TEXT = json.dumps(ADVICE_SCHEMA, sort_keys=True, separators=(",", ":"))
+SCHEMA_HASH = hashlib.sha256(SCHEMA_TEXT.encode()).hexdigest()
+
+
+class Parsed(NamedTuple):
+    """Advice, or why there is none: PARSE where the text has not the form, SCHEMA where a value does not fit, EMPTY and
+    TOO_LARGE by themselves. repaired: the one repair made it readable, or was tried."""
+
+    advice: Advice | None
+    failure: Failure | None = None
+    detail: str = ""
+    repaired: bool = False
+
+
+class RefusedError(ValueError):
+    """A text or value that is not accepted; `failure` says which kind."""
+
+    def __init__(self, failure: Failure, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = failure
+
+
+def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
+    """The bounded logits of an opinion, by the formula above. Raises RefusedError for a value out of its range."""
+    if direction not in DIRECTIONS:
+        raise RefusedError(Failure.SCHEMA, f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}")
+    for name, value in (("confidence", confidence), ("risk", risk)):
+        if not 0.0 <= value <= 1.0:
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value)}, expected 0 to 1")
+    if not 1 <= horizon <= MAX_HORIZON:
+        raise RefusedError(Failure.SCHEMA, f"horizon_bars {_shown(horizon)}, expected 1 to {MAX_HORIZON}")
+    logit = LOGIT_SCALE * float(confidence)
+    hold, buy, sell = (logit if direction == name else 0.0 for name in DIRECTIONS)
+    return Advice(hold, buy, sell, float(confidence), float(risk), int(horizon))
+
+
+def parse_advice(text: str) -> Parsed:
+    """Read one answer strictly. Never raises."""
+    first = _parsed(text, repaired=False)
+    inner = _fenced_object(text) if first.failure is Failure.PARSE else None
+    return first if inner is None else _parsed(inner, repaired=True)
+
+
+def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
+    """One JSON value and nothing else, without NaN, Infinity, overflowing numbers, duplicate keys or deep nesting.
+
+    Raises RefusedError, with Failure.TOO_LARGE past `max_bytes` and Failure.PARSE else.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > max_bytes:
+        raise RefusedError(Failure.TOO_LARGE, f"text above {max_bytes} bytes")
+    if not text.strip():
+        raise RefusedError(Failure.EMPTY, "empty text")
+    _check_depth(text)
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    except RefusedError:
+        raise
+    except (ValueError, RecursionError) as error:  # ValueError: JSONDecodeError, or an integer of too many digits
+        raise RefusedError(Failure.PARSE, f"not JSON: {error}"[:200]) from None
+
+
+def _parsed(text: str, repaired: bool) -> Parsed:
+    try:
+        return Parsed(_advice(strict_json(text)), repaired=repaired)
+    except RefusedError as refused:
+        return Parsed(None, refused.failure, str(refused), repaired)
+
+
+def _advice(value: Any) -> Advice:
+    if not isinstance(value, dict):
+        raise RefusedError(Failure.SCHEMA, f"a JSON {type(value).__name__}, expected an object")
+    names = set(ADVICE_SCHEMA["properties"])
+    if missing := sorted(names - set(value)):
+        raise RefusedError(Failure.SCHEMA, f"no key {missing[0]!r}")
+    if extra := sorted(set(value) - names):
+        raise RefusedError(Failure.SCHEMA, f"unknown key {_shown(extra[0])}")
+    for name in ("v", "horizon_bars"):
+        if type(value[name]) is not int:
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected an integer")
+    for name in ("confidence", "risk"):
+        if type(value[name]) not in (int, float):  # a bool is an int by inheritance only
+            raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected a number")
+    if value["v"] != VERSION:
+        raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
+    if not isinstance(value["direction"], str):
+        raise RefusedError(Failure.SCHEMA, f"direction {_shown(value['direction'])}, expected a string")
+    if not isinstance(value["reason"], str) or len(value["reason"]) > MAX_REASON:
+        raise RefusedError(Failure.SCHEMA, f"reason is no string of at most {MAX_REASON} characters")
+    return advice_of(value["direction"], value["confidence"], value["risk"], value["horizon_bars"])
+
+
+def _shown(value: object) -> str:
+    """A value for a detail text: short, and without control characters."""
+    return ascii(value)[:40]
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise RefusedError(Failure.PARSE, "the same key twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise RefusedError(Failure.PARSE, f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise RefusedError(Failure.PARSE, f"{text[:20]} overflows")
+    return value
+
+
+def _brackets(text: str) -> Iterator[re.Match[str]]:
+    """The brackets of a JSON text that stand outside its strings."""
+    return (match for match in _TOKENS.finditer(text) if match[0][0] != '"')
+
+
+def _check_depth(text: str) -> None:
+    """Refuse deep nesting before a recursive parser sees it."""
+    depth = 0
+    for bracket in _brackets(text):
+        depth += 1 if bracket[0] in "[{" else -1
+        if depth > MAX_DEPTH:
+            raise RefusedError(Failure.PARSE, f"nested deeper than {MAX_DEPTH}")
+
+
+def _fenced_object(text: str) -> str | None:
+    """The first balanced object in the text's only code fence; None where there is no such thing."""
+    parts = text.split("```")
+    start = parts[1].find("{") if len(parts) == 3 else -1
+    if start < 0:
+        return None
+    depth = 0
+    for bracket in _brackets(inside := parts[1][start:]):
+        depth += {"{": 1, "}": -1}.get(bracket[0], 0)
+        if depth == 0:
+            return inside[:bracket.end()]
+    return None

@@ -1,0 +1,219 @@
+"""The advice service: what the training loop submits to and takes from. Neither call waits.
+
+One thread (the desk's) decides and writes; workers ask. The training thread only puts a message into a mailbox and
+pops answers from a queue, so that a slow disk, a hung server or a dead thread cannot reach it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.advisor.host.cache import AdviceCache
+from jaxtrade.advisor.host.clock import SystemClock
+from jaxtrade.advisor.host.desk import Desk, Outlet
+from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.types import Advice, Backend, Clock, Question
+from jaxtrade.advisor.host.workers import Finished, WorkerPool
+
+_BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25
+_BACKLOG = 4  # questions that may wait for the desk, in multiples of its queue
+_MOST_WAITING = 1024  # messages that may wait for it, empty submissions too
+_MESSAGES = 256  # in one turn
+_MOST_FAULTS = 10
+_DRAIN_S, _CLOSE_S, _JOIN_S = 1.0, 0.5, 2.6  # of a stop: to answers under way, to a closed backend, to all of it
+
+_Batch = tuple[tuple[Question, float], ...]
+
+
+class AdviceService:
+    """Asks `backend` about what is submitted, until `stop`, which also runs at the interpreter's exit.
+
+    `tell` gets one line per trouble, from another thread; by default it goes to the logger `jaxtrade.advisor`.
+
+    Raises StorageError where the ledger cannot be read: what cannot be counted must not be spent.
+    """
+
+    def __init__(self, backend: Backend, options: ServiceOptions, clock: Clock | None = None,
+                 tell: Callable[[str], None] | None = None) -> None:
+        self._backend, self._options = backend, options
+        self._clock = clock or SystemClock()
+        self._listener = tell or logging.getLogger("jaxtrade.advisor").warning
+        self._untold = 0
+        cost = None if options.max_cost is None else int(options.max_cost * MICRO)
+        self._ledger = Ledger(Path(options.ledger) if options.ledger else None,
+                              Caps(options.max_calls, options.max_tokens, cost))
+        self._mailbox: queue.SimpleQueue[_Batch | Finished | None] = queue.SimpleQueue()
+        self._ready: deque[tuple[int, Advice]] = deque()
+        self._counting = threading.Lock()  # among threads that submit; the desk never holds it
+        self._sent = self._turned_away = self._received = 0
+        self._stopping = threading.Event()
+        self._pid = os.getpid()
+        self._pool = WorkerPool(backend.answer, options.workers, options.grace_s, self._clock, self._mailbox.put)
+        self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._tell)
+        outlet = Outlet(lambda bar, advice: self._ready.append((bar, advice)),
+                        lambda: options.ready_rows - len(self._ready), self._tell)
+        self._desk = Desk(backend, options, self._clock, self._cache, self._ledger, self._pool, outlet)
+        self._published: dict[str, Any] = {}
+        self._publish()
+        self._closing, self._close_fault = threading.Event(), ""
+        # Made now: late in an interpreter's life no thread can be.
+        self._closer = threading.Thread(target=self._close, name="advisor-close", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="advisor-desk", daemon=True)
+        self._closer.start()
+        self._thread.start()
+        atexit.register(self.stop)
+
+    # --- for the training thread -------------------------------------------------------------------------------------
+
+    def submit(self, wanted: Iterable[tuple[Question, float]]) -> None:
+        """Want answers, each with a priority; one call per chunk, also with nothing: questions expire by chunks."""
+        batch = tuple(wanted)
+        with self._counting:
+            backlog = self._sent - self._received
+            too_much = backlog and backlog + len(batch) > _BACKLOG * self._options.queue_size
+            if self._stopping.is_set() or too_much or self._mailbox.qsize() > _MOST_WAITING:
+                self._turned_away += len(batch)
+                return
+            self._sent += len(batch)
+        self._mailbox.put(batch)
+
+    def take(self, most: int) -> list[tuple[int, Advice]]:
+        """At most `most` answers that have come, (bar, advice), each handed out once; the others stay."""
+        taken = []
+        with suppress(IndexError):  # there are no more
+            while len(taken) < most:
+                taken.append(self._ready.popleft())
+        return taken
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts as of the desk's last turn, and what has been submitted since; they obey `statistics.imbalance`."""
+        found = dict(self._published)
+        received = found.pop("received")
+        with self._counting:
+            extra, away = self._sent - received, self._turned_away
+        return found | {"submitted": found["submitted"] + extra + away, "queued": found["queued"] + extra,
+                        "unseen": found["unseen"] + extra, "dropped": found["dropped"] + away,
+                        "ready": len(self._ready)}
+
+    @property
+    def options(self) -> ServiceOptions:
+        return self._options
+
+    def stop(self) -> None:
+        """Ask nothing more, wait a second for answers under way, write and close. At most 3 s, whatever hangs."""
+        if os.getpid() != self._pid:
+            return  # a forked child has none of the threads
+        atexit.unregister(self.stop)
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._mailbox.put(None)
+        self._thread.join(_JOIN_S)
+        if self._thread.is_alive():
+            self._tell("advisor: its thread hangs (a disk that does not answer?) and is left behind")
+
+    def __enter__(self) -> AdviceService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _tell(self, line: str) -> None:
+        """A listener that raises ends nothing; what it would not hear is counted."""
+        try:
+            self._listener(line)
+        except Exception:
+            self._untold += 1
+
+    # --- the desk's thread -------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._cache.open()
+            more = False
+            while not self._stopping.is_set():
+                waits = len(self._desk.queue) or self._desk.in_flight
+                more = self._turn(0.0 if more else _BUSY_POLL_S if waits else _IDLE_POLL_S)
+            self._desk.stopping = True
+            self._wind_down()
+        except BaseException as error:  # SystemExit and the like: told, and nothing more is asked
+            self._contain(error)
+        finally:
+            self._closing.set()
+            self._cache.close()
+            self._ledger.close()
+            self._publish()
+
+    def _turn(self, timeout: float) -> bool:
+        """Handle all messages, then act; True where another turn would go further.
+
+        An exception here is a bug: it is contained, counted and told, and if it comes again and again nothing more is
+        asked.
+        """
+        more = False
+        try:
+            with suppress(queue.Empty):
+                self._handle(self._mailbox.get(timeout=timeout))
+                for _ in range(_MESSAGES - 1):
+                    self._handle(self._mailbox.get_nowait())
+            more = self._desk.turn()
+        except Exception as error:
+            self._contain(error)
+        self._publish()
+        return more
+
+    def _handle(self, message: _Batch | Finished | None) -> None:
+        if isinstance(message, Finished):
+            self._desk.finished(message)
+        elif message is not None:
+            self._received += len(message)
+            self._desk.wanted(message)
+
+    def _contain(self, error: BaseException) -> None:
+        name = type(error).__name__  # its text might hold a secret
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        count = self._desk.contained(f"desk {name}", f"advisor: {name} in its own thread ({Path(where.filename).name}, "
+                                     f"line {where.lineno}); contained, please report it")
+        if count >= _MOST_FAULTS or not isinstance(error, Exception):
+            self._desk.gates.ask_no_more(f"{name} in the advisor's own thread, {count} times")
+
+    def _publish(self) -> None:
+        self._published = self._desk.snapshot() | {"received": self._received, "untold": self._untold}
+
+    def _wind_down(self) -> None:
+        """Answers under way may come; then the backend is closed, which should end the rest. Real seconds."""
+        self._pool.stop()
+        self._turns(_DRAIN_S)
+        until = time.monotonic() + _CLOSE_S
+        self._closing.set()
+        self._turns(_CLOSE_S)
+        self._closer.join(max(0.0, until - time.monotonic()))
+        if self._close_fault:
+            self._desk.contained(f"close {self._close_fault}",
+                                 f"advisor: closing the backend raised {self._close_fault}; contained")
+        self._pool.join(max(0.0, until - time.monotonic()))
+
+    def _turns(self, seconds: float) -> None:
+        """Turns until nothing is under way, for at most `seconds`."""
+        until = time.monotonic() + seconds
+        self._turn(0.0)
+        while self._desk.in_flight and (left := until - time.monotonic()) > 0:
+            self._turn(left)
+
+    def _close(self) -> None:
+        self._closing.wait()
+        try:
+            self._backend.close()
+        except Exception as error:
+            self._close_fault = type(error).__name__  # counted by the desk's thread, which alone writes counts

@@ -1,0 +1,95 @@
+"""What the service counts, and the law that its counts obey. Written by one thread; others read snapshots."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+_PER_DECADE = 5
+EDGES = tuple(10.0 ** (step / _PER_DECADE) for step in range(-3 * _PER_DECADE, 2 * _PER_DECADE + 1))  # 1 ms .. 100 s
+
+# Where a submission can be; each is in exactly one place.
+PLACES = ("deduped", "cache_hit", "queued", "in_flight", "done", "failed", "expired", "dropped", "poisoned")
+
+
+@dataclass
+class Histogram:
+    """Durations in logarithmic buckets: `counts[i]` are those in (edges[i - 1], edges[i]], the last all longer ones."""
+
+    edges: tuple[float, ...] = EDGES
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+    longest: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = self.counts or [0] * (len(self.edges) + 1)
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect.bisect_left(self.edges, seconds)] += 1
+        self.total += seconds
+        self.longest = max(self.longest, seconds)
+
+    def quantile(self, share: float) -> float | None:
+        """Seconds that `share` of all durations do not exceed, to the bucket's upper edge; None of nothing."""
+        wanted, seen = share * sum(self.counts), 0
+        for count, edge in zip(self.counts, (*self.edges, math.inf), strict=True):
+            seen += count
+            if count and seen >= wanted:
+                return min(edge, self.longest)
+        return None
+
+
+@dataclass
+class Statistics:
+    """Counts since the start. The first block is of submissions, the second of attempts, the third of the service.
+
+    deduped: known already (waiting, in flight, answered, failed lately, or poisoned). dropped: for want of room, a
+    priority that is no number, or after the stop. late: advice of a worker that had been given up; it goes to the
+    cache. usage_unknown: answers without token counts, whose whole reservation counts as spent.
+    """
+
+    submitted: int = 0
+    deduped: int = 0
+    cache_hit: int = 0
+    done: int = 0
+    failed: int = 0
+    expired: int = 0
+    dropped: int = 0
+    poisoned: int = 0
+
+    asked: int = 0
+    retried: int = 0
+    retries_denied: int = 0
+    late: int = 0
+    usage_unknown: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    failures: Counter[str] = field(default_factory=Counter)  # attempts by kind of failure
+    http: Counter[int] = field(default_factory=Counter)  # attempts by status
+    models: Counter[str] = field(default_factory=Counter)  # attempts by what the server says it ran
+    latency: Histogram = field(default_factory=Histogram)  # seconds of an attempt
+
+    negatives: int = 0  # questions that the cache knows to fail
+    stuck: int = 0  # workers given up
+    died: int = 0  # worker threads that ended
+    faults: Counter[str] = field(default_factory=Counter)  # contained exceptions by class
+
+    def snapshot(self, queued: int, in_flight: int, **more: Any) -> dict[str, Any]:
+        """JSON values, safe to hand to another thread."""
+        plain = {name: value for name, value in vars(self).items() if isinstance(value, int)}
+        return plain | {
+            "queued": queued, "in_flight": in_flight,
+            "failures": dict(self.failures), "faults": dict(self.faults), "models": dict(self.models),
+            "http": {str(status): count for status, count in self.http.items()},
+            "latency": {"edges_s": list(EDGES), "counts": list(self.latency.counts), "total_s": self.latency.total,
+                        "p50_s": self.latency.quantile(0.5), "p99_s": self.latency.quantile(0.99),
+                        "longest_s": self.latency.longest},
+        } | more
+
+
+def imbalance(snapshot: dict[str, Any]) -> int:
+    """Submissions less the places where they are: 0, or something was lost or counted twice."""
+    return snapshot["submitted"] - sum(snapshot[place] for place in PLACES)

@@ -1,0 +1,197 @@
+"""Posts to one server over kept connections, from many threads.
+
+A connection is kept only where the response ended exactly where its bytes ended, and used again only where nothing came
+in meanwhile: otherwise a second response that came along would be read as the answer to the next request. No redirect
+is followed and no proxy variable is read. Needs the extra `advisor`. Imports no JAX.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import SplitResult
+
+import h11
+
+from jaxtrade.advisor.host.types import Failure
+from jaxtrade.advisor.host.wire import Limits, Reply, TransportError, classified, exchange
+
+MAX_IDLE = 64  # connections kept
+_IDLE_SECONDS = 30.0  # that one is kept; servers close theirs after about as long
+_MAX_LOOKUPS = 4  # names being looked up at a time
+_SLICE = 0.1  # seconds between looks at the stop flag during a look-up
+_LOOPBACK = ("127.", "::1")
+
+Lookup = Callable[..., list[Any]]
+T = TypeVar("T")
+
+
+class Client:
+    """Posts to paths below one base URL. Safe in many threads; `close` ends what they wait for."""
+
+    def __init__(self, base: SplitResult, context: ssl.SSLContext | None, lookup: Lookup = socket.getaddrinfo) -> None:
+        """context: for https; None is plain http, which goes to this machine only."""
+        self._base, self._context = base, context
+        self._port = base.port or (443 if context else 80)
+        self._host = base.hostname or ""
+        self._names = _Names(lookup)
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._idle: list[tuple[socket.socket, float]] = []
+
+    def post(self, path: str, headers: dict[str, str], body: bytes, limits: Limits, read: Callable[[Reply], T]) -> T:
+        """What `read` makes of the response to one POST. Raises TransportError, and what `read` raises: then the
+        connection is not kept."""
+        sock = None
+        try:
+            sock = self._connection(limits)
+            reply, whole = exchange(sock, self._request(path, headers, body), body, limits)
+            result = read(reply)
+            if whole:
+                self._keep(sock)
+                sock = None
+            return result
+        except (OSError, h11.ProtocolError) as error:
+            if self._stopped.is_set():
+                raise TransportError(Failure.STOPPED, "closed", False) from None
+            raise classified(error, self._host) from None
+        finally:
+            if sock is not None:
+                self._drop(sock)
+
+    def close(self) -> None:
+        """Cut every connection: calls in other threads end at once, with Failure.STOPPED."""
+        with self._lock:
+            self._stopped.set()
+            for sock in self._open:
+                try:
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # unlike a close, it wakes a thread that waits
+                except OSError:
+                    continue  # not connected yet, or gone already: nobody waits on it
+            idle, self._idle = self._idle, []
+        for sock, _ in idle:
+            self._drop(sock)
+
+    def _request(self, path: str, headers: dict[str, str], body: bytes) -> h11.Request:
+        fixed = {"Host": self._base.netloc, "Content-Length": str(len(body))}
+        return h11.Request(method="POST", target=self._base.path + path, headers=list({**fixed, **headers}.items()))
+
+    def _connection(self, limits: Limits) -> socket.socket:
+        """An idle connection that nothing arrived on, or a new one."""
+        limits.left()
+        while True:
+            with self._lock:
+                if self._stopped.is_set():
+                    raise OSError("closed")
+                sock, since = self._idle.pop() if self._idle else (None, 0.0)
+            if sock is None:
+                return self._connect(limits)
+            if time.monotonic() - since < _IDLE_SECONDS and not _readable(sock):
+                return sock
+            self._drop(sock)
+
+    def _connect(self, limits: Limits) -> socket.socket:
+        """The first address that accepts; each gets its share of the time left."""
+        addresses = self._names.find(self._host, self._port, limits, self._stopped)
+        if self._context is None and not all(item[4][0].startswith(_LOOPBACK) for item in addresses):
+            raise TransportError(Failure.CONNECTION, f"{self._host} is not this machine: no plain http", False)
+        for last, (family, kind, protocol, _, address) in zip(
+                range(len(addresses) - 1, -1, -1), addresses, strict=True):
+            sock = self._track(socket.socket(family, kind, protocol))
+            try:
+                sock.settimeout(limits.left() / (last + 1))
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return self._secured(sock, limits) if self._context else sock
+            except OSError as error:
+                self._drop(sock)
+                if not last or isinstance(error, ssl.SSLError):
+                    raise
+        raise OSError("the name has no address")
+
+    def _secured(self, sock: socket.socket, limits: Limits) -> socket.socket:
+        assert self._context is not None
+        wrapped = self._context.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
+        self._drop(sock)  # an empty shell by now
+        self._track(wrapped)
+        try:
+            wrapped.settimeout(limits.left())  # of the whole handshake
+            wrapped.do_handshake()
+        except OSError:
+            self._drop(wrapped)
+            raise
+        return wrapped
+
+    def _track(self, sock: socket.socket) -> socket.socket:
+        with self._lock:
+            if not self._stopped.is_set():
+                self._open.add(sock)
+                return sock
+        sock.close()
+        raise OSError("closed")
+
+    def _keep(self, sock: socket.socket) -> None:
+        with self._lock:
+            if not self._stopped.is_set() and len(self._idle) < MAX_IDLE:
+                self._idle.append((sock, time.monotonic()))
+                return
+        self._drop(sock)
+
+    def _drop(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(sock)
+        sock.close()
+
+
+class _Names:
+    """Addresses of names, looked up in threads of their own: the system's resolver knows no deadline."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._free = threading.BoundedSemaphore(_MAX_LOOKUPS)
+
+    def find(self, host: str, port: int, limits: Limits, stopped: threading.Event) -> list[Any]:
+        """What getaddrinfo says. Raises what it raises, and TimeoutError where it says nothing in time."""
+        found: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def look() -> None:
+            try:
+                found.put(self._lookup(host, port, type=socket.SOCK_STREAM))
+            except Exception as error:
+                found.put(error)  # raised again below
+            finally:
+                self._free.release()
+
+        if not self._free.acquire(timeout=limits.left()):
+            raise TimeoutError
+        threading.Thread(target=look, name="advisor-lookup", daemon=True).start()
+        while not stopped.is_set():
+            try:
+                result = found.get(timeout=min(limits.left(), _SLICE))
+            except queue.Empty:
+                continue
+            if isinstance(result, Exception):
+                raise result
+            return result
+        raise OSError("closed")
+
+
+def _readable(sock: socket.socket) -> bool:
+    """Whether an idle connection has anything to read, its end or bytes nobody asked for: it is not used again."""
+    sock.settimeout(0)
+    try:
+        if isinstance(sock, ssl.SSLSocket):
+            sock.recv(1)  # session tickets are taken in by the TLS layer and are nothing to read
+        else:
+            sock.recv(1, socket.MSG_PEEK)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,68 @@
+"""What an answer says: of the question, of the endpoint, of its load. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from jaxtrade.advisor.host.types import Advice, Answer, Failure
+
+_CONTENT = frozenset({Failure.PARSE, Failure.SCHEMA, Failure.EMPTY, Failure.TOO_LARGE})
+_UNBILLED = frozenset({Failure.HTTP, Failure.REFUSED})  # an error status comes without an answer to pay for
+_OVERLOADED = frozenset({429, 503, 529})  # too many requests; unavailable; overloaded
+
+_MOST_TOKENS = 10_000_000
+
+
+class Verdict(NamedTuple):
+    """healthy: of the endpoint, None where it says nothing. overload: fewer at once. fault: a name where the question
+    will fail in the same way again, else "". unbilled: the server said that it did not answer."""
+
+    healthy: bool | None
+    overload: bool
+    fault: str
+    unbilled: bool
+
+
+def problem(advice: Advice) -> str:
+    """What is wrong with advice that must not reach training; "": nothing."""
+    if not all(type(value) in (int, float) and math.isfinite(value) for value in advice):
+        return "a value is not a finite number"
+    if not (0.0 <= advice.confidence <= 1.0 and 0.0 <= advice.risk <= 1.0):
+        return "confidence or risk outside [0, 1]"
+    if not isinstance(advice.horizon, int) or advice.horizon < 1:
+        return "the horizon is no whole number of bars >= 1"
+    return ""
+
+
+def checked(answer: Answer) -> Answer:
+    """`answer`, or a failure where its advice is unusable, or where it holds neither advice nor failure. A usage that
+    cannot be is unknown."""
+    if not all(type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
+               for tokens in (answer.prompt_tokens, answer.completion_tokens)):
+        answer = answer._replace(prompt_tokens=0, completion_tokens=0)
+    if answer.advice is not None:
+        found = problem(answer.advice)
+        return answer._replace(advice=None, failure=Failure.SCHEMA, detail=found) if found else answer
+    return answer if answer.failure is not None else answer._replace(failure=Failure.EMPTY, detail="no advice")
+
+
+def judge(answer: Answer) -> Verdict:
+    failure = answer.failure
+    if answer.advice is not None or failure is None:
+        return Verdict(True, False, "", False)
+    fault = ""
+    content = failure in _CONTENT and not (failure is Failure.PARSE and not answer.raw)  # else no model spoke: a proxy
+    if content:
+        fault = failure.value
+    elif failure is Failure.HTTP and not answer.retryable:
+        fault = f"http {answer.status}"
+    healthy = None if failure is Failure.STOPPED else content
+    overload = failure is Failure.TIMEOUT or (failure is Failure.HTTP and answer.status in _OVERLOADED)
+    return Verdict(healthy, overload, fault, failure in _UNBILLED)
+
+
+def printable(text: str, most: int = 200) -> str:
+    """One line of a message: no control characters, which could move a terminal's cursor, and not for ever."""
+    line = "".join(character if character.isprintable() else " " for character in text[:most + 1])
+    return line[:most] + "…" if len(line) > most else line

@@ -1,0 +1,172 @@
+"""Threads that ask, one question each at a time. They decide nothing: one other thread (the pool's owner) starts them,
+hears of their results and replaces those that are stuck or dead.
+
+Daemon threads of our own: the standard pool waits at exit for whatever hangs, and the old advisor's threads, which
+nobody stopped, ended in "terminate called without an active exception".
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxtrade.advisor.host.types import Answer, Clock, Failure, Question
+
+
+class Job(NamedTuple):
+    """A question for a worker. deadline: of the clock, when the backend must be back."""
+
+    number: int
+    question: Question
+    deadline: float
+
+
+class Finished(NamedTuple):
+    """What a worker reports. worker: its number; latency in seconds; fault: the class of an exception, or "";
+    died: its thread ends with it."""
+
+    worker: int
+    job: Job
+    answer: Answer
+    latency: float
+    fault: str = ""
+    died: bool = False
+
+
+class Lost(NamedTuple):
+    """A job whose worker is stuck or dead without a word."""
+
+    job: Job
+    died: bool
+
+
+class _Worker:
+    """A thread and the job that its owner gave it."""
+
+    def __init__(self, number: int, work: Callable[[_Worker], None]) -> None:
+        self.number = number
+        self.job: Job | None = None
+        self.written_off = False
+        self.inbox: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.thread = threading.Thread(target=work, args=(self,), name=f"advisor-{number}", daemon=True)
+        self.thread.start()
+
+
+class WorkerPool:
+    """`size` workers. One that is `grace` seconds past its deadline is written off and replaced; one that dies, too.
+    After `size` replacements no more are made, and the pool is `short`.
+
+    `answer` is called in many threads; `post` gets every Finished, late ones of written-off workers as well.
+    """
+
+    def __init__(self, answer: Callable[[Question, float], Answer], size: int, grace: float, clock: Clock,
+                 post: Callable[[Finished], None]) -> None:
+        self._answer, self._grace, self._clock, self._post = answer, grace, clock, post
+        self._size = size
+        self._made = 0
+        self._stopping = False
+        self._workers: dict[int, _Worker] = {}
+        self._written_off: dict[int, _Worker] = {}
+        for _ in range(size):
+            self._hire()
+
+    def _hire(self) -> None:
+        self._made += 1
+        self._workers[self._made] = _Worker(self._made, self._work)
+
+    def _replace(self, worker: _Worker) -> None:
+        del self._workers[worker.number]
+        if self._made < 2 * self._size and not self._stopping:
+            self._hire()
+
+    @property
+    def short(self) -> bool:
+        """A worker is gone and no replacement was left."""
+        return len(self._workers) < self._size and not self._stopping
+
+    @property
+    def busy(self) -> int:
+        return sum(worker.job is not None for worker in self._workers.values())
+
+    @property
+    def free(self) -> int:
+        return len(self._workers) - self.busy
+
+    @property
+    def threads(self) -> int:
+        """Live threads, written-off ones included."""
+        return sum(worker.thread.is_alive() for worker in (*self._workers.values(), *self._written_off.values()))
+
+    def start(self, job: Job) -> None:
+        """Give `job` to a free worker. Needs `free` > 0."""
+        worker = next(worker for worker in self._workers.values() if worker.job is None)
+        worker.job = job
+        worker.inbox.put(job)
+
+    def returned(self, finished: Finished) -> bool:
+        """Note a result; False where it is late, its job having been reported as lost."""
+        self._written_off.pop(finished.worker, None)
+        worker = self._workers.get(finished.worker)
+        if worker is None:
+            return False
+        worker.job = None
+        if finished.died:
+            self._replace(worker)
+        return True
+
+    def lost(self, now: float) -> list[Lost]:
+        """Jobs of workers that are stuck, or dead without a word; the workers are replaced."""
+        found = []
+        for worker in list(self._workers.values()):
+            dead = not worker.thread.is_alive()
+            stuck = worker.job is not None and now > worker.job.deadline + self._grace
+            if stuck or (dead and not (self._stopping and worker.job is None)):
+                if worker.job is not None:
+                    found.append(Lost(worker.job, dead))
+                if not dead:
+                    worker.written_off = True
+                    self._written_off[worker.number] = worker
+                self._replace(worker)
+        return found
+
+    def stop(self) -> None:
+        """Let workers end once they are done; none is replaced any more."""
+        self._stopping = True
+        for worker in (*self._workers.values(), *self._written_off.values()):
+            worker.inbox.put(None)
+
+    def join(self, seconds: float) -> bool:
+        """Wait for all threads, at most `seconds` in all; True where none is left."""
+        until = time.monotonic() + seconds
+        for worker in (*self._workers.values(), *self._written_off.values()):
+            worker.thread.join(max(0.0, until - time.monotonic()))
+        return self.threads == 0
+
+    # --- in the workers' threads -------------------------------------------------------------------------------------
+
+    def _work(self, worker: _Worker) -> None:
+        while (job := worker.inbox.get()) is not None:
+            finished = self._ask(worker.number, job)
+            self._post(finished)
+            if finished.died or worker.written_off:
+                return
+
+    def _ask(self, number: int, job: Job) -> Finished:
+        def raised(error: BaseException, died: bool) -> Finished:
+            name = type(error).__name__  # its text might hold a secret
+            answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
+            return Finished(number, job, answer, self._clock.monotonic() - began, name, died)
+
+        began = self._clock.monotonic()
+        try:
+            answer = self._answer(job.question, job.deadline)
+            if not isinstance(answer, Answer):
+                raise TypeError
+        except Exception as error:
+            return raised(error, died=False)
+        except BaseException as error:  # SystemExit and the like: the thread is not trusted any more
+            return raised(error, died=True)
+        return Finished(number, job, answer, self._clock.monotonic() - began)

@@ -1,0 +1,134 @@
+"""Changes of another backend's answers, for ablations: shuffled, delayed, sometimes absent, turning, slow.
+
+`question_of` gives the question about another bar, None where there is none; without it only the bar's number is
+changed, which is enough for backends that look at nothing else (mocks, recorded answers without stamps).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from jaxtrade.advisor.host.mocks import Mock, prefixed, share, uniform
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.errors import ConfigError
+
+QuestionOf = Callable[[int], Question | None]
+
+
+class Wrapper(Mock):
+    """Answers made of another backend's."""
+
+    def __init__(self, inner: Backend, question_of: QuestionOf | None = None, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._inner, self._question_of = inner, question_of
+
+    def _of(self) -> Backend | None:
+        return self._inner
+
+    def asked_about(self, question: Question, bar: int, deadline: float) -> Answer:
+        """What the other backend says about another bar; nothing where there is no question about it."""
+        about = self._question_of(bar) if self._question_of else question._replace(bar=bar)
+        if about is None:
+            return Answer(None, Failure.EMPTY, f"bar {bar} cannot be asked about")
+        return self._inner.answer(about, deadline)
+
+
+class Permuted(Wrapper):
+    """Another backend's answers shuffled over `bars`: the honest placebo, with the same distribution of answers."""
+
+    name = "permuted"
+
+    def __init__(
+        self, inner: Backend, bars: Iterable[int], question_of: QuestionOf | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(inner, question_of, seed)
+        self.bars = tuple(map(int, bars))
+        shuffled = sorted(self.bars, key=lambda bar: uniform(seed, bar, "permuted"))
+        self._other = dict(zip(self.bars, shuffled, strict=True))
+        if len(self._other) < len(self.bars):
+            raise ConfigError("mock:permuted: the same bar twice")
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if question.bar not in self._other:
+            return Answer(None, Failure.EMPTY, f"bar {question.bar} is not among the {len(self.bars)} permuted bars")
+        return self.asked_about(question, self._other[question.bar], deadline)
+
+
+class Delayed(Wrapper):
+    """At bar b what another backend said about bar b - `bars`; nothing before the first."""
+
+    name = "delayed"
+
+    def __init__(self, inner: Backend, bars: int, question_of: QuestionOf | None = None) -> None:
+        super().__init__(inner, question_of)
+        if bars < 0:
+            raise ConfigError(f"mock:delayed: {bars} bars is negative, which would look ahead")
+        self.bars = bars
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if question.bar < self.bars:
+            return Answer(None, Failure.EMPTY, f"nothing was said {self.bars} bars before bar {question.bar}")
+        return self.asked_about(question, question.bar - self.bars, deadline)
+
+
+class Available(Wrapper):
+    """Another backend that answers about a share `p` of the bars."""
+
+    name = "available"
+
+    def __init__(self, inner: Backend, p: float, seed: int = 0) -> None:
+        super().__init__(inner, None, seed)
+        self.p = share("p", p)
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if uniform(self.seed, question.bar, "available") >= self.p:
+            return Answer(None, Failure.EMPTY, f"mock is not available at bar {question.bar}")
+        return self._inner.answer(question, deadline)
+
+
+class Turning(Wrapper):
+    """One backend before bar `turn`, another from it on."""
+
+    name = "turning"
+
+    def __init__(self, inner: Backend, then: Backend, turn: int) -> None:
+        super().__init__(inner)
+        self._then, self.turn = then, turn
+
+    def identity(self) -> Mapping[str, str]:
+        return {**super().identity(), **prefixed("then", self._then)}
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        return (self._inner if question.bar < self.turn else self._then).answer(question, deadline)
+
+    def close(self) -> None:
+        super().close()
+        self._then.close()
+
+
+class Slow(Wrapper):
+    """Another backend whose answers take `seconds` of real time (infinity: hung), cut at the deadline or by `close`."""
+
+    name = "slow"
+
+    def __init__(self, inner: Backend, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(inner)
+        if not seconds >= 0:
+            raise ConfigError(f"mock:slow: {seconds} seconds, expected 0 or more")
+        self.seconds, self._monotonic, self._closed = seconds, monotonic, threading.Event()
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        began = self._monotonic()
+        patience = max(0.0, deadline - began)
+        if self._closed.wait(min(self.seconds, patience)):
+            return Answer(None, Failure.STOPPED, "closed", latency=self._monotonic() - began)
+        if self.seconds > patience:
+            return Answer(None, Failure.TIMEOUT, "mock took longer than the deadline", retryable=True,
+                          latency=self._monotonic() - began)
+        return self._inner.answer(question, deadline)._replace(latency=self._monotonic() - began)
+
+    def close(self) -> None:
+        self._closed.set()
+        super().close()

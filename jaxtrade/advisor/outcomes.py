@@ -1,0 +1,103 @@
+"""What became of advice: hits per range of confidence, counted once per (bar, version), and the trust they earn.
+
+A hit is the advised direction equal to sign(close[t + h] - open[t + 1]), both in the bar's own session. Moves within a
+round turn's cost say nothing, nor does advice to hold. How many environments act on a row makes no difference: it is
+scored when it becomes visible. That reads the bar's future, so only training sessions are scored; an evaluation's trust
+is what training left.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxtrade.advisor.table import Delta
+from jaxtrade.types import Array
+
+
+class Outcomes(struct.PyTreeNode):
+    """float32[B] each, by range of confidence and exponentially forgotten: advice scored, hits, and the sum of squared
+    differences of confidence from what came (Brier). seen: int32[], scored in all, none forgotten."""
+
+    count: Array
+    hits: Array
+    brier: Array
+    seen: Array
+
+
+def no_outcomes(bins: int) -> Outcomes:
+    """Nothing has been scored."""
+    zero = jnp.zeros(bins, jnp.float32)
+    return Outcomes(zero, zero, zero, jnp.int32(0))
+
+
+def what_followed(open_: np.ndarray, close: np.ndarray, first: np.ndarray, last: np.ndarray, horizon: int,
+                  cost: int) -> np.ndarray:
+    """int8[T]: +1 where the price rose by more than `cost` ticks over a bar's horizon, -1 where it fell, else 0.
+
+    Args:
+        open_, close: int32[T] ticks. first, last: int[N] rows of each session's decision bars; the flat bar `last + 1`
+            is its last one. horizon: bars h >= 1. cost: ticks of a round turn.
+    Returns:
+        sign(close[t + h] - open[t + 1]) where t is a decision bar and t + h is in its session; 0 elsewhere.
+    """
+    signs = np.zeros(len(close), np.int8)
+    for begin, end in zip(first, last, strict=True):
+        bars = np.arange(begin, min(int(end) + 1 - horizon, int(end)) + 1)
+        if len(bars):
+            move = close[bars + horizon].astype(np.int64) - open_[bars + 1]
+            signs[bars] = np.where(np.abs(move) > cost, np.sign(move), 0)
+    return signs
+
+
+def bin_of(confidence: Array, bins: int) -> Array:
+    """int32[...]: which of `bins` equal ranges of [0, 1]."""
+    return jnp.clip((confidence * bins).astype(jnp.int32), 0, bins - 1)
+
+
+def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | float) -> Outcomes:
+    """The outcomes with a delta's rows scored.
+
+    followed: int8[T] as from `what_followed`, 0 outside the training sessions. memory: advice that is remembered,
+    exponentially: each scored row takes 1 / memory of everything before it away.
+    """
+    bins, bars = outcomes.count.shape[0], delta.bars
+    hold, buy, sell = (jnp.asarray(delta.rows)[:, i] for i in range(3))
+    advised = jnp.where((buy > hold) & (buy > sell), 1, jnp.where((sell > hold) & (sell > buy), -1, 0))
+    came = followed.at[jnp.asarray(bars)].get(mode="fill", fill_value=0).astype(jnp.int32)
+    counts = (advised != 0) & (came != 0)
+    confidence = jnp.asarray(delta.rows)[:, 3]
+    hit = counts & (advised == came)
+    later = jnp.cumsum(counts[::-1])[::-1] - counts  # rows of this delta that are scored after each
+    keep = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * later)
+    weight = jnp.where(counts, keep, 0.0)
+    one_hot = jax.nn.one_hot(bin_of(confidence, bins), bins, dtype=jnp.float32)
+    number = counts.sum(dtype=jnp.int32)
+    fade = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * number)
+    error = jnp.square(confidence - hit)
+
+    def add(total: Array, values: Array) -> Array:
+        return total * fade + (one_hot * (weight * values)[:, None]).sum(axis=0)
+
+    return Outcomes(add(outcomes.count, jnp.ones_like(weight)), add(outcomes.hits, hit.astype(jnp.float32)),
+                    add(outcomes.brier, error), outcomes.seen + number)
+
+
+def hit_rate(outcomes: Outcomes) -> Array:
+    """float32[]: over all ranges; NaN where nothing was scored."""
+    return outcomes.hits.sum() / outcomes.count.sum()
+
+
+def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Array:
+    """float32[B]: clipped log-odds of the measured hit rates, 0 where they are no reason to listen.
+
+    The rate is (hits + prior / 2) / (count + prior). It is no reason within `abstain` standard errors of one half,
+    that of a fair coin over so many: 0.5 / sqrt(count + prior).
+    """
+    count = outcomes.count + prior
+    rate = (outcomes.hits + prior / 2) / count
+    told = jnp.abs(rate - 0.5) > abstain * 0.5 / jnp.sqrt(count)
+    odds = jnp.log(rate) - jnp.log1p(-rate)
+    return jnp.where(told, jnp.clip(odds, -cap, cap), 0.0)

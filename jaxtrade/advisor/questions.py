@@ -1,0 +1,124 @@
+"""The questions of a market: raw values of every bar by name, its stamp, and which bars may be asked about.
+
+Values are made of the market's bars by the code of its features, over the same feature windows, and are put into their
+raw units; nothing of the normalised table is read. Each is a function of its own bar and earlier ones, and so is the
+question.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from jaxtrade.advisor.host.prompts import TEMPLATES, Template, find_template, make_question
+from jaxtrade.advisor.host.rules import RULE_SLOTS
+from jaxtrade.advisor.host.slots import RAW_SLOTS, check_columns, known_slot
+from jaxtrade.advisor.host.types import Question
+from jaxtrade.config import RunConfig
+from jaxtrade.data.calendar import schedule_for, trade_dates
+from jaxtrade.data.features import compute_features
+from jaxtrade.data.market import feature_input, feature_windows
+from jaxtrade.data.schema import absent_features
+from jaxtrade.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from jaxtrade.data.market import Market
+
+PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit
+NEEDS_VOLUME = frozenset(absent_features(tuple(RAW_SLOTS)))
+_SHOWN = 64  # values of a column that are checked beside its extremes
+
+
+class QuestionBook(NamedTuple):
+    """What may be asked about a market's T bars.
+
+    columns: float64[T] by slot name, raw; NaN in the warm-up. closes: int64[T] UTC seconds of each bar's close. zone:
+    the exchange's, in whose time stamps are written. askable: bool[T], decision bars of any session with every value.
+    """
+
+    symbol: str
+    template: Template
+    columns: dict[str, np.ndarray]
+    closes: np.ndarray
+    zone: str
+    askable: np.ndarray
+
+    def question(self, bar: int) -> Question:
+        """The question about a bar. Raises DataError where a value is not known there."""
+        return make_question(int(bar), self.symbol, stamp(int(self.closes[bar]), self.zone),
+                             {name: float(values[bar]) for name, values in self.columns.items()}, self.template)
+
+    def question_or_none(self, bar: int) -> Question | None:
+        """`question`, None where there is no such bar or a value is not known there."""
+        if not 0 <= bar < len(self.closes) or not all(np.isfinite(values[bar]) for values in self.columns.values()):
+            return None
+        return self.question(bar)
+
+
+def make_book(market: Market, config: RunConfig) -> QuestionBook:
+    """The questions of a market under `advisor.template`.
+
+    Raises:
+        ConfigError: an unknown template, or one that shows what the market does not have.
+        DataError: values that cannot be, a symbol that no prompt may hold, or no bar with all values.
+    """
+    template = find_template(config.advisor.template)
+    if not market.has_volume and (absent := NEEDS_VOLUME & {*template.slots}):
+        others = [name for name, other in TEMPLATES.items() if not NEEDS_VOLUME & {*other.slots}]
+        raise ConfigError(f"advisor.template = {template.name}: shows {', '.join(sorted(absent))}, and the bars of "
+                          f"{market.contract.symbol} have no volume; set advisor.template={' or '.join(others)}")
+    ruled = [name for name in RULE_SLOTS if market.has_volume or name not in NEEDS_VOLUME]
+    columns = raw_columns(market, config, tuple(dict.fromkeys((*template.slots, *ruled))))
+    check_columns({name: _telling(values) for name, values in columns.items()})
+    askable = decision_bars(market) & np.logical_and.reduce([np.isfinite(values) for values in columns.values()])
+    if not askable.any():
+        raise DataError(f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars")
+    closes = market.bars.time + market.bars.bar_seconds
+    book = QuestionBook(market.contract.symbol, template, columns, closes, market.contract.zone, askable)
+    book.question(int(askable.argmax()))  # a symbol that no prompt may hold is told before anything runs
+    return book
+
+
+def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """float64[T] of each named slot in its raw unit (`slots.RAW_SLOTS`), prices in the quote unit; NaN in the warm-up.
+
+    Two-sided bars count by their mid, as in the market's features. Raises ConfigError for an unknown name.
+    """
+    for name in names:
+        known_slot(name)
+    bars = market.bars
+    dates = trade_dates(bars.time, bars.contract)
+    schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
+    table = compute_features(feature_input(bars, dates), names, feature_windows(bars, schedule, dates, config))
+    tick = float(bars.contract.tick_size)
+    return {name: _within(name, values * tick if name in PRICES else values)
+            for name, values in zip(names, table.T, strict=True)}
+
+
+def decision_bars(market: Market) -> np.ndarray:
+    """bool[T]: bars at whose close some session decides."""
+    sessions, found = market.data.sessions, np.zeros(len(market.bars), bool)
+    for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
+        found[first:last + 1] = True
+    return found
+
+
+def stamp(seconds: int, zone: str) -> str:
+    """UTC seconds as an ISO stamp of the zone with its offset: 2013-10-07T09:31:00-04:00."""
+    return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
+
+
+def _within(name: str, values: np.ndarray) -> np.ndarray:
+    """A mean of 14 indices of 100 may pass it in the last bits; what lies further out is left for the check."""
+    high = RAW_SLOTS[name].high
+    return np.where((values > high) & (values < high * (1 + 1e-9)), high, values)
+
+
+def _telling(values: np.ndarray) -> np.ndarray:
+    """Few values that `check_columns` refuses exactly where it would refuse all of them: the extremes, and some more
+    where there are as many, since it reads a column of shares only from 30 values on."""
+    known = values[~np.isnan(values)]
+    return np.concatenate([known[:_SHOWN], [known.min(), known.max()]]) if len(known) else known

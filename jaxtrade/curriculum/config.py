@@ -1,0 +1,128 @@
+"""Typed configuration of a curriculum: keys for every phase, then phases in order with keys and a gate of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from jaxtrade.config import RunConfig, config_path, overridden, read_values, validated
+from jaxtrade.errors import ConfigError
+from jaxtrade.sections.base import Section
+from jaxtrade.yaml12 import dump_yaml
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+
+
+class GateConfig(Section, frozen=True):
+    """What a phase's greedy policy must show on the validation sessions before the next phase begins."""
+
+    min_reward: float | None = Field(default=None, description="mean reward per session, account rules on; None: "
+                                     "not asked")
+    min_trades: int = Field(default=1, ge=0, description="round turns over all validation sessions")
+    max_breach_share: float | None = Field(default=None, ge=0, le=1, description="accounts that ended at a loss limit "
+                                           "over all accounts opened; None: not asked")
+    min_kl: float = Field(default=0.0, ge=0, description="the mean KL of the run's last tenth must be above it")
+
+
+class PhaseConfig(Section, frozen=True):
+    """One phase. run: sections of a run's configuration, over those of `base`."""
+
+    run: dict[str, Any] = Field(default_factory=dict)
+    gate: GateConfig = GateConfig()
+
+
+class CurriculumConfig(Section, frozen=True):
+    """phases: name -> phase, in order. enforce_gates: stop where a gate fails; else it is only reported."""
+
+    base: dict[str, Any] = Field(default_factory=dict)
+    phases: dict[str, PhaseConfig]
+    enforce_gates: bool = True
+
+
+def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with the keys of `over` put over it, section by section."""
+    made = dict(base)
+    for key, value in over.items():
+        inner = made.get(key)
+        made[key] = _deep(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return made
+
+
+class Phase(BaseModel, frozen=True):
+    """A phase with its whole configuration."""
+
+    name: str
+    config: RunConfig
+    gate: GateConfig
+
+
+class Curriculum(BaseModel, frozen=True):
+    """Phases in order, each complete."""
+
+    phases: tuple[Phase, ...]
+    enforce_gates: bool
+
+    def digest(self) -> str:
+        """sha256 of the resolved curriculum (hex)."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+Resolve = Callable[[Mapping[str, Any], str], RunConfig]  # (sections, name for messages) -> a run's configuration
+
+
+def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], resolve: Resolve) -> Curriculum:
+    """Read a curriculum file.
+
+    Args:
+        name: a file or the name of a shipped one. overrides: `phases.NAME.run.section.key=value`,
+            `phases.NAME.gate.key=value`, `enforce_gates=...`; and `section.key=value`, for every phase.
+        base: overrides as `section.key=value` for every phase, below `overrides`.
+        resolve: makes a phase's configuration of its sections.
+    Raises:
+        ConfigError: as `load_config`, no phases, gates that need validation sessions and have none.
+    """
+    path = config_path(name)
+    values = read_values(path)
+    if "phases" not in values:
+        raise ConfigError(f"{path}: no 'phases'; this is no curriculum (for a single run: jaxtrade train {name})")
+    own = [text for text in overrides if text.partition("=")[0].split(".")[0] in CurriculumConfig.model_fields]
+    shared = [text for text in overrides if text not in own]
+    raw = validated(CurriculumConfig, overridden(values, own), str(path))
+    if not raw.phases:
+        raise ConfigError(f"{path}: 'phases' is empty; name at least one")
+    phases = []
+    for label, phase in raw.phases.items():
+        if not _NAME.fullmatch(label):
+            raise ConfigError(f"{path}: phase '{label}': a name is lower-case letters, digits and '_', at most 31")
+        where = f"{path}, phase {label}"
+        config = resolve(overridden(overridden(_deep(raw.base, phase.run), base), shared), where)
+        if config.train.num_seeds != 1:
+            raise ConfigError(f"{where}: train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a "
+                              "time; start one per seed")
+        if config.split.validation_sessions < 1:
+            raise ConfigError(f"{where}: its gate cannot be evaluated: split.validation_sessions=0; hold out at least "
+                              "one session")
+        phases.append(Phase(name=label, config=config, gate=phase.gate))
+    return Curriculum(phases=tuple(phases), enforce_gates=raw.enforce_gates)
+
+
+def dump_curriculum(curriculum: Curriculum) -> str:
+    """Every key of every phase, as YAML that `load_curriculum` reads."""
+    return dump_yaml({"enforce_gates": curriculum.enforce_gates, "base": {}, "phases": {
+        phase.name: {"run": phase.config.model_dump(mode="json"), "gate": phase.gate.model_dump(mode="json")}
+        for phase in curriculum.phases}})
+
+
+def read_curriculum(folder: Path) -> Curriculum:
+    """The curriculum of a folder that `jaxtrade curriculum` made. Raises ConfigError where it is none."""
+    path = folder / "curriculum.yaml"
+    if not path.is_file():
+        raise ConfigError(f"--resume {folder}: no curriculum.yaml; expected a folder written by 'jaxtrade curriculum' "
+                          "(a single run is resumed by jaxtrade train --resume)")
+    return load_curriculum(str(path), (), (), lambda sections, where: validated(RunConfig, sections, where))

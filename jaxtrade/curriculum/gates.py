@@ -1,0 +1,57 @@
+"""Gates between phases: what the evaluator found on the validation sessions, against what was asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxtrade.curriculum.config import GateConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.result import EvaluationResult
+
+LAST = 0.1  # share of the run whose KL is looked at
+
+
+class Check(NamedTuple):
+    """One condition: what it is called, the value found, what was asked as text, and whether it holds."""
+
+    name: str
+    value: float
+    asked: str
+    passed: bool
+
+
+def judge(gate: GateConfig, result: EvaluationResult, reward: float,
+          history: Sequence[Mapping[str, Any]]) -> list[Check]:
+    """Every condition that the gate asks for.
+
+    Args:
+        result: of the validation sessions, with an agent `greedy`.
+        reward: its mean reward per session there (`evaluation.validation.mean_reward`).
+        history: the rows of the run's metrics, for the KL.
+    Raises:
+        ConfigError: the gate cannot be evaluated (no metrics).
+    """
+    if not history:
+        raise ConfigError("the gate cannot be evaluated: the run has no metrics (metrics.jsonl); train the phase again")
+    figures = result.agent("greedy").account_figures
+    last = [float(row["approx_kl"]) for row in history[-math.ceil(LAST * len(history)):]]
+    kl = float(np.mean(last))
+    breached = (figures["bust"] + figures["failed_daily_loss"]) / figures["accounts"]
+    checks = [Check("kl", kl, f"> {gate.min_kl:g}", kl > gate.min_kl),
+              Check("trades", figures["trades"], f">= {gate.min_trades}", figures["trades"] >= gate.min_trades)]
+    if gate.min_reward is not None:
+        checks.append(Check("reward", reward, f">= {gate.min_reward:g}", reward >= gate.min_reward))
+    if gate.max_breach_share is not None:
+        checks.append(Check("breach_share", breached, f"<= {gate.max_breach_share:g}",
+                            breached <= gate.max_breach_share))
+    return checks
+
+
+def lines(checks: Sequence[Check]) -> list[str]:
+    """One line per condition."""
+    return [f"gate {check.name}: {check.value:.4g} ({check.asked} asked) {'ok' if check.passed else 'FAILED'}"
+            for check in checks]

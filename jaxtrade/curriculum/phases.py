@@ -1,0 +1,226 @@
+"""Running a curriculum: each phase is an ordinary run that begins with the one before, behind that one's gate.
+
+What is finished is read from the folder (a run's `summary.json`, a phase's `gate.json`), so a curriculum that was
+killed anywhere goes on where it was: at the phase, and inside it at the newest good checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade import rundir
+from jaxtrade.advisor_run import check_advisor
+from jaxtrade.curriculum import gates
+from jaxtrade.curriculum.config import Curriculum, Phase, dump_curriculum, read_curriculum
+from jaxtrade.curriculum.report import report_text
+from jaxtrade.curriculum.start import start_check, start_line
+from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
+from jaxtrade.evaluating import history
+from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.policy import load_policy
+from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.experiment import begun_with, resume, run
+from jaxtrade.preparation import params_shown, prepare
+from jaxtrade.rl.transfer import coverage_json, movement, percent
+from jaxtrade.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
+
+BEGIN = "begin.json"
+
+
+class CurriculumResult(NamedTuple):
+    """report: text for people; document: the same as plain data. exit_code: 0, or 1 where a gate or a check of
+    learning health failed."""
+
+    path: Path
+    report: str
+    document: dict[str, Any]
+    exit_code: int
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file of our own. Raises ConfigError where it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: not valid JSON ({error}); restore it, or start the curriculum again") from None
+
+
+def first_phase(curriculum: Curriculum, source: Source | None, name: str | None) -> int:
+    """Where a curriculum begins: the phase named, else the one after that of the source's task, else the first.
+
+    Raises ConfigError for a name that is no phase, a later phase without a source, and a source of the last task.
+    """
+    names = [phase.name for phase in curriculum.phases]
+    if name is not None:
+        if name not in names:
+            raise ConfigError(f"--phase {name}: no such phase (there are: {', '.join(names)})")
+        if names.index(name) and source is None:
+            raise ConfigError(f"--phase {name}: a later phase begins with another run; give it with --from RUN")
+        return names.index(name)
+    if source is None:
+        return 0
+    tasks = [phase.config.env.task for phase in curriculum.phases]
+    task = source.config.env.task
+    if task not in tasks:
+        raise ConfigError(f"--from {source.path}: its task {task} is in no phase; name the first one with --phase NAME")
+    if tasks.index(task) + 1 == len(tasks):
+        raise ConfigError(f"--from {source.path}: its task {task} is that of the last phase, {names[-1]}; name the "
+                          "first one with --phase NAME")
+    return tasks.index(task) + 1
+
+
+def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = None,
+                   phase: str | None = None) -> CurriculumResult:
+    """All phases from the first (or the one after `source`) into a new folder.
+
+    Raises ConfigError, DataError before anything is written, and what `experiment.run` raises.
+    """
+    os.environ.setdefault("NPROC", str(os.cpu_count() or 1))  # before JAX starts, which a source makes it do
+    loaded = None if source is None else load_source(source)
+    first = first_phase(curriculum, loaded, phase)
+    rundir.check_new(path)
+    _check_possible(curriculum.phases[first:], loaded)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir()
+    (new / "curriculum.yaml").write_text(dump_curriculum(curriculum), encoding="utf-8")
+    rundir.write_json(new / BEGIN, {"digest": curriculum.digest(), "first": first, "nproc": os.environ["NPROC"],
+                             "from": None if source is None else str(source.resolve()),
+                             "xla_flags": os.environ.get("XLA_FLAGS", "")})
+    if path.exists():  # empty, as checked
+        path.rmdir()
+    new.rename(path)
+    with rundir.locked(path):
+        return _run_phases(curriculum, path)
+
+
+def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
+    """Every phase must be possible before the first one is trained. Raises ConfigError, DataError."""
+    before = None if source is None else (source.config, f"--from {source.path}")
+    for phase in phases:
+        config = phase.config
+        check_advisor(config, prepare(config).market)
+        if before is None:
+            check_alone(config)
+        else:
+            mine, where = before
+            try:
+                config = fit(config, mine, where)
+                require_carried(config, mine)
+            except ConfigError as error:
+                raise ConfigError(f"phase {phase.name}: {error}") from None
+        before = config, f"phase {phase.name}"
+
+
+def resume_curriculum(path: Path) -> CurriculumResult:
+    """Go on where the folder's curriculum stopped. Raises ConfigError (none there, changed), RunLockedError."""
+    curriculum = read_curriculum(path)
+    begin = read_json(path / BEGIN)
+    if curriculum.digest() != begin["digest"]:
+        raise ConfigError(f"{path / 'curriculum.yaml'}: has changed since the curriculum began; restore it, or start "
+                          "a new one with the change")
+    os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # before JAX starts
+    with rundir.locked(path):
+        return _run_phases(curriculum, path)
+
+
+def _run_phases(curriculum: Curriculum, path: Path) -> CurriculumResult:
+    begin = read_json(path / BEGIN)
+    source = None if begin["from"] is None else Path(begin["from"])
+    rows: list[dict[str, Any]] = []
+    stopped = ""
+    for number, phase in enumerate(curriculum.phases, start=1):
+        if number <= begin["first"]:
+            continue
+        folder = path / "phases" / f"{number}-{phase.name}"
+        if not (folder / "gate.json").is_file():
+            _train_phase(phase, folder, source)
+            rundir.write_json(folder / "gate.json", _judged(phase, folder, source))
+        row: dict[str, Any] = read_json(folder / "gate.json")
+        row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
+        rows.append(row)
+        _say(f"phase {phase.name}: " + "; ".join(gates.lines([gates.Check(**check) for check in row["gate"]])))
+        if not row["passed"] and curriculum.enforce_gates and number < len(curriculum.phases):
+            failed = ", ".join(check["name"] for check in row["gate"] if not check["passed"])
+            stopped = (f"stopped after phase {phase.name}: its gate failed ({failed}); train that phase longer or "
+                       f"otherwise and go on with --from {folder}, or lower phases.{phase.name}.gate")
+            break
+        source = folder
+    document = {"phases": rows, "stopped": stopped, "enforced": curriculum.enforce_gates,
+                "digest": curriculum.digest()}
+    rundir.write_json(path / "curriculum.json", document)
+    text = report_text(document)
+    (path / "curriculum.txt").write_text(text + "\n", encoding="utf-8")
+    gate_failed = curriculum.enforce_gates and not all(row["passed"] for row in rows)
+    return CurriculumResult(path, text, document, 1 if gate_failed or not all(row["healthy"] for row in rows) else 0)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
+    """To the end of the phase's run, from wherever it stands."""
+    if (folder / "summary.json").is_file():
+        return
+    start = folder.with_name(folder.name + ".start.json")
+    loaded = None if source is None else load_source(source)
+    _say(f"phase {phase.name}" + ("" if source is None else f", beginning with {source}"))
+    if loaded is not None and not start.is_file():
+        config = adopt(phase.config, loaded)
+        setup = prepare(config)
+        begun = begun_with(setup, loaded)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        rundir.write_json(start, start_check(loaded, setup, begun)
+                          | {"transfer": coverage_json(begun.coverage), "coverage": percent(begun.coverage)})
+    if start.is_file():
+        _say(start_line(read_json(start)))
+    try:
+        if not (folder / "manifest.json").is_file():
+            shutil.rmtree(folder, ignore_errors=True)  # killed while it was being made: nothing is in it
+            run(phase.config, folder, loaded)
+        else:
+            resume(folder)
+    except (InterruptedRunError, PreemptedError) as stop:
+        what = str(stop).partition("; continue with")[0]
+        raise type(stop)(f"{what}; continue with: jaxtrade curriculum --resume {folder.parents[1]}") from None
+
+
+def _judged(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
+    """What the phase came to: gate, figures, what moved."""
+    trained = load_source(folder)
+    setup = prepare(trained.config)
+    policy = load_policy(folder).policy
+    params, _ = params_shown(setup, "validation", folder)
+    result = evaluate(setup.env, params, setup.market, setup.splits["validation"], trained.config,
+                      agents=[greedy(setup.algorithm, policy, setup.env)])
+    reward = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm, [policy])
+    checks = gates.judge(phase.gate, result, reward, history(folder))
+    summary = read_json(folder / "summary.json")
+    start = folder.with_name(folder.name + ".start.json")
+    found: dict[str, Any] = {
+        "task": trained.config.env.task, "slots": len(trained.layout.slots), "actions": len(trained.layout.actions),
+        "steps": summary["steps"], "updates": summary["updates"],
+        "healthy": all(check["passed"] for check in summary["health"].values())
+        and not (start.is_file() and read_json(start)["equal"] is False),
+        "gate": [check._asdict() for check in checks], "passed": all(check.passed for check in checks),
+        "validation": result.agents[0].strategy_figures, "start": read_json(start) if start.is_file() else None,
+    }
+    tested = folder / "evaluation" / setup.evaluation_split() / "evaluation.json"
+    document = read_json(tested)
+    found["test"] = {"split": setup.evaluation_split(), "sessions": document["settings"]["sessions"],
+                     "coverage": document["settings"]["coverage"], **document["agents"]["greedy"]["strategy"]}
+    if source is not None:
+        begun = begun_with(setup, load_source(source))
+        moved = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)
+        found["movement"] = {"moved": len(moved["moved"]), "still": moved["still"], "constant": moved["constant"]}
+    return found
+
+

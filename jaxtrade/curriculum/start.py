@@ -1,0 +1,95 @@
+"""The first proof of a transfer: before its first update, a phase's policy does what its source did."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxtrade.data.splits import session_set
+from jaxtrade.evaluation.agents import Agent, greedy
+from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.experiment import Begun
+from jaxtrade.preparation import Setup, prepare
+from jaxtrade.rl.opening import closed
+from jaxtrade.rl.population import seed_keys
+from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.source import Source
+from jaxtrade.types import PyTree
+
+SEEN_AND_DONE = ("task", "actions", "advice", "window", "features")  # keys of env that decide slots and actions
+
+
+def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.ndarray]:
+    """Of each setup the rows of its session table that all of them hold out on the same dates with as many bars."""
+
+    def spans(setup: Setup) -> dict[Any, tuple[int, int]]:
+        sessions, held = setup.market.data.sessions, setup.splits[split]
+        ids = np.asarray(held.ids)[: int(held.count)]
+        lengths = np.asarray(sessions.last)[ids] - np.asarray(sessions.first)[ids]
+        return {setup.market.trade_dates[i]: (int(i), int(length)) for i, length in zip(ids, lengths, strict=True)}
+
+    found = [spans(setup) for setup in setups]
+    dates = [date for date, (_, length) in found[0].items()
+             if all(date in other and other[date][1] == length for other in found[1:])]
+    return [np.array([spans[date][0] for date in dates], int) for spans in found]
+
+
+def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, AgentResult]:
+    result = evaluate(setup.env, setup.params, setup.market, session_set(ids, setup.market.num_sessions), setup.config,
+                      agents=agents)
+    return {agent.name: agent for agent in result.agents}
+
+
+def _named(setup: Setup, name: str, policy: PyTree) -> Agent:
+    return greedy(setup.algorithm, policy, setup.env)._replace(name=name)
+
+
+def _same(a: AgentResult, b: AgentResult) -> bool:
+    """Every action and every equity of both passes."""
+    return all(np.array_equal(x, y) for x, y in (
+        (a.account.action, b.account.action), (a.account.equity, b.account.equity),
+        (a.strategy.action, b.strategy.action), (a.strategy.equity, b.strategy.equity)))
+
+
+def under(source: Source, setup: Setup) -> Setup:
+    """The source's task, slots and network in the phase's market, account, costs and brackets."""
+    own = source.config.env
+    env = setup.config.env.model_copy(update={name: getattr(own, name) for name in SEEN_AND_DONE})
+    return prepare(setup.config.model_copy(update={"env": env, "ppo": source.config.ppo}))
+
+
+def start_check(source: Source, setup: Setup, begun: Begun) -> dict[str, Any]:
+    """Source, transferred and fresh greedy policy on the same validation sessions, under the phase's conditions.
+
+    Returns plain data: sessions, equal (True where all actions and equities of source and transferred policy are the
+    same; None where the two hold no session in common), and net dollars of each with account rules off.
+    """
+    source_setup = under(source, setup)
+    mine, theirs = common_sessions([source_setup, setup])
+    if not len(mine):
+        return {"sessions": 0, "equal": None, "net_profit": {}}
+    fresh = jax.jit(setup.algorithm.init)(seed_keys(setup.config.seed, 1), setup.params)
+    begins = policy_of(begun.state)
+    before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))], mine)
+    shut = begins.replace(opening=closed(begins.opening))
+    # The fresh policy carries the same opening, so that both are one compiled program; without closing it, it may use
+    # every action.
+    every = policy_of(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
+    after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], theirs)
+    results = before | after
+    return {"sessions": len(mine), "equal": _same(before["source"], after["transferred"]),
+            "net_profit": {name: result.strategy_figures["net_profit"] for name, result in results.items()},
+            "trades": {name: result.strategy_figures["trades"] for name, result in results.items()}}
+
+
+def start_line(check: dict[str, Any]) -> str:
+    """The check as one line."""
+    if check["equal"] is None:
+        return "step 0: source and phase hold no validation session in common; nothing was compared"
+    net = check["net_profit"]
+    same = "does what its source did, bar by bar" if check["equal"] else "DIFFERS from its source"
+    return (f"step 0, {check['sessions']} validation sessions: the transferred policy {same} (net "
+            f"${net['transferred']:,.2f}; source ${net['source']:,.2f}, fresh policy ${net['fresh']:,.2f})")

@@ -1,0 +1,31 @@
+"""The advice block of the observation: what an advisor said of the bar, as it was acted on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxtrade.advisor.table import AdviceSeen, dropped, look_up
+from jaxtrade.env.state import EnvParams, EnvState
+from jaxtrade.types import Array
+
+ADVICE_SLOTS = ("advice_hold", "advice_buy", "advice_sell", "advice_confidence", "advice_risk", "advice_valid",
+                "advice_age")
+
+
+def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | tuple[()]:
+    """What `state` is shown of the advice on its bar; () where there is no advisor (static)."""
+    view = params.advice
+    if view is None:
+        return ()
+    return look_up(view, state.row, view.drop_bar is not None and dropped(view, state.seed, state.episode, state.row))
+
+
+def advice_slots(seen: Any) -> Array:
+    """float32[7] of `ADVICE_SLOTS`: three logits, confidence and risk in [0, 1], 1 where there is advice, and the
+    logarithm of 1 + its age in bars. All 0 where there is none: no direction is favoured."""
+    if isinstance(seen, tuple):
+        return jnp.zeros(len(ADVICE_SLOTS), jnp.float32)
+    rest = jnp.stack([seen.confidence, seen.risk, seen.valid.astype(jnp.float32), jnp.log1p(seen.age)])
+    return jnp.concatenate([seen.logits, rest])

@@ -1,0 +1,132 @@
+"""The record of an episode's trades: kept bar by bar, referred to, and shown as the five risk slots of `advised`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env.money import money_of
+from jaxtrade.env.rewards import DOLLARS
+from jaxtrade.env.state import AccountParams, ContractParams, EnvState, Event, TradeRecord
+from jaxtrade.types import Array
+
+RISK_SLOTS = ("unrealised_profit", "balance_drawdown", "losses_in_a_row", "recent_win_rate", "excursion_ratio")
+RECENT = 10  # closed trades that the win rate looks back on; losses in a row count up to as many in relative scaling
+
+
+class Close(NamedTuple):
+    """A round turn that may have ended in a bar: bool[] it did, bool[] its profit exceeds its two commissions."""
+
+    closed: Array
+    won: Array
+
+
+def closes(event: Event, entry: Array, contract: ContractParams) -> tuple[Close, Close]:
+    """Round turns that one bar closed, in their order: by order at the open, then any other way.
+
+    entry: fill price of the position carried into the bar (ticks). contract: of the bar.
+    """
+    exit_entry = jnp.where(event.entry_quantity != 0, event.entry_price, entry)
+
+    def close(quantity: Array, price: Array, paid: Array) -> Close:
+        profit = money_of((price - paid) * quantity, contract) - 2 * jnp.abs(quantity) * contract.commission
+        return Close(quantity != 0, profit > 0)
+
+    return (close(event.order_exit_quantity, event.order_exit_price, entry),
+            close(event.exit_quantity, event.exit_price, exit_entry))
+
+
+def new_record(config: EnvConfig) -> TradeRecord | None:
+    """Nothing traded yet; None for tasks that do not show it."""
+    zero = jnp.int32(0)
+    return TradeRecord(zero, zero, zero, zero, zero, zero, zero) if config.task == "advised" else None
+
+
+def _count(record: TradeRecord, close: Close) -> TradeRecord:
+    recent = ((record.recent << 1) | close.won.astype(jnp.int32)) & ((1 << RECENT) - 1)
+    return record.replace(
+        losses=jnp.where(close.closed, jnp.where(close.won, 0, record.losses + 1), record.losses),
+        recent=jnp.where(close.closed, recent, record.recent),
+        closed=jnp.minimum(record.closed + close.closed.astype(jnp.int32), RECENT),
+    )
+
+
+def add_bar(record: TradeRecord, prev: EnvState, next: EnvState, event: Event, contract: ContractParams) -> TradeRecord:
+    """The record after a bar that led from `prev` to `next`; contract: of that bar."""
+    for close in closes(event, prev.position.entry, contract):
+        record = _count(record, close)
+    balance = record.balance + next.account.balance - prev.account.balance
+    position = next.position
+    side, opened = jnp.sign(position.quantity), event.entry_quantity != 0
+
+    def furthest(before: Array, now: Array) -> Array:
+        return jnp.where(side != 0, jnp.maximum(jnp.where(opened, 0, before), now), 0)
+
+    return record.replace(
+        balance=balance,
+        peak=jnp.maximum(record.peak, balance),
+        adverse=furthest(record.adverse, side * (position.entry - event.adverse)),
+        favourable=furthest(record.favourable, side * (event.favourable - position.entry)),
+    )
+
+
+class AccountSeen(struct.PyTreeNode):
+    """What a reference keeps of account and record (26 bytes), as whole numbers for either scaling.
+
+    int32[]: unrealised (mills, at the close), drawdown (mills from the peak), peak (mills), losses, adverse, favourable
+    (ticks). uint8[]: won and closed, of the last ten trades.
+    """
+
+    unrealised: Array
+    drawdown: Array
+    peak: Array
+    losses: Array
+    adverse: Array
+    favourable: Array
+    won: Array
+    closed: Array
+
+
+def account_seen(state: EnvState) -> AccountSeen | tuple[()]:
+    """What is seen of the account at `state`; () for tasks that do not show it."""
+    record, account = state.record, state.account
+    if record is None:
+        return ()
+    return AccountSeen(
+        unrealised=account.equity - account.balance,
+        drawdown=record.peak - record.balance,
+        peak=record.peak,
+        losses=record.losses,
+        adverse=record.adverse,
+        favourable=record.favourable,
+        won=jax.lax.population_count(record.recent).astype(jnp.uint8),
+        closed=record.closed.astype(jnp.uint8),
+    )
+
+
+def risk_slots(scaling: str, seen: AccountSeen, rules: AccountParams) -> Array:
+    """float32[5] in the order of RISK_SLOTS.
+
+    seed: dollars; a share of the peak (start balance included); a count; a share (0.5 before any trade); adverse over
+    favourable excursion (1 where flat, or never in favour). relative: risk units; risk units; tenths up to 1; the same
+    share; adverse over adverse plus favourable (0.5 where flat, or never marked away from the entry).
+    """
+    unrealised, drawdown, peak, losses, adverse, favourable, won, closed = (
+        x.astype(jnp.float32) for x in (seen.unrealised, seen.drawdown, seen.peak, seen.losses, seen.adverse,
+                                        seen.favourable, seen.won, seen.closed))
+    win_rate = _quotient(won, closed, 0.5)
+    if scaling == "seed":
+        return jnp.stack([unrealised * DOLLARS, drawdown / (rules.start_balance + peak), losses, win_rate,
+                          _quotient(adverse, favourable, 1.0)])
+    unit = 1.0 / rules.risk_unit  # a factor, as in `rewards.equity_change`
+    return jnp.stack([unrealised * unit, drawdown * unit, jnp.minimum(losses, RECENT) * (1.0 / RECENT), win_rate,
+                      _quotient(adverse, adverse + favourable, 0.5)])
+
+
+def _quotient(over: Array, under: Array, neutral: float) -> Array:
+    """over / under, `neutral` where under is 0."""
+    return jnp.where(under > 0, over / jnp.maximum(under, 1.0), neutral)

@@ -1,0 +1,65 @@
+"""Stages of a training run: schedules over `EnvParams`, counted in fractions of the run.
+
+Only a learner's updates apply them. Everyone else (evaluation, baselines, replay, the doors to other libraries) is
+given the parameters as `make_params` made them: whole costs, and episodes that start flat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
+from jaxtrade.config import StageConfig
+from jaxtrade.env.state import EnvParams
+from jaxtrade.types import Array, Stage
+
+
+def ramp(start: float, end: float, until: float, fraction: Array) -> Array:
+    """float32[]: `start` at fraction 0, in a line to `end` at `until`, exactly `end` from there on."""
+    x = jnp.minimum(fraction / until, 1.0)
+    return jnp.where(fraction < until, start * (1.0 - x) + end * x, end)
+
+
+def share_of(commission: Array, share: Array) -> Array:
+    """int32[] mills: a share (float32[], at most 1) of the commission, rounded half-even; all of it at share 1."""
+    part = jnp.round(share * commission.astype(jnp.float32)).astype(jnp.int32)
+    return jnp.where(share < 1.0, part, commission)
+
+
+def make_stages(config: StageConfig) -> Stage | None:
+    """The parameters of a run's environment at a fraction of it, and `commission_share` and `forced_start` there.
+
+    A stage that is off changes nothing, tells nothing and compiles to nothing; None where all are off.
+    """
+    if not (config.ramps_commission or config.forces_starts):
+        return None
+
+    def stage(params: EnvParams, fraction: Array) -> tuple[EnvParams, dict[str, Array]]:
+        told = {}
+        if config.ramps_commission:
+            share = told["commission_share"] = ramp(config.commission_start, 1.0, config.commission_until, fraction)
+            commission = share_of(params.contract.commission, share)
+            params = params.replace(contract=params.contract.replace(commission=commission))
+        if config.forces_starts:
+            told["forced_start"] = ramp(config.forced_start, config.forced_start_end, config.forced_start_until,
+                                        fraction)
+            params = params.replace(forced_start=told["forced_start"])
+        return params, told
+
+    return stage
+
+
+def describe(config: StageConfig) -> Iterator[str]:
+    """A line about each stage that is on."""
+    if config.ramps_commission:
+        yield (f"stage: commission starts at {_percent(config.commission_start)} and is whole after "
+               f"{_percent(config.commission_until)} of the run; evaluation charges the whole")
+    if config.forces_starts:
+        yield (f"stage: {_percent(config.forced_start)} of episodes start in a position where one may be opened, "
+               f"{_percent(config.forced_start_end)} after {_percent(config.forced_start_until)} of the run; none in "
+               "evaluation")
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"

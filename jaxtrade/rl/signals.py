@@ -1,0 +1,39 @@
+"""Stopping on request: SIGINT and SIGTERM are noted, and the run ends at its next chunk border."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Signals:
+    """The signal that asked this run to stop at the next chunk border, if any."""
+
+    def __init__(self) -> None:
+        self.received: signal.Signals | None = None
+
+    def __call__(self, number: int, frame: Any) -> None:
+        del frame
+        if self.received == signal.SIGINT == number:  # a second Ctrl-C does not wait for the border
+            raise KeyboardInterrupt
+        self.received = signal.Signals(number)
+        again = "; Ctrl-C again stops at once" if number == signal.SIGINT else ""
+        os.write(2, f"{self.received.name}: stopping at the end of this chunk{again}\n".encode())
+
+
+@contextmanager
+def catch_signals() -> Iterator[Signals]:
+    signals = Signals()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield signals
+        return
+    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,363 @@
+"""Lossless transfer: a policy goes on in another task, its arrays widened by the names of slots and actions.
+
+Every axis of every parameter has labels: input axes the slots, the axis of the policy head the actions, other axes
+their units. An array of the target is zero, but where labels are shared it holds the source's numbers; so new inputs
+start at weight zero and new actions at logit zero, and with new actions closed (`rl.opening`) the widened policy is the
+source. The normaliser's counts, means and variances move slot by slot, the optimiser's moments as the parameters.
+Nothing is lost silently: the report accounts for every number of the source.
+
+Through an adapter (for comparison; the old system's way) the network stays as wide as the source's, and a linear layer
+in front of it, the identity on shared slots and zero elsewhere, maps the slots of the new task to those of the old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.advisor.fusion import GATE, GATE_SLOTS
+from jaxtrade.config import PPOConfig, TransferConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
+from jaxtrade.rl.opening import OpeningPlan
+from jaxtrade.rl.state import TrainState
+from jaxtrade.types import Array, PyTree
+
+ADAPTER = "adapter"
+# Keys that must agree, because nothing that is learned under one value means the same under another.
+SAME = ("network", "rnn_width", "hidden", "activation", "normalise_observations")
+
+
+class Layout(NamedTuple):
+    """What a policy's arrays are about: names of its slots and actions in order, their scaling, and its network."""
+
+    slots: tuple[str, ...]
+    actions: tuple[str, ...]
+    scaling: str
+    config: PPOConfig
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """Labels of what the network reads: the slots, or the adapter's outputs."""
+        if not self.config.adapter:
+            return self.slots
+        return tuple(f"adapted {i}" for i in range(self.config.adapter))
+
+
+class Part(NamedTuple):
+    """One array of the source: what became of it, how many of its numbers are in the target, and why not all.
+
+    outcome: copied, widened (it has more rows or columns now), dropped (some or all of it found no place).
+    """
+
+    name: str
+    outcome: str
+    carried: int
+    size: int
+    why: str = ""
+
+
+class Coverage(NamedTuple):
+    """What a transfer did. parts: every array of the source. new_slots, new_actions: what the source did not have."""
+
+    parts: tuple[Part, ...]
+    new_slots: tuple[str, ...]
+    new_actions: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        """Numbers of the source that are in the target over all of them, 0 to 1."""
+        return sum(part.carried for part in self.parts) / max(sum(part.size for part in self.parts), 1)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing was dropped."""
+        return all(part.carried == part.size for part in self.parts)
+
+
+class Carried(NamedTuple):
+    """What a source gives a new run: parameters, normaliser, moments (None: the run's own) and the report."""
+
+    params: PyTree
+    normaliser: RunningStats
+    opt_state: Any
+    coverage: Coverage
+
+
+# --- names of axes ---------------------------------------------------------------------------------------------------
+
+
+def _units(count: int) -> tuple[str, ...]:
+    return tuple(f"unit {i}" for i in range(count))
+
+
+def axis_labels(path: str, shape: Sequence[int], layout: Layout) -> tuple[tuple[str, ...], ...]:
+    """Labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`) with its own axes `shape`."""
+    names = path.split("/")
+    memory = tuple(f"memory {i}" for i in range(layout.config.rnn_width)) if layout.config.network == "gru" else ()
+    last, kernel = _units(shape[-1]), names[-1] == "kernel"
+    if names[0] == ADAPTER:
+        return (layout.slots, layout.read) if kernel else (layout.read,)
+    if names[0] == "policy_head":
+        last = layout.actions
+    if not kernel:
+        return (last,)
+    if names[:2] == ["gru", "input"]:
+        return layout.read, last
+    if names[:2] == [GATE, "Dense_0"]:
+        return (*layout.slots, *GATE_SLOTS), last
+    if names[0].endswith("_torso") and names[1] == "Dense_0":
+        return (*layout.read, *memory), last
+    return _units(shape[-2]), last
+
+
+def _flat(tree: PyTree) -> dict[str, Any]:
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+            for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def _unflat(flat: Mapping[str, Any], like: PyTree) -> PyTree:
+    return jax.tree.unflatten(jax.tree.structure(like), [flat[name] for name in _flat(like)])
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _places(source: Sequence[str], target: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the shared labels in the source and in the target, in the target's order."""
+    at = {name: i for i, name in enumerate(source)}
+    shared = [(at[name], i) for i, name in enumerate(target) if name in at]
+    return np.array([i for i, _ in shared], int), np.array([i for _, i in shared], int)
+
+
+def widen(source: Array, fill: Array | np.ndarray, source_axes: Sequence[Sequence[str]],
+          target_axes: Sequence[Sequence[str]]) -> Array:
+    """`fill` with the source's numbers where labels are shared. Axes before the labelled ones (agents) stay. Concrete
+    arrays only."""
+    places = [_places(mine, theirs) for mine, theirs in zip(source_axes, target_axes, strict=True)]
+    made = np.array(fill)  # on the host: every pair of shapes would otherwise be a program of its own
+    made[(..., *np.ix_(*[theirs for _, theirs in places]))] = np.asarray(source)[
+        (..., *np.ix_(*[mine for mine, _ in places]))]
+    return jnp.asarray(made)
+
+
+def _account(path: str, shape: Sequence[int], source_axes: Sequence[Sequence[str]],
+             target_axes: Sequence[Sequence[str]] | None) -> Part:
+    """What becomes of one array of one agent."""
+    size = int(np.prod(shape))
+    if target_axes is None:
+        return Part(path, "dropped", 0, size, "the target has no such parameter")
+    shared = [[name for name in mine if name in set(theirs)]
+              for mine, theirs in zip(source_axes, target_axes, strict=True)]
+    carried = int(np.prod([len(names) for names in shared]))
+    if carried < size:
+        lost = [name for names, kept in zip(source_axes, shared, strict=True) for name in names
+                if name not in set(kept)]
+        shown = ", ".join(lost[:4]) + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
+        return Part(path, "dropped", carried, size, f"the target has no {shown}")
+    grown = [f"{len(mine)} -> {len(theirs)}" for mine, theirs in zip(source_axes, target_axes, strict=True)
+             if len(theirs) > len(mine)]
+    return Part(path, "widened", carried, size, ", ".join(grown)) if grown else Part(path, "copied", carried, size)
+
+
+def _carry(source: PyTree, like: PyTree, mine: Layout, theirs: Layout, fill: Mapping[str, Array],
+           ) -> tuple[PyTree, list[Part]]:
+    """A parameter tree of the source in the structure of `like`. fill: arrays of the target that the source has not.
+
+    The network behind a new adapter reads what the source's read: its labels are the source's.
+    """
+    found, wanted = _flat(source), _flat(like)
+    behind = theirs if theirs.config.adapter == mine.config.adapter else theirs._replace(
+        slots=mine.slots, config=theirs.config.model_copy(update={"adapter": mine.config.adapter}))
+
+    def axes(path: str, leaf: Any, layout: Layout) -> tuple[tuple[str, ...], ...]:
+        own = leaf.shape[-2:] if path.endswith("kernel") else leaf.shape[-1:]
+        return axis_labels(path, own, layout)
+
+    made, parts = {}, []
+    for path, leaf in found.items():
+        if path not in wanted:
+            parts.append(_account(path, leaf.shape, axes(path, leaf, mine), None))
+            continue
+        # A gate reads the observation itself, not what an adapter makes of it.
+        reads = theirs if path.startswith(f"{GATE}/") else behind
+        mine_axes, their_axes = axes(path, leaf, mine), axes(path, wanted[path], reads)
+        parts.append(_account(path, [len(names) for names in mine_axes], mine_axes, their_axes))
+        zeros = np.zeros(wanted[path].shape, wanted[path].dtype)
+        made[path] = widen(leaf, zeros, mine_axes, their_axes)
+    return _unflat({path: made.get(path, fill.get(path, leaf)) for path, leaf in wanted.items()}, like), parts
+
+
+def identity_adapter(like: PyTree, mine: Layout, theirs: Layout) -> dict[str, Array]:
+    """Parameters of an adapter from the target's slots to the source's: 1 where the names agree, 0 elsewhere."""
+    kernel = (np.array(theirs.slots)[:, None] == np.array(mine.slots)[None, :]).astype(np.float32)
+    leaves = _flat(like)
+    return {f"{ADAPTER}/kernel": jnp.broadcast_to(jnp.asarray(kernel), leaves[f"{ADAPTER}/kernel"].shape),
+            f"{ADAPTER}/bias": jnp.zeros_like(leaves[f"{ADAPTER}/bias"])}
+
+
+# --- the transfer ----------------------------------------------------------------------------------------------------
+
+
+def check_layouts(mine: Layout, theirs: Layout) -> None:
+    """Raises ConfigError where the source's numbers would mean something else in the target."""
+    if mine.scaling != theirs.scaling:
+        raise ConfigError(f"env.scaling={theirs.scaling}: the source was trained with {mine.scaling}, so its inputs "
+                          f"mean something else; set env.scaling={mine.scaling}")
+    for key in SAME:
+        if key == "rnn_width" and theirs.config.network != "gru":
+            continue
+        here, there = getattr(mine.config, key), getattr(theirs.config, key)
+        if here != there:
+            raise ConfigError(f"ppo.{key}={there}: the source has {here}; a transfer widens inputs and actions only, "
+                              f"so set ppo.{key} to the source's")
+    if not set(mine.slots) & set(theirs.slots):
+        raise ConfigError("source and target share no observation slot; transfer between tasks that do, or train "
+                          "afresh")
+    if mine.actions[0] not in theirs.actions or theirs.actions[0] not in mine.actions:
+        raise ConfigError(f"source and target do not share the action that is always legal ({mine.actions[0]}, "
+                          f"{theirs.actions[0]}); train afresh")
+    if mine.config.adapter and not theirs.config.adapter:
+        raise ConfigError("the source has an adapter; set transfer.mode=adapter to keep it")
+
+
+def adapter_width(mine: Layout, mode: str) -> int:
+    """`ppo.adapter` of a run that begins with this source: that of its adapter, or its number of slots."""
+    return 0 if mode == "widen" else mine.config.adapter or len(mine.slots)
+
+
+def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, mine: Layout, fresh: TrainState,
+             theirs: Layout) -> Carried:
+    """The source's learning in the arrays of a fresh state of the target.
+
+    Args:
+        params, normaliser: the source's. opt_state: its optimiser's state, or None to leave the moments behind.
+        mine, theirs: the two layouts, checked (`check_layouts`).
+        fresh: the target's first state: structure, and the statistics of slots that the source did not have.
+    """
+    new_adapter = bool(theirs.config.adapter) and not mine.config.adapter
+    fill = identity_adapter(fresh.params, mine, theirs) if new_adapter else {}
+    carried, parts = _carry(params, fresh.params, mine, theirs, fill)
+    axes = ((mine.slots,), (theirs.slots,))
+    stats = RunningStats(**{name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
+                            for name in ("count", "mean", "variance")})
+    parts += [_account(f"normaliser/{name}", (len(mine.slots),), *axes) for name in ("count", "mean", "variance")]
+    moments = None
+    if opt_state is not None:
+        moments, more = _moments(opt_state, fresh.opt_state, params, fresh.params, mine, theirs)
+        parts += more
+    return Carried(carried, stats, moments, Coverage(
+        tuple(parts), tuple(name for name in theirs.slots if name not in set(mine.slots)),
+        tuple(name for name in theirs.actions if name not in set(mine.actions))))
+
+
+def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, mine: Layout,
+             theirs: Layout) -> tuple[Any, list[Part]]:
+    """Every part of the optimiser's state that is shaped like the parameters, carried as they are; the rest copied."""
+    structure, parts = jax.tree.structure(params), []
+
+    def like_params(node: Any) -> bool:
+        return jax.tree.structure(node) == structure
+
+    def carry(path: Any, source: Any, target: Any) -> Any:
+        if not like_params(source):
+            return source
+        made, more = _carry(source, target, mine, theirs, {})
+        name = jax.tree_util.keystr(path, simple=True, separator="/")
+        parts.extend(part._replace(name=f"opt_state/{name}/{part.name}") for part in more)
+        return made
+
+    target_structure = jax.tree.structure(fresh_params)
+    sources = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=like_params)[0]
+    targets, tree = jax.tree.flatten(fresh, is_leaf=lambda node: jax.tree.structure(node) == target_structure)
+    return jax.tree.unflatten(tree, [carry(path, source, target) for (path, source), target
+                                     in zip(sources, targets, strict=True)]), parts
+
+
+def opening_plan(coverage: Coverage, theirs: Layout, config: TransferConfig) -> Any:
+    """How new actions open, or () where there are none."""
+    if not coverage.new_actions:
+        return ()
+    new = np.isin(np.array(theirs.actions), np.array(coverage.new_actions))
+    return OpeningPlan(jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until))
+
+
+def begin(fresh: TrainState, carried: Carried, opening: Any) -> TrainState:
+    """The first state of a run that begins with a source."""
+    opt_state = fresh.opt_state if carried.opt_state is None else carried.opt_state
+    lead = fresh.update.shape  # (agents,) of a population
+    opening = jax.tree.map(lambda x: jnp.broadcast_to(x, (*lead, *x.shape)), opening)
+    return fresh.replace(params=carried.params, normaliser=carried.normaliser, opt_state=opt_state, opening=opening)
+
+
+# --- reports ---------------------------------------------------------------------------------------------------------
+
+
+def coverage_lines(coverage: Coverage) -> list[str]:
+    """The report as text: one line per array of the source, then the share and what is new."""
+    width = max(len(part.name) for part in coverage.parts)
+    lines = [f"{part.name:<{width}}  {part.outcome:<8} {part.carried:>8,} of {part.size:>8,}"
+             + (f"  {part.why}" if part.why else "") for part in coverage.parts]
+
+    def named(what: str, names: tuple[str, ...]) -> str:
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        return f"new {what}: {len(names)}" + (f" ({shown})" if names else "")
+
+    return [*lines, f"transfer coverage {percent(coverage)}; {named('slots', coverage.new_slots)}; "
+            f"{named('actions', coverage.new_actions)}"]
+
+
+def percent(coverage: Coverage) -> str:
+    """"100 %" only where nothing was dropped."""
+    return "100 %" if coverage.complete else f"{min(100 * coverage.share, 99.99):.2f} %"
+
+
+def coverage_json(coverage: Coverage) -> dict[str, Any]:
+    """The report for `transfer.json`."""
+    return {"coverage": coverage.share, "complete": coverage.complete,
+            "parts": [part._asdict() for part in coverage.parts],
+            "new_slots": list(coverage.new_slots), "new_actions": list(coverage.new_actions)}
+
+
+def require_complete(coverage: Coverage, allowed: bool) -> None:
+    """Raises ConfigError naming what was dropped, unless that is allowed."""
+    if coverage.complete or allowed:
+        return
+    lost = [part for part in coverage.parts if part.carried < part.size]
+    first = lost[0]
+    raise ConfigError(f"transfer coverage {percent(coverage)}: {len(lost)} arrays of the source find no full place in "
+                      f"the target, first {first.name} ({first.carried} of {first.size} numbers; {first.why}); keep "
+                      "the task, network and advisor.fusion that they belong to, or set transfer.allow_dropped=true")
+
+
+def movement(before: PyTree, after: PyTree, layout: Layout, normaliser: RunningStats) -> dict[str, list[str]]:
+    """Which groups of parameters have moved in training. A group is the weights of one input slot in every layer that
+    reads it, those of one action, and any other array as a whole.
+
+    Args:
+        before, after: parameters of one agent. normaliser: as training left it.
+    Returns:
+        moved, still: names of groups; constant: slots ("input constant") that never varied, so that nothing could move.
+    """
+    flat_before, flat_after = _flat(before), _flat(after)
+    changed: dict[str, bool] = {}
+    for path, old in flat_before.items():
+        delta = np.asarray(flat_after[path]) != np.asarray(old)
+        axes = axis_labels(path, old.shape, layout)
+        named = [i for i, names in enumerate(axes) if set(names) & {*layout.slots, *layout.actions}]
+        if not named:
+            changed[path] = bool(delta.any())
+            continue
+        for i in named:
+            others = tuple(axis for axis in range(delta.ndim) if axis != i)
+            for name, any_of in zip(axes[i], delta.any(axis=others), strict=True):
+                changed[name] = changed.get(name, False) or bool(any_of)
+    varied = np.asarray(normaliser.variance)[0] > MIN_VARIANCE
+    still_slots = {name for name, varies in zip(layout.slots, varied, strict=True) if not varies}
+    return {"moved": [name for name, is_moved in changed.items() if is_moved],
+            "still": [name for name, is_moved in changed.items() if not is_moved and name not in still_slots],
+            "constant": [name for name, is_moved in changed.items() if not is_moved and name in still_slots]}

@@ -1,0 +1,1 @@
+"""The sections of a configuration, every key declared once; `jaxtrade.config` puts them together."""

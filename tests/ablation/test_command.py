@@ -1,0 +1,70 @@
+"""`jaxtrade ablate advisor`: what it refuses at once, and a whole small matrix."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.commands.ablate import with_seeds
+from jaxtrade.config import load_config
+from jaxtrade.errors import ConfigError
+from tests.ablation.made import TINY
+
+
+@pytest.mark.parametrize(("flags", "names"), [
+    (["--kinds", "mock:skiled:0.6"], "did you mean 'skilled'"), (["--kinds", "https://h/v1"], "advise precompute"),
+    (["--fusions", "trsut"], "did you mean 'trust'"), (["--seeds", "0"], "--seeds 0"),
+    (["--seeds", "-1"], "--seeds -1"),
+    (["nowhere"], "nowhere"), (["--set", "ppo.num_env=3"], "num_envs")])
+def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys):
+    out = tmp_path / "new"
+    assert main(["ablate", "advisor", *flags, "--out", str(out)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ")
+    assert "\n" not in error
+    assert names in error
+    assert not out.exists()
+
+
+def test_an_old_folder_is_not_written_to(tmp_path, capsys):
+    (tmp_path / "ablation.json").write_text("{}")
+    assert main(["ablate", "advisor", "--test", "--out", str(tmp_path)]) == 2
+    assert "not an empty folder" in capsys.readouterr().err
+
+
+def test_seeds():
+    config = load_config(None)
+    assert with_seeds(config, None).train.num_seeds == 10
+    assert with_seeds(load_config(None, ["train.num_seeds=3"]), None).train.num_seeds == 3
+    assert with_seeds(config, 1).train.num_seeds == 1
+    with pytest.raises(ConfigError, match="1 to 1024"):
+        with_seeds(config, 1025)
+
+
+def test_the_shipped_matrix_is_a_configuration():
+    config = load_config("advisor_ablation")
+    assert config.split.test_sessions >= 20
+    assert config.data.source == "synthetic"
+
+
+@pytest.mark.slow
+def test_a_whole_small_matrix(tmp_path, capsys):
+    out = tmp_path / "new"
+    flags = [part for override in TINY for part in ("--set", override)]
+    assert main(["ablate", "advisor", "--test", *flags, "--set", "split.test_sessions=5", "--out", str(out),
+                 "--kinds", "mock:random,mock:oracle,turn", "--fusions", "trust,none"]) == 0
+    shown = capsys.readouterr()
+    assert "mock:oracle (CHEATS)" in shown.out
+    assert "turn (CHEATS)" in shown.out
+    assert "CHEATS: it is told what each bar brings" in shown.err
+    document = json.loads((out / "ablation.json").read_text())
+    assert list(document["fusions"]) == ["trust", "none"]
+    assert document["cheats"] == ["mock:oracle", "turn"]
+    assert (out / "ablation.txt").read_text() == shown.out
+    kinds = document["fusions"]["none"]["kinds"]  # advice that is only counted makes no difference at all
+    assert len({kind["parameters_sha256"][0] for kind in kinds.values()}) == 1
+    assert kinds["turn"]["test"]["less_none"]["mean"] == 0.0
+    assert document["fusions"]["trust"]["kinds"]["none"]["test"]["days"]
+    assert document["provenance"]["versions"]["jax"]

@@ -1,0 +1,60 @@
+"""Names of advisors: what is refused, what is flagged, and whose placebo is whose."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxtrade.ablation import kinds
+from jaxtrade.errors import ConfigError
+
+
+def test_none_is_always_there_and_first():
+    assert kinds.parse_kinds("rules, mock:oracle,rules,none") == ("none", "rules", "mock:oracle")
+    assert kinds.parse_kinds(None)[0] == "none"
+    for kind in kinds.DEFAULT:
+        kinds.check_kind(kind)
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("mock:skiled:0.6", "did you mean 'skilled'"), ("rule", "did you mean 'rules'"), ("none", "nothing to compare"),
+    ("", "nothing to compare"), ("http://127.0.0.1:1/v1", "advise precompute"),
+    ("mock:slow:1/https://h/v1", "advise precompute"), ("turn:1.5", "Q from 0 to 1"), ("turn:x", "Q from 0 to 1"),
+    ("mock:permuted/turn", "unknown"), ("mock:permuted/none", "unknown"), ("transformers:FOLDER", "advise precompute")])
+def test_unknown_kinds_are_refused(text, names):
+    with pytest.raises(ConfigError, match=names):
+        kinds.parse_kinds(text)
+
+
+def test_fusions():
+    assert kinds.parse_fusions(None) == ("trust", "slots")
+    assert kinds.parse_fusions("gate, trust,gate") == ("gate", "trust")
+    with pytest.raises(ConfigError, match="did you mean 'trust'"):
+        kinds.parse_fusions("trsut")
+    with pytest.raises(ConfigError, match="expected some of"):
+        kinds.parse_fusions(" , ")
+
+
+@pytest.mark.parametrize(("kind", "told"), [
+    ("none", False), ("rules", False), ("mock:random", False), ("mock:constant", False), ("mock:skilled:0.6", True),
+    ("mock:oracle", True), ("mock:adversarial:0.6", True), ("mock:overconfident", True), ("turn", True),
+    ("turn:0.7", True), ("mock:delayed:5/mock:skilled:0.6", True), ("mock:permuted/mock:skilled:0.6", False),
+    ("mock:available:0.5/mock:permuted/mock:oracle", True), ("table:x.npz", False), ("mock:delayed:5/rules", False)])
+def test_who_is_told_the_future(kind, told):
+    assert kinds.cheats(kind) is told
+
+
+def test_placebos():
+    named = ("none", "rules", "mock:permuted/rules", "mock:oracle", "mock:permuted/mock:oracle")
+    assert kinds.placebo_of("rules", named) == "mock:permuted/rules"
+    assert kinds.placebo_of("mock:oracle", named) == "mock:permuted/mock:oracle"
+    assert kinds.placebo_of("turn", named) is None  # two, and neither is its own
+    assert kinds.placebo_of("turn", named[:3]) == "mock:permuted/rules"
+    assert kinds.placebo_of("none", named) is None
+    assert kinds.placebo_of("mock:permuted/rules", named) is None
+
+
+@pytest.mark.parametrize(("kind", "number"), [
+    ("mock:skilled:0.6", 0.6), ("mock:delayed:5/mock:skilled:0.6", 5.0), ("mock:available/rules", None),
+    ("mock:oracle", None), ("rules", None)])
+def test_numbers(kind, number):
+    assert kinds.number_of(kind) == number

@@ -1,0 +1,198 @@
+"""One compiled program for all kinds and seeds: each member is the agent that it would be alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.ablation import matrix, scoring
+from jaxtrade.ablation.matrix import Heard, Learner, Program, first_advice, matrix_keys, second_answers
+from jaxtrade.ablation.tables import KindTable, make_tables
+from jaxtrade.advising import only, table_of
+from jaxtrade.advisor_run import view_of
+from jaxtrade.data.market import load_market
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.evaluation.agents import greedy
+from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.metrics import session_pnl
+from jaxtrade.rl.advised import AdviceState
+from tests.ablation.made import tiny
+
+pytestmark = pytest.mark.slow  # compiling the matrix takes half a minute
+KINDS = ("none", "mock:available:0/mock:oracle", "mock:oracle")
+SEEDS = 2
+
+
+class Made(NamedTuple):
+    learner: Learner
+    tables: list[KindTable]
+    splits: dict
+    followed: np.ndarray
+    known: np.ndarray
+    askable: np.ndarray
+    shared: AdviceState
+    own: Heard
+    program: Program
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    config = tiny()
+    market = load_market(config)
+    splits = split_sessions(market, config.split)
+    learner = matrix.make_learner(config, "trust", market, splits["train"])
+    tables, followed, askable = make_tables(KINDS, config, market)
+    known = only(followed, market, splits["train"])
+    shared, own = first_advice(learner, tables, known, askable)
+    program = Program(learner)
+    program.compile(program.first(matrix_keys(0, SEEDS), shared, own), shared, own)
+    return Made(learner, tables, splits, followed, known, askable, shared, own, program)
+
+
+@pytest.fixture(scope="module")
+def one_update(made):
+    first = made.program.first(matrix_keys(0, SEEDS), made.shared, made.own)
+    begun = jax.device_get(jax.tree.map(lambda x: x if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else
+                                        jax.random.key_data(x), first))
+    return begun, *made.program.chunk(first, made.shared, made.own)
+
+
+def of(tree, k: int):
+    return jax.tree.map(lambda x: x[k], tree)
+
+
+def test_a_member_is_the_agent_trained_alone(made, one_update):
+    """Kind 2 (oracle), seed 1, in the algorithm's own program: floats within 1e-6, everything else exactly."""
+    _, state, figures = one_update
+    k, seed = 2, 1
+    first = made.program.first(matrix_keys(0, SEEDS), made.shared, made.own)  # a second start of its own costs seconds
+    advice = matrix.advised(made.shared, of(made.own, k))
+    alone, metrics = jax.jit(made.learner.algorithm.update)(of(of(first, k), seed), made.learner.params, advice)
+    member = of(of(state, k), seed)
+    for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(alone), jax.tree.leaves(member), strict=True):
+        where = jax.tree_util.keystr(path)
+        if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
+            assert bool((jax.random.key_data(a) == jax.random.key_data(b)).all()), where
+        elif jnp.issubdtype(a.dtype, jnp.floating):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=where)
+        else:
+            assert bool((a == b).all()), where
+    assert float(metrics["param_delta"]) > 1e-4
+    assert figures["trust"][0, k, seed] == pytest.approx(float(metrics["trust"]))
+    assert float(metrics["trust"]) == pytest.approx(2.0)  # the cap
+
+
+def test_kinds_begin_alike_and_seeds_do_not(one_update):
+    begun, _, _ = one_update
+    kernel = next(leaf for leaf in jax.tree.leaves(begun.params) if leaf.ndim == 4)
+    assert np.array_equal(kernel[0], kernel[2])
+    assert not np.array_equal(kernel[0, 0], kernel[0, 1])
+    rows = begun.ref.row
+    assert np.array_equal(rows[0], rows[2])  # the same start bars
+    assert not np.array_equal(rows[0, 0], rows[0, 1])
+    assert begun.ref.aux.version[0].max() == 0
+    assert begun.ref.aux.version[2].max() == 1  # the oracle is heard from the first bar on
+
+
+def test_no_answers_are_no_advisor_bit_for_bit(one_update):
+    _, state, _ = one_update
+    none, silent, oracle = scoring.digests(state)
+    assert none == silent
+    assert len({*none, *oracle}) == 4
+
+
+def test_other_tables_compile_nothing(made):
+    """A market's other answers are other arguments: the compiled program and the evaluation take them as they are."""
+    tables = [table._replace(bars=table.bars[:50], rows=table.rows[:50] + 0.1) for table in made.tables]
+    shared, own = first_advice(made.learner, tables, made.known, made.askable)
+    state = made.program.first(matrix_keys(0, SEEDS), shared, own)
+    compiled = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **more: compiled.append(event) if "backend_compile" in event else None)
+    try:
+        state, _ = made.program.chunk(state, shared, own)
+        made.program.chunk(state, shared, of_reversed(own))
+    finally:
+        jax.monitoring.clear_event_listeners()
+    assert compiled == []
+
+
+def of_reversed(own: Heard) -> Heard:
+    return jax.tree.map(lambda x: jax.device_put(np.asarray(x)[::-1].copy()), own)
+
+
+def test_trust_is_measured_on_training_sessions_alone(made):
+    """What followed on held-out days changes nothing that any agent sees."""
+    held_out = made.followed.copy()
+    held_out[made.known != 0] = 0
+    assert held_out.any()
+    _, own = first_advice(made.learner, made.tables, made.known, made.askable)
+    scored = np.asarray(own.outcomes.seen)
+    assert scored.tolist() == [0, 0, int((made.known != 0).sum())]
+
+
+def test_second_answers_come_in_parts(made):
+    """From half of the run on, `rows` per update, each training bar once, in an order that is not that of time."""
+    config = made.learner.config.model_copy(update={
+        "advisor": made.learner.config.advisor.model_copy(update={"rows": 10}),
+        "train": made.learner.config.train.model_copy(update={"chunk_updates": 2})})
+    plan = made.learner.plan._replace(total_updates=8, chunks=4)
+    bars = np.arange(50, dtype=np.int32)
+    rows = np.tile(np.arange(50, dtype=np.float32)[:, None], 6)
+    turned = KindTable("turn", bars, rows, (bars, rows + 100))
+    deltas = second_answers([turned, made.tables[0]], config, plan, 60, np.arange(5, 40))
+    assert sorted(deltas) == [4, 6]
+    assert all(delta.bars.shape == (2, 20) for delta in deltas.values())
+    first, second = deltas[4], deltas[6]
+    came = np.concatenate([first.bars[0], second.bars[0]])
+    assert sorted(came[came < 60]) == list(range(5, 40))
+    assert not np.array_equal(first.bars[0], np.sort(first.bars[0]))
+    assert np.array_equal(first.rows[0, :, 0], first.bars[0] + 100)
+    assert (first.bars[1] == 60).all()  # nobody else turns
+    assert first.version.tolist() == [2, 0]
+    assert second.version.tolist() == [3, 0]
+    assert second_answers(made.tables, config, plan, 60, np.arange(5, 40)) == {}
+
+
+def test_slots_show_advice_and_others_do_not():
+    config = tiny()
+    assert matrix.with_fusion(config, "slots").env.advice
+    assert not matrix.with_fusion(config, "trust").env.advice
+    assert matrix.with_fusion(config, "gate").advisor.fusion == "gate"
+
+
+@pytest.mark.slow
+def test_the_first_state_is_that_of_the_agent_alone(made, one_update):
+    begun, _, _ = one_update
+    advice = matrix.advised(made.shared, of(made.own, 2))
+    alone = jax.jit(made.learner.algorithm.init)(jax.random.key(1), made.learner.params.replace(advice=advice.view))
+    for a, b in zip(jax.tree.leaves(alone.replace(key=())), jax.tree.leaves(of(of(begun.replace(key=()), 2), 1)),
+                    strict=True):
+        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_an_evaluation_hears_its_own_advisor(made, one_update):
+    """On held-out days, with nothing kept back; the seeds side by side as each alone."""
+    _, state, figures = one_update
+    trained = matrix.Trained(state, made.own, figures, None, 0.0, 0.0)
+    found = scoring.score(made.learner, trained, made.tables, made.followed, made.splits["test"], "test")
+    assert found.net.shape == (3, SEEDS, 3)
+    assert np.array_equal(found.net[0], found.net[1])
+    assert np.isnan(found.agreement[:2]).all()
+    assert np.isfinite(found.agreement[2]).all()
+    assert found.skill[2].hit_rate == 1.0
+    assert found.skill[0].advised == 0.0
+    assert len(found.dates) == 3
+    alone = of(scoring.policies_of(made.learner, trained, 2), 1)
+    table = table_of(*made.tables[2].latest, len(made.followed))
+    view = view_of(made.learner.config.advisor, made.learner.params.market.sessions, table, False)
+    params = made.learner.params.replace(sessions=made.splits["test"], advice=view)
+    decisions = decision_bars(params.market, params.sessions)
+    record = backtest(made.learner.env, greedy(made.learner.algorithm, alone, made.learner.env), params, decisions,
+                      "strategy", jax.random.key(0))
+    assert np.array_equal(session_pnl(record.equity, decisions.last) / 1000, found.net[2, 1])

@@ -1,0 +1,178 @@
+"""Intervals of paired differences: hand-worked ones, properties, and how often they hold what they should."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from jaxtrade.ablation import statistics
+from jaxtrade.ablation.statistics import Interval, compare, resampled_means, sign_chance, steps, t_quantile
+
+ZERO = np.zeros((1, 8))
+differences = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(5, 12)), elements=st.integers(-1000, 1000))
+
+
+def test_paired_means_by_hand():
+    net = np.array([[10.0, 0, 0, 2, 0], [0, 4, 0, 2, 0]])
+    base = np.array([[0.0, 0, 0, 1, 5], [0, 0, 1, 1, 0]])
+    # differences: [10, 0, 0, 1, -5] and [0, 4, -1, 1, 0]; by seed 1.2 and 0.8, by day 5, 2, -0.5, 1, -2.5
+    c = compare(net, base, kinds=3)
+    assert c.mean == pytest.approx(1.0)
+    assert (c.seeds_above, c.seeds, c.days_above, c.days) == (2, 2, 3, 5)
+    assert c.interval.low < 0 < c.interval.high
+    assert c.deflated.low < c.interval.low < c.interval.high < c.deflated.high
+    assert c.certain == 0
+
+
+def test_the_market_cancels():
+    """What both earned of the day, however wild, is not in their difference."""
+    market = np.random.default_rng(1).normal(0, 1e4, (1, 30))
+    c = compare(market + 3.0, market + 1.0)
+    assert c.mean == pytest.approx(2.0)
+    assert c.interval == pytest.approx((2.0, 2.0), abs=1e-6)
+    assert c.certain == 1
+
+
+def test_the_same_figures_differ_by_nothing():
+    c = compare(ZERO + 7, ZERO + 7)
+    assert (c.mean, c.interval, c.sigmas, c.certain) == (0.0, (0.0, 0.0), None, 0)
+
+
+def test_too_few_days_have_no_interval():
+    c = compare(np.ones((3, 4)), np.zeros((3, 4)))
+    assert c.mean == 1.0
+    assert (c.interval, c.deflated, c.days_only, c.sigmas, c.certain) == (None, None, None, None, 0)
+
+
+@pytest.mark.parametrize(("net", "base"), [((2, 6), (3, 6)), ((2, 6), (2, 7)), ((6,), (6,)), ((2, 0), (2, 0))])
+def test_what_is_no_pair_is_refused(net, base):
+    with pytest.raises(ValueError, match="same seeds and days"):
+        compare(np.zeros(net), np.zeros(base))
+
+
+def test_blocks_are_whole_days_in_a_circle():
+    """Two blocks of 3 of 4 days, the second cut to one: every mean is of a run of 3 and one day more."""
+    day = np.array([[1.0, 10.0, 100.0, 1000.0]])
+    runs = [sum(day[0][(i + k) % 4] for k in range(3)) for i in range(4)]
+    possible = {run + one for run in runs for one in day[0]}
+    means = resampled_means(day, 3, 500, 0)
+    assert {round(4 * mean, 6) for mean in means} == possible
+
+
+def test_a_block_of_all_days_has_no_spread():
+    assert resampled_means(np.arange(6.0)[None], 6, 50, 0) == pytest.approx(np.full(50, 2.5))
+
+
+def test_seeds_are_resampled_whole():
+    """Two seeds without any spread over days: the means are those of 0, 1 or 2 draws of the second."""
+    means = resampled_means(np.array([[0.0] * 6, [8.0] * 6]), 1, 400, 0)
+    assert {round(mean, 6) for mean in means} == {0.0, 4.0, 8.0}
+    assert np.isclose(means, 4.0).mean() == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_same_seed_resamples_the_same_days():
+    values = np.random.default_rng(0).normal(size=(2, 9))
+    assert np.array_equal(resampled_means(values, 2, 100, 5), resampled_means(values, 2, 100, 5))
+    assert np.array_equal(resampled_means(2 * values, 2, 100, 5), 2 * resampled_means(values, 2, 100, 5))
+    assert not np.array_equal(resampled_means(values, 2, 100, 5), resampled_means(values, 2, 100, 6))
+
+
+@pytest.mark.parametrize("block", [0, 9])
+def test_a_block_has_days(block):
+    with pytest.raises(ValueError, match="blocks of"):
+        resampled_means(ZERO, block)
+
+
+@pytest.mark.parametrize(("share", "freedom", "known"), [  # printed tables of Student's t
+    (0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 9, 2.262), (0.95, 30, 1.697), (0.995, 5, 4.032),
+    (0.975, 10_000, 1.960)])
+def test_quantiles_of_students_t(share, freedom, known):
+    assert t_quantile(share, freedom) == pytest.approx(known, abs=6e-4)
+
+
+def test_degrees_of_freedom_by_hand():
+    days = np.array([[0.0, 2, 0, 2, 0, 2]])
+    assert statistics.degrees_of_freedom(days, 1) == 5
+    assert statistics.degrees_of_freedom(days, 2) == 2
+    # only the seeds spread: three of them, two degrees of freedom
+    assert statistics.degrees_of_freedom(np.array([[0.0] * 6, [1.0] * 6, [2.0] * 6]), 1) == pytest.approx(2)
+
+
+def test_an_interval_is_stretched_percentiles():
+    """Nine units: t(8) = 2.306, so each side is 2.306 / 1.960 * sqrt(9 / 8) = 1.248 times as far from the mean."""
+    means = np.linspace(-1.0, 1.0, 1001)
+    low, high = statistics.interval(means, 0.0, 8.0)
+    assert (low, high) == pytest.approx((-0.95 * 1.248, 0.95 * 1.248), abs=1e-3)
+    wide = statistics.interval(means, 0.0, 8.0, comparisons=10)  # t(8) at 0.9975: 3.833
+    assert wide.high == pytest.approx(0.95 * 3.833 / 1.960 * (9 / 8) ** 0.5, abs=2e-3)
+
+
+def test_membership():
+    assert 0 in Interval(-1.0, 1.0)
+    assert 2.0 not in Interval(-1.0, 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(differences, st.floats(-100, 100), st.integers(1, 9))
+def test_shift_sign_and_width(values, shift, kinds):
+    """A shift moves an interval, a change of sides mirrors its mean; more kinds only widen it."""
+    base = np.zeros_like(values)
+    plain = compare(values, base, kinds, draws=200)
+    moved = compare(values + shift, base, kinds, draws=200)
+    assert moved.mean == pytest.approx(plain.mean + shift, abs=1e-6)
+    assert moved.interval == pytest.approx([edge + shift for edge in plain.interval], abs=1e-5)
+    assert compare(base, values, kinds, draws=200).mean == -plain.mean
+    assert plain.deflated.low <= plain.interval.low + 1e-9
+    assert plain.deflated.high >= plain.interval.high - 1e-9
+    assert plain.interval.low <= plain.mean + 1e-9
+    assert plain.interval.high >= plain.mean - 1e-9
+
+
+@pytest.mark.parametrize(("seeds", "days", "of_seed", "of_day", "of_both"), [
+    (1, 20, 0.0, 1.0, 0.0), (10, 20, 0.0, 1.0, 3.0), (10, 20, 3.0, 1.0, 3.0), (4, 60, 1.0, 1.0, 1.0),
+    (3, 6, 1.0, 1.0, 1.0)])
+def test_intervals_cover(seeds, days, of_seed, of_day, of_both):
+    """95 % intervals hold the truth about as often, with few seeds, few days and heavy tails; deflated ones nearly
+    always. 150 made-up experiments each, so that chance alone gives 95 % +- 1.8 %; with few seeds it is 92 to 94 %."""
+    generator = np.random.default_rng(days)
+    held = deflated = 0
+    for i in range(150):
+        values = (of_seed * generator.standard_normal((seeds, 1)) + of_day * generator.standard_t(4, (1, days))
+                  + of_both * generator.standard_normal((seeds, days)))
+        c = compare(values, np.zeros_like(values), 10, draws=200, seed=i)
+        held += 0 in c.interval
+        deflated += 0 in c.deflated
+    assert held / 150 >= 0.88
+    assert deflated / 150 >= 0.96
+
+
+def test_days_alone_forget_the_seeds():
+    """Why seeds are resampled too: where they differ, an interval of days alone is far too sure."""
+    generator, held = np.random.default_rng(0), 0
+    for i in range(100):
+        values = generator.standard_normal((5, 1)) + 0.3 * generator.standard_normal((5, 40))
+        held += 0 in compare(values, np.zeros_like(values), draws=200, seed=i).days_only
+    assert held < 50
+
+
+def test_rising_steps():
+    noise = np.random.default_rng(0).normal(0, 1, (4, 6, 30))
+    rising = steps([value + 2.0 * i for i, value in enumerate(noise)])
+    assert rising.rises
+    assert rising.whole.mean == pytest.approx(6.0, abs=0.5)
+    falling = steps([noise[0], noise[1] + 5.0, noise[2] + 2.0, noise[3] + 9.0])
+    assert falling.wrong == (1,)
+    assert falling.whole.certain == 1
+    assert not falling.rises
+    assert not steps(list(noise)).rises  # noise has an order by its means, and none that is certain
+    with pytest.raises(ValueError, match="two kinds"):
+        steps([noise[0]])
+
+
+@pytest.mark.parametrize(("above", "of", "chance"), [
+    (10, 10, 2 / 1024), (0, 10, 2 / 1024), (5, 10, 1.0), (8, 10, 0.109375), (0, 0, 1.0)])
+def test_sign_test(above, of, chance):
+    assert sign_chance(above, of) == pytest.approx(chance)

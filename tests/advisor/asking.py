@@ -1,0 +1,29 @@
+"""Questions and bounded asking, shared by the tests of backends."""
+
+from __future__ import annotations
+
+import time
+
+from jaxtrade.advisor.host.prompts import make_question
+from jaxtrade.advisor.host.types import Answer, Backend, Question
+
+SLOTS = {"close": 5123.25, "atr": 6.0, "adx": 42.0, "plus_di": 31.0, "minus_di": 12.5, "rsi": 60.0, "roc": 0.001,
+         "price_to_vwap": 0.0005}
+
+
+BASE = make_question(0, "ES", "2024-03-01T10:31:00-05:00", SLOTS)
+
+
+def question(bar: int = 0) -> Question:
+    """The same question about any bar."""
+    return BASE._replace(bar=bar)
+
+
+def ask(backend: Backend, seconds: float = 5.0, bar: int = 0) -> Answer:
+    """One answer; it never takes longer than its deadline by more than 10 % and, on a busy machine, a second."""
+    began = time.monotonic()
+    answer = backend.answer(question(bar), began + seconds)
+    elapsed = time.monotonic() - began
+    assert elapsed <= 1.1 * seconds + 1.0
+    assert (answer.advice is None) == (answer.failure is not None)
+    return answer

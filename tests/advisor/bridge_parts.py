@@ -1,0 +1,92 @@
+"""Hand-made sources and services for tests of the bridge between training loop and advisor."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.host.journal import Journal
+from jaxtrade.advisor.host.sources import Nobody, Row, Wants
+from jaxtrade.advisor.host.types import Advice, Question
+from jaxtrade.advisor.table import Delta
+from tests.advisor.service_parts import question
+
+T, M = 100, 4
+HEADER = {"run": "r", "config": "c", "prompt_version": "p1", "schema": "s1", "identity": {}, "versions": {}}
+
+
+def row(bar: int, confidence: float = 0.8) -> Row:
+    return Row.of(bar, (0.1, 1.5, -0.5, confidence, 0.25, 30))
+
+
+class HandSource(Nobody):
+    """Gives what the test has put into `rows`; remembers what was wanted."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self.rows = deque(rows)
+        self.wants: list[list[tuple[int, float]]] = []
+        self.stops = 0
+
+    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+        return [self.rows.popleft() for _ in range(min(most, len(self.rows)))]
+
+    def want(self, wants: Wants) -> None:
+        self.wants.append(list(wants))
+
+    def in_flight(self) -> list[tuple[int, float]]:
+        return self.wants[-1] if self.wants else []
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+class HandService:
+    """An advice service whose answers the test gives."""
+
+    def __init__(self) -> None:
+        self.ready: deque[tuple[int, Advice]] = deque()
+        self.batches: list[list[tuple[Question, float]]] = []
+        self.stopped = False
+
+    def submit(self, wanted: Iterable[tuple[Question, float]]) -> None:
+        self.batches.append(list(wanted))
+
+    def take(self, most: int) -> list[tuple[int, Advice]]:
+        return [self.ready.popleft() for _ in range(min(most, len(self.ready)))]
+
+    def statistics(self) -> dict[str, Any]:
+        return {"asked": 12}
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def bars(self) -> list[list[int]]:
+        return [[asked.bar for asked, _ in batch] for batch in self.batches]
+
+
+def journal(folder: Path) -> Journal:
+    return Journal.create(folder / "journal.jsonl", HEADER)
+
+
+def plain(delta: Delta) -> tuple[int, dict[int, list[float]]]:
+    """Version, and rows by bar without the padding; the shapes are checked."""
+    bars, rows = np.asarray(delta.bars), np.asarray(delta.rows)
+    assert (bars.dtype, rows.dtype, np.asarray(delta.version).dtype) == (np.int32, np.float32, np.int32)
+    assert (bars.shape, rows.shape, np.shape(delta.version)) == ((M,), (M, 6), ())
+    real = bars < T
+    assert (rows[~real] == 0).all()
+    assert (bars[~real] == T).all()
+    return int(delta.version), {int(bar): list(map(float, values)) for bar, values in zip(bars[real], rows[real],
+                                                                                           strict=True)}
+
+
+def seen(bridge: Bridge, updates: Iterable[int]) -> list[tuple[int, dict[int, list[float]]]]:
+    return [plain(bridge.delta(update)) for update in updates]
+
+
+__all__ = ["HEADER", "HandService", "HandSource", "M", "T", "journal", "plain", "question", "row", "seen"]

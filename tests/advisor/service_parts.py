@@ -1,0 +1,136 @@
+"""Hand-made parts for tests of the advice service: a clock, questions, answers, backends and a pool without threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.advisor.host.workers import Finished, Job, Lost
+
+CANARY = "sk-CANARY-0123456789"
+ADVICE = Advice(hold=0.1, buy=1.5, sell=-0.5, confidence=0.8, risk=0.25, horizon=30)
+
+
+class HandClock:
+    """Time that passes when told to."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def question(bar: int, version: str = "v1") -> Question:
+    return Question(bar, "NQ", "2024-03-01T10:00:00-05:00", {"adx": 31.5}, f"bar {bar}: ADX 31.5", version)
+
+
+def good(prompt_tokens: int = 40, completion_tokens: int = 20, **more: object) -> Answer:
+    return Answer(ADVICE, raw='{"v": 1}', model="tiny", prompt_tokens=prompt_tokens,
+                  completion_tokens=completion_tokens)._replace(**more)
+
+
+def bad(failure: Failure, **more: object) -> Answer:
+    raw = "HOLD | 0.0" if failure in (Failure.PARSE, Failure.SCHEMA) else ""
+    return Answer(None, failure, detail=f"no {failure.value}", raw=raw)._replace(**more)
+
+
+class HandPool:
+    """A WorkerPool whose work is done by hand: `jobs` are under way."""
+
+    def __init__(self, size: int = 4) -> None:
+        self.size, self.jobs = size, list[Job]()
+        self.gone: list[Lost] = []
+        self.abandoned: set[int] = set()
+        self.short = False
+        self.threads = size
+
+    @property
+    def busy(self) -> int:
+        return len(self.jobs)
+
+    @property
+    def free(self) -> int:
+        return self.size - len(self.jobs)
+
+    def start(self, job: Job) -> None:
+        assert self.free > 0
+        self.jobs.append(job)
+
+    def returned(self, finished: Finished) -> bool:
+        return finished.job.number not in self.abandoned
+
+    def lost(self, now: float) -> list[Lost]:
+        found, self.gone = self.gone, []
+        return found
+
+    # --- for the test ------------------------------------------------------------------------------------------------
+
+    def result(self, answer: Answer, index: int = 0, latency: float = 0.5) -> Finished:
+        """What the worker of the job at `index` reports."""
+        return Finished(index, self.jobs.pop(index), answer, latency)
+
+    def hang(self, index: int = 0) -> Job:
+        """The job at `index` is given up."""
+        job = self.jobs.pop(index)
+        self.abandoned.add(job.number)
+        self.gone.append(Lost(job, died=False))
+        return job
+
+
+class ScriptedBackend:
+    """Answers by `script(question, deadline, attempt)`, attempt counting from 1 per bar; a callable result is called
+    in the worker's thread (to sleep, to hang, to raise). `paid`: successes by bar."""
+
+    name = "scripted"
+
+    def __init__(self, script: Callable[[Question, float, int], Answer | Callable[[], Answer]]) -> None:
+        self._script = script
+        self._lock = threading.Lock()
+        self.asked: Counter[int] = Counter()
+        self.paid: Counter[int] = Counter()
+        self.calls = 0
+        self.tokens = 0
+        self.most_at_once = self._at_once = 0
+        self.closed = threading.Event()
+
+    def identity(self) -> Mapping[str, str]:
+        return {"kind": "scripted", "model": "tiny", "schema": "s1"}
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        with self._lock:
+            self.calls += 1
+            self.asked[question.bar] += 1
+            attempt = self.asked[question.bar]
+            self._at_once += 1
+            self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            found = self._script(question, deadline, attempt)
+            answer = found if isinstance(found, Answer) else found()
+        finally:
+            with self._lock:
+                self._at_once -= 1
+        with self._lock:
+            if isinstance(answer, Answer):
+                self.paid[question.bar] += answer.advice is not None
+                self.tokens += answer.prompt_tokens + answer.completion_tokens
+        return answer
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Wait for `condition`, in real time; False where it did not come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True

@@ -1,0 +1,344 @@
+"""The advisor of a configuration: what followed, who is asked and how, and what is written of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade import advising
+from jaxtrade.advisor.host.journal import HEADER, Journal
+from jaxtrade.advisor.host.openai import OpenAIBackend
+from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.recorded import record_line
+from jaxtrade.advisor.host.schema import SCHEMA_HASH
+from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.config import RunConfig
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.errors import ConfigError
+from jaxtrade.types import TickValue
+from tests.advisor.markets import EURUSD, book, config, market
+
+URL = "http://127.0.0.1:8080/v1"
+
+
+def made(kind: str, *overrides: str, **options: Any) -> Backend:
+    chosen = config(*overrides, kind=kind, **options)
+    return advising.backend_of(chosen, market(), book(), followed(), None)
+
+
+def followed() -> np.ndarray:
+    return advising.followed_of(market(), config())
+
+
+# --- what followed ---------------------------------------------------------------------------------------------------
+
+
+def test_a_round_turn_by_hand() -> None:
+    """ES: $2.08 a side is $4.16, more than one tick of $12.50's third, hence 1 tick, and 1 tick of slippage a side.
+    EURUSD over two sides: $3 a side at $1 a tick, no slippage beside the spread."""
+    assert advising.round_turn(market(), config()) == 1 + 2
+    assert advising.round_turn(market(), config("costs.commission=6.25", "costs.slippage=0")) == 1
+    assert advising.round_turn(market(), config("costs.commission=6.251", "costs.slippage=0")) == 2
+    assert advising.round_turn(market(), config("costs.commission=0", "costs.slippage=3")) == 6
+    assert advising.round_turn(market(*EURUSD), config(*EURUSD)) == 6
+
+
+def test_a_round_turn_of_a_market_whose_profits_are_converted() -> None:
+    """At 2/3 of a dollar a tick in the first bar, $4.16 are 6.24 ticks: 7, whatever later bars say."""
+    value = TickValue(jnp.array([2000, 1]), jnp.array([3, 1]))
+    converted = replace(market(), contract=replace(market().contract, currency="EUR"),
+                        data=market().data.replace(tick_value=value))
+    assert advising.round_turn(converted, config()) == 7 + 2
+
+
+def test_what_followed_by_hand() -> None:
+    """Each decision bar against the definition, at horizon 7 and a cost of 3 ticks."""
+    chosen = config("advisor.horizon=7")
+    found, bars, sessions = advising.followed_of(market(), chosen), market().bars, market().data.sessions
+    expected = np.zeros(len(bars), np.int8)
+    for first, last in zip(sessions.first.tolist(), sessions.last.tolist(), strict=True):
+        for bar in range(first, last + 1):
+            if bar + 7 <= last + 1:
+                move = int(bars.close[bar + 7]) - int(bars.open[bar + 1])
+                expected[bar] = (move > 3) - (move < -3)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == np.int8
+    assert min((found == side).sum() for side in (-1, 0, 1)) > 100
+
+
+def test_what_followed_pays_the_spread() -> None:
+    """Of two-sided bars a rise must carry a buy at the ask to a sale at the bid, and the other way round."""
+    chosen, two = config(*EURUSD, "advisor.horizon=3"), market(*EURUSD)
+    found, bars = advising.followed_of(two, chosen), two.bars
+    assert bars.ask is not None
+    first, last = (int(np.asarray(edge)[0]) for edge in (two.data.sessions.first, two.data.sessions.last))
+    for bar in range(first, last - 1):
+        bought = int(bars.close[bar + 3]) - int(bars.ask.open[bar + 1])
+        sold = int(bars.open[bar + 1]) - int(bars.ask.close[bar + 3])
+        assert found[bar] == (bought > 6) - (sold > 6)
+    one_sided = np.sign(np.asarray(found, int)).astype(bool).sum()
+    without = advising.followed_of(replace(two, bars=replace(bars, ask=None)), chosen)
+    assert (without != 0).sum() > one_sided > 0
+
+
+def test_only_some_sessions() -> None:
+    splits = split_sessions(market(), config().split)
+    parts = {name: advising.only(followed(), market(), splits[name]) for name in ("train", "test", "all")}
+    np.testing.assert_array_equal(parts["all"], followed())
+    assert not (parts["train"] * parts["test"]).any()
+    assert (parts["train"] != 0).any()
+    assert (parts["test"] != 0).any()
+    ids = np.asarray(splits["test"].ids)[:int(splits["test"].count)]
+    first = int(np.asarray(market().data.sessions.first)[ids].min())
+    assert not parts["test"][:first].any()
+    assert not parts["train"][first:].any()
+    empty = splits["test"].replace(count=jnp.int32(0))
+    assert not advising.only(followed(), market(), empty).any()
+
+
+# --- who is asked ----------------------------------------------------------------------------------------------------
+
+
+def hit_rate(backend: Backend) -> float:
+    bars, rows = advising.ask_all(backend, book(), np.flatnonzero(book().askable))
+    came = followed()[bars]
+    side = np.sign(rows[:, 1] - rows[:, 2])
+    scored = (came != 0) & (side != 0)
+    assert scored.sum() > 200
+    return float((side == came)[scored].mean())
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), [
+    ("mock:oracle", 1.0, 1.0), ("mock:adversarial:1.0", 0.0, 0.0), ("mock:skilled:0.7", 0.65, 0.75),
+    ("mock:permuted/mock:oracle", 0.4, 0.6), ("mock:delayed:0/mock:oracle", 1.0, 1.0),
+    ("mock:delayed:3/mock:permuted/mock:oracle", 0.4, 0.6),
+])
+def test_mocks_are_told_what_followed(kind: str, low: float, high: float) -> None:
+    assert low <= hit_rate(made(kind)) <= high
+
+
+def test_a_delayed_oracle_is_the_oracle_of_an_earlier_bar() -> None:
+    now = dict(zip(*(part.tolist() for part in advising.ask_all(made("mock:oracle"), book(), range(1300, 1400))),
+                   strict=True))
+    late = advising.ask_all(made("mock:delayed:5/mock:oracle"), book(), range(1305, 1400))
+    assert {int(bar): row.tolist() for bar, row in zip(*late, strict=True)} == {
+        bar: now[bar - 5] for bar in range(1305, 1400)}
+
+
+def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
+    """Delayed rules at bar b are the rules at b - 5; where that bar lies in the warm-up there is nothing."""
+    bars = np.arange(1300, 1360)
+    plain = advising.ask_all(made("rules"), book(), bars - 5)
+    late = advising.ask_all(made("mock:delayed:5/rules"), book(), bars)
+    np.testing.assert_array_equal(plain[1], late[1])
+    assert len(np.unique(plain[1], axis=0)) > 1
+    early = int(np.flatnonzero(book().askable)[0])
+    backend = made("mock:delayed:90000/rules")
+    assert backend.answer(book().question(early), 0.0).failure is Failure.EMPTY
+    first_known = next(bar for bar in range(len(book().askable)) if book().question_or_none(bar))
+    backend = made(f"mock:delayed:{early - first_known + 1}/rules")
+    answer = backend.answer(book().question(early), 0.0)
+    assert (answer.advice, answer.failure, answer.detail) == (None, Failure.EMPTY,
+                                                              f"bar {first_known - 1} cannot be asked about")
+
+
+def test_a_turn() -> None:
+    """The oracle to bar 3000, then one that is always wrong."""
+    backend = made("mock:turning/mock:oracle", turn=3000, then="mock:adversarial:1.0")
+    bars, rows = advising.ask_all(backend, book(), np.flatnonzero(book().askable))
+    came, side = followed()[bars], np.sign(rows[:, 1] - rows[:, 2])
+    assert (side == came)[(bars < 3000) & (came != 0)].all()
+    assert (side == -came)[(bars >= 3000) & (came != 0)].all()
+
+
+def test_seed_and_horizon_are_the_run_s_unless_given() -> None:
+    def shown(backend: Backend) -> tuple[str, str]:
+        return backend.identity()["seed"], backend.identity()["horizon"]
+
+    assert shown(made("mock:random", "seed=7", "advisor.horizon=12")) == ("7", "12")
+    assert shown(made("mock:random", "seed=7", seed=9, horizon=3)) == ("9", "3")
+
+
+def server_options(backend: Backend) -> Any:
+    assert isinstance(backend, OpenAIBackend)
+    return backend._options
+
+
+def test_a_server_is_asked_for_what_the_caps_count_on() -> None:
+    options = server_options(made(URL, "advisor.service.completion_tokens=90", model="m"))
+    assert (options.max_tokens, options.answer, options.seed, options.base_url) == (90, "json", None, URL)
+    chosen = config("advisor.template=pipe", kind=URL, model="m")
+    piped = advising.backend_of(chosen, market(), advising.make_book(market(), chosen), followed(), None)
+    assert server_options(piped).answer == "pipe"
+    with pytest.raises(ConfigError, match=r"max_tokens = 900.*advisor\.service\.completion_tokens = 256"):
+        made(URL, model="m", max_tokens=900)
+
+
+def test_a_wrapped_server_keeps_its_own_sampling_seed() -> None:
+    """The run's seed shuffles; it does not reach the server, whose answers it would keep from the cache."""
+    inner = made("mock:permuted/" + URL, "seed=7", model="m").identity()
+    assert (inner["seed"], inner["of.seed"], inner["of.model"]) == ("7", "None", "m")
+
+
+@pytest.mark.parametrize(("kind", "options", "words"), [
+    ("off", {}, "asks nobody"), ("none", {}, "asks nobody"), ("table:a.npz", {}, "asks nobody"),
+    ("replay:a.jsonl", {}, "asks nobody"), ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
+    ("mock:skilled:0.6", {"qq": 1}, "unknown option 'qq'"), (URL, {}, "option 'model' is missing"),
+    ("mock:permuted", {"inner": "rules"}, "write it into advisor.kind, as mock:permuted/rules"),
+    ("mock:turning/rules", {"turn": 5, "then": URL}, "takes time"), ("mock:permuted", {}, "'inner' is missing"),
+])
+def test_kinds_that_cannot_be(kind: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
+        made(kind, **options)
+
+
+def test_the_rules_need_volume() -> None:
+    for kind in ("rules", "mock:permuted/rules"):
+        with pytest.raises(ConfigError, match="EURUSD have no volume"):
+            advising.backend_of(config(*EURUSD, kind=kind), market(*EURUSD), book(*EURUSD),
+                                np.zeros(len(book(*EURUSD).askable), np.int8), None)
+
+
+def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
+    path, bars = tmp_path / "r.jsonl", np.flatnonzero(book().askable)
+    raw = json.dumps({"v": 1, "direction": "long", "confidence": 0.7, "risk": 0.2, "horizon_bars": 30, "reason": ""})
+    lines = [record_line(book().question(int(bar)), Answer(None, raw=raw)) for bar in bars[:3]]
+    path.write_text("\n".join(lines) + "\n")
+    said: list[str] = []
+    backend = advising.backend_of(config(kind=f"recorded:{path}"), market(), book(), followed(), said.append)
+    assert said == [f"advisor recorded:{path}: 3 of 2165 askable bars are recorded"]
+    found, rows = advising.ask_all(backend, book(), bars[:5], said.append)
+    assert found.tolist() == bars[:3].tolist()
+    assert rows[0].tolist() == [0.0, pytest.approx(2.1), 0.0, pytest.approx(0.7), pytest.approx(0.2), 30.0]
+    assert said[1] == "advisor recorded: no advice about 2 bars (2 empty)"
+
+
+@pytest.mark.parametrize(("kind", "slow"), [
+    ("rules", False), ("mock:skilled:0.6", False), ("recorded:a/b.jsonl", False), (URL, True),
+    ("https://h/v1", True), ("transformers:a/b", True), ("mock:permuted/rules", False),
+    ("mock:available:0.5/" + URL, True), ("mock:slow:0.1/mock:random", True),
+    ("mock:permuted/mock:slow:1/mock:random", True), ("mock:delayed:5/recorded:a/b", False),
+])
+def test_what_takes_time(kind: str, slow: bool) -> None:
+    assert advising.is_slow(kind) is slow
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def test_through_the_service_comes_the_same() -> None:
+    chosen = config("advisor.service.queue_size=64", kind="mock:available:0.5/mock:random")
+    bars = np.flatnonzero(book().askable)[:300]
+    backend = advising.backend_of(chosen, market(), book(), followed(), None)
+    direct = advising.ask_all(backend, book(), bars)
+    seen: list[advising.Asked] = []
+    with advising.service_of(chosen, backend) as service:
+        found, rows, statistics = advising.ask_service(service, book(), bars, progress=seen.append)
+    np.testing.assert_array_equal(found, direct[0])
+    np.testing.assert_array_equal(rows, direct[1])
+    assert 100 < len(found) < 200
+    assert (statistics["done"], statistics["failed"]) == (len(found), 300 - len(found))
+    assert (statistics["dropped"], statistics["expired"]) == (0, 0)
+    assert (seen[-1].settled, seen[-1].total, seen[-1].advised) == (300, 300, len(found))
+
+
+def test_a_wait_is_bounded() -> None:
+    chosen = config("advisor.service.deadline_s=60.0", kind="mock:slow:30/mock:random")
+    backend = advising.backend_of(chosen, market(), book(), followed(), None)
+    with advising.service_of(chosen, backend) as service:
+        found, rows, statistics = advising.ask_service(service, book(), np.flatnonzero(book().askable)[:20], wait_s=0.3)
+    assert (found.shape, rows.shape) == ((0,), (0, 6))
+    assert statistics["in_flight"] + statistics["queued"] == 20
+
+
+@pytest.mark.parametrize(("failure", "waits"), [("connection", False), ("timeout", True)])
+def test_who_is_not_there_is_not_waited_for(failure: str, waits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The breaker opens before anything was answered. A refused connection ends the asking at once; a time-out may be a
+    model that is still loading, so it ends when patience does. Neither asks about the rest."""
+    monkeypatch.setattr("jaxtrade.advisor.asking._PATIENCE_S", 2.0)
+    chosen = config("advisor.service.breaker_failures=3", kind="mock:failing", failure=failure)
+    backend = advising.backend_of(chosen, market(), book(), followed(), None)
+    with advising.service_of(chosen, backend, tell=lambda _: None) as service:
+        began = time.monotonic()
+        found, _, statistics = advising.ask_service(service, book(), np.flatnonzero(book().askable)[:200])
+        took = time.monotonic() - began
+    assert len(found) == 0
+    assert statistics["breaker"] == "open"
+    assert statistics["asked"] < 20
+    assert statistics["queued"] > 150
+    assert (took >= 2.0) == waits
+
+
+class Broken:
+    """Breaks what a backend promises."""
+
+    name = "broken"
+
+    def identity(self) -> dict[str, str]:
+        return {"kind": "broken"}
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        good = made("mock:constant").answer(question, deadline)
+        assert good.advice is not None
+        return good._replace(advice=good.advice._replace(confidence=float("nan")))
+
+    def close(self) -> None:
+        """Nothing to let go."""
+
+
+def test_advice_that_cannot_be_is_absent() -> None:
+    said: list[str] = []
+    assert len(advising.ask_all(Broken(), book(), [1300, 1301], said.append)[0]) == 0
+    assert said == ["advisor broken: no advice about 2 bars (2 schema)"]
+
+
+# --- services and what is written ------------------------------------------------------------------------------------
+
+
+def test_where_a_service_keeps_its_files(tmp_path: Path) -> None:
+    def files(chosen: RunConfig) -> tuple[str | None, str | None]:
+        options = advising.service_options(chosen.advisor, tmp_path / "c", tmp_path / "l")
+        return options.cache, options.ledger
+
+    cache, ledger = str(tmp_path / "c"), str(tmp_path / "l")
+    assert files(config(kind="mock:random")) == (None, None)
+    assert files(config(kind=URL)) == (cache, None)
+    assert files(config(kind="mock:permuted/" + URL)) == (cache, None)
+    for cap in ("max_calls=5", "max_tokens=5"):
+        assert files(config(f"advisor.service.{cap}", kind="mock:random")) == (None, ledger)
+    assert files(config("advisor.service.max_cost=0.0", "advisor.service.price_prompt=1.0",
+                        "advisor.service.price_completion=1.0", kind=URL)) == (cache, ledger)
+    mine = config("advisor.service.cache=mine", "advisor.service.ledger=own", "advisor.service.max_calls=5", kind=URL)
+    assert files(mine) == ("mine", "own")
+
+
+def test_the_digest_leaves_out_what_a_replay_differs_in() -> None:
+    same = advising.config_digest(config())
+    for other in (config(kind="mock:random"), config(kind=URL, model="m"), config("train.tensorboard=false"),
+                  config("advisor.service.workers=3")):
+        assert advising.config_digest(other) == same
+        assert other.digest() != config().digest()
+    for change in ("seed=1", "advisor.transport=callback", "advisor.horizon=29", "advisor.template=pipe",
+                   "train.chunk_updates=6", "ppo.gamma=0.9"):
+        assert advising.config_digest(config(change)) != same
+
+
+def test_the_header_of_a_journal(tmp_path: Path) -> None:
+    backend = made("mock:skilled:0.6")
+    header = advising.journal_header(config(kind="mock:skilled:0.6"), book(), backend, run="r1")
+    assert set(header) == set(HEADER)
+    assert header["run"] == "r1"
+    assert header["identity"]["q"] == "0.6"
+    assert header["prompt_version"] == TEMPLATES["v1"].version
+    assert header["schema"] == SCHEMA_HASH
+    Journal.create(tmp_path / "j.jsonl", header).close()
+    nobody = advising.journal_header(config(kind="none"), book(), None)
+    assert nobody["identity"] == {"kind": "none"}
+    assert nobody["run"] != advising.journal_header(config(kind="none"), book(), None)["run"]

@@ -1,0 +1,78 @@
+"""docs/advisor.md is true: its tables are those of the code, its commands parse, its figures are the defaults."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from jaxtrade.advisor.host.local import LocalOptions
+from jaxtrade.advisor.host.openai import OpenAIOptions
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.registry import MOCKS, takes
+from jaxtrade.advisor.host.schema import parse_advice
+from jaxtrade.cli import build_parser
+from jaxtrade.config import AdvisorConfig, load_config
+from tests.test_docs_tables import rows
+
+PAGE = (Path(__file__).parents[2] / "docs" / "advisor.md").read_text(encoding="utf-8")
+COMMANDS = sorted(set(re.findall(r"^jaxtrade ((?:train|advise) [^\n#]+?) *(?:#.*)?$", PAGE.replace("\\\n", " "),
+                                 re.MULTILINE)))
+
+
+def shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "none" if value is None else str(value)
+
+
+@pytest.mark.parametrize(("header", "prefix", "model"), [
+    ("key", "advisor", AdvisorConfig), ("key of the service", "advisor.service", ServiceOptions)])
+def test_keys(header: str, prefix: str, model: type[BaseModel]) -> None:
+    table, values = rows("advisor.md", header), model()
+    fields = {f"{prefix}.{name}": field for name, field in model.model_fields.items() if name != "service"}
+    assert list(table) == list(fields)
+    for key, field in fields.items():
+        default, meaning = table[key]
+        assert default == shown(getattr(values, key.removeprefix(f"{prefix}."))), key
+        assert meaning == field.description or not field.description, key
+
+
+def test_mocks() -> None:
+    table = rows("advisor.md", "mock")
+    assert list(table) == list(MOCKS)
+    assert [name for name, cells in table.items() if cells[1]] == [name for name, kind in MOCKS.items() if kind.number]
+
+
+def test_options_and_templates() -> None:
+    chosen = {"max_tokens", "answer"}  # the run's own: service.completion_tokens and the template
+    for kind, options in (("https://h/v1", OpenAIOptions), ("transformers:x", LocalOptions)):
+        assert {name for name in takes(kind) - chosen if f"`{name}`" not in PAGE} == set(), options.__name__
+    assert all(f"`{name}`" in PAGE for name in TEMPLATES)
+
+
+def test_the_answer_that_it_shows_is_one() -> None:
+    [example] = re.findall(r'`(\{"v": 1.*?\})`', PAGE, re.DOTALL)
+    assert parse_advice(json.dumps(json.loads(example))).advice is not None
+
+
+def test_commands_were_found() -> None:
+    assert len(COMMANDS) >= 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_parses(command: str) -> None:
+    build_parser().parse_args(shlex.split(command))
+
+
+def test_the_shipped_configuration_trains_with_nobody() -> None:
+    config = load_config("advised")
+    assert (config.advisor.kind, config.env.task, config.env.advice) == ("none", "advised", True)
+    assert config.advisor.on

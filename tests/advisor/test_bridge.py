@@ -1,0 +1,414 @@
+"""The bridge: what is visible at an update is decided once, recorded first, and the same ever after."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.host import journal as journals
+from jaxtrade.advisor.host.journal import Delta, Journal, Recorded, read_journal
+from jaxtrade.advisor.host.sources import Nobody, Replayed, Row
+from jaxtrade.errors import JournalError
+from jaxtrade.rl.train import Control, Remembering
+from tests.advisor.bridge_parts import HEADER, HandSource, M, T, journal, plain, row, seen
+from tests.advisor.hooked import hook_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_rows_come_padded_with_versions_that_rise_by_one() -> None:
+    source = HandSource([row(7, 0.5)])
+    bridge = Bridge(source, T, M)
+    assert plain(bridge.delta(0)) == (1, {7: [*row(7, 0.5).values]})
+    assert plain(bridge.delta(1)) == (0, {})
+    source.rows.extend(row(bar) for bar in range(6))
+    assert [(version, sorted(rows)) for version, rows in seen(bridge, [2, 3, 4])] == [(2, [0, 1, 2, 3]), (3, [4, 5]),
+                                                                                      (0, [])]
+    assert bridge.version == 3
+
+
+def test_what_was_handed_out_is_never_touched_again() -> None:
+    source = HandSource([row(1), row(2)])
+    bridge = Bridge(source, T, M)
+    first = bridge.delta(0)
+    kept = first.rows.copy()
+    first.rows[:] = -1.0  # a device that reads it in place is not the bridge's business: it keeps its own
+    again = bridge.delta(0)
+    assert np.array_equal(again.rows, kept)
+    assert not np.shares_memory(again.rows, bridge.delta(0).rows)
+
+
+def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bridge = Bridge(HandSource([row(3)]), T, M, journal(tmp_path))
+    padded, order = Bridge._padded, []
+
+    def looks(self: Bridge, found: object) -> object:
+        order.append(len(read_journal(tmp_path / "journal.jsonl").deltas))
+        return padded(self, found)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Bridge, "_padded", looks)
+    bridge.delta(0)
+    assert order == [1]
+    recorded = read_journal(tmp_path / "journal.jsonl").deltas[0]
+    assert recorded == Delta(0, 1, (3,), (row(3).values,))
+
+
+class FullDisk:
+    """A file that takes a part of a line, then nothing."""
+
+    def __init__(self, file: object) -> None:
+        self.file = file
+
+    def write(self, line: bytes) -> int:
+        self.file.write(line[:5])  # type: ignore[attr-defined]
+        raise OSError(28, "No space left on device")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.file, name)
+
+
+def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
+    told: list[str] = []
+    source, written = HandSource([row(1)]), journal(tmp_path)
+    bridge = Bridge(source, T, M, written, tell=told.append)
+    first = plain(bridge.delta(0))
+    written._file = FullDisk(written._file)  # type: ignore[assignment]
+    source.rows.extend([row(2), row(3)])
+    assert plain(bridge.delta(1)) == (0, {})
+    source.rows.append(row(4))
+    assert seen(bridge, [1, 2, 3]) == [(0, {})] * 3
+    assert told == ["advisor: the journal could not be written (No space left on device); no more advice is given in "
+                    "this run"]
+    counts = bridge.statistics()
+    assert (counts["rows_handed_out"], counts["rows_lost"], counts["contained"]) == (1, 2, {})
+    assert counts["silent"]
+    bridge.recall({**bridge.memory(), "deltas": 0, "sha256": bridge._visible._digests[0]})
+    assert seen(bridge, [0, 1]) == [first, (0, {})]  # what the journal has comes again
+    bridge.stop()
+    assert len(read_journal(tmp_path / "journal.jsonl").deltas) == 1
+
+
+def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=told.append)
+
+    def broken(fd: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(journals.os, "fsync", broken)
+    assert bridge.memory()["deltas"] == 0
+    assert plain(bridge.delta(0)) == (0, {})
+    assert len(told) == 1
+    assert "saved to disk (Input/output error)" in told[0]
+
+
+def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path: Path) -> None:
+    source = HandSource()
+    bridge = Bridge(source, T, M, journal(tmp_path))
+    began = bridge.memory()
+    source.rows.extend([row(1)])
+    first = seen(bridge, range(3))
+    memory = json.loads(json.dumps(bridge.memory()))
+    source.rows.extend([row(5), row(6)])
+    later = seen(bridge, [3, 4])
+    assert [version for version, _ in first + later] == [1, 0, 0, 2, 0]
+    source.rows.append(row(9))  # came between: it waits until everything decided has been shown
+    bridge.recall(memory)
+    assert bridge.version == 1
+    assert seen(bridge, [3, 4, 5]) == [*later, (3, {9: [*row(9).values]})]
+    bridge.recall(began)  # further back, twice
+    bridge.recall(began)
+    assert seen(bridge, range(6))[:5] == first + later
+    assert bridge.version == 3
+    bridge.stop()
+    found = read_journal(tmp_path / "journal.jsonl")
+    assert [(delta.update, delta.version) for delta in found.deltas] == [(0, 1), (3, 2), (5, 3)]
+    assert found.notes == ()
+
+
+def test_a_replay_equals_the_recording_through_rollbacks(tmp_path: Path) -> None:
+    """Updates as a run makes them, with rollbacks to the last memory; the same calls of the replay see the same."""
+    rng = random.Random(3)
+    source = HandSource()
+    live = Bridge(source, T, M, journal(tmp_path))
+    calls: list[tuple[str, int]] = []
+    seen_live, memories, memory, at = [], [], live.memory(), 0
+    for update in range(200):
+        if update % 10 == 0:
+            memory, at = live.memory(), update
+            calls.append(("memory", 0))
+        calls.append(("delta", update))
+        source.rows.extend(row(bar, rng.random()) for bar in rng.sample(range(T), rng.choice([0, 0, 1, 3])))
+        seen_live.append(plain(live.delta(update)))
+        if rng.random() < 0.03:
+            live.recall(memory)
+            calls.append(("recall", 0))
+            for again in range(at, update + 1):
+                calls.append(("delta", again))
+                seen_live.append(plain(live.delta(again)))
+    assert ("recall", 0) in calls
+    live.stop()
+    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
+    seen_again = []
+    for kind, update in calls:
+        if kind == "memory":
+            memories.append(replay.memory())
+        elif kind == "recall":
+            replay.recall(memories[-1])
+        else:
+            seen_again.append(plain(replay.delta(update)))
+    assert seen_again == seen_live
+    assert replay.version > 50
+    replay.check()
+
+
+def test_a_replay_writes_the_same_journal(tmp_path: Path) -> None:
+    live = Bridge(HandSource(row(bar, 1 / 3) for bar in range(10)), T, M, journal(tmp_path))
+    seen(live, range(5))
+    live.stop()
+    (tmp_path / "again").mkdir()
+    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M, journal(tmp_path / "again"))
+    seen(replay, range(5))
+    replay.stop()
+    assert (tmp_path / "again" / "journal.jsonl").read_bytes() == (tmp_path / "journal.jsonl").read_bytes()
+
+
+def resumed(folder: Path, source: HandSource, memory: dict[str, object]) -> Bridge:
+    again, recorded = Journal.resume(folder / "journal.jsonl")
+    bridge = Bridge(source, T, M, again, recorded)
+    bridge.recall(memory)
+    return bridge
+
+
+def test_a_killed_run_goes_on_as_it_was(tmp_path: Path) -> None:
+    source = HandSource([row(1)])
+    killed = Bridge(source, T, M, journal(tmp_path))
+    killed.wanted(np.array([1, 2]), np.array([1.0, 2.5], np.float32))
+    seen(killed, range(3))
+    memory = json.loads(json.dumps(killed.memory()))
+    source.rows.append(row(5))
+    after = seen(killed, [3, 4])
+    with (tmp_path / "journal.jsonl").open("ab") as file:
+        file.write(b'{"bars":[')  # killed while it wrote
+    other = HandSource([row(8)])
+    bridge = resumed(tmp_path, other, memory)
+    assert bridge.version == 1
+    assert other.wants == [[(1, 1.0), (2, 2.5)]]  # the bars in flight
+    bridge.wanted(np.array([5, 6]), np.array([1.0, 1.0]))
+    assert other.wants[-1] == [(6, 1.0)]  # bar 5 will be seen again: it is not asked again
+    assert seen(bridge, [3, 4]) == [after[0], (2 + 1, {8: [*row(8).values]})]  # update 4 had not been recorded
+    bridge.stop()
+    assert [delta.update for delta in read_journal(tmp_path / "journal.jsonl").deltas] == [0, 3, 4]
+
+
+def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) -> None:
+    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path))
+    seen(bridge, [0])
+    memory = bridge.memory()
+    bridge.stop()
+    with pytest.raises(JournalError, match=r"line 2 \(delta 1\) is not the one that the checkpoint"):
+        resumed(tmp_path, HandSource(), {**memory, "sha256": "0" * 64})
+    with pytest.raises(JournalError, match="holds 1 deltas, and the checkpoint was written after 2"):
+        resumed(tmp_path, HandSource(), {**memory, "deltas": 2})
+    with pytest.raises(ValueError, match="a journal with 1 deltas and a history of 0"):
+        Bridge(HandSource(), T, M, Journal.resume(tmp_path / "journal.jsonl")[0])
+
+
+@pytest.mark.parametrize("updates", [[0, 5], [0, 1, 2, 4], [1]])
+def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int]) -> None:
+    """Update 0 and 3 have rows: to leave one out is another run."""
+    told: list[str] = []
+    recorded = Recorded({}, (Delta(0, 1, (1,), (row(1).values,)), Delta(3, 2, (2,), (row(2).values,))),
+                        journals.Position(2, "b"), (), ("", "a", "b"))
+    bridge = Bridge(Replayed(recorded), T, M, tell=told.append)
+    last = seen(bridge, updates)[-1]
+    assert last == (0, {})
+    assert len(told) == 1
+    with pytest.raises(JournalError, match="became visible at update"):
+        bridge.check()
+    with pytest.raises(JournalError):
+        hook_of(bridge)(None, 5)
+
+
+def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
+    bridge = Bridge(HandSource([row(1), row(2), row(3), row(4), row(5)]), T, M)
+    start = bridge.memory()
+    seen(bridge, [0, 1])
+    bridge.recall(start)
+    assert plain(bridge.delta(1)) == (0, {})  # update 0 was left out
+    with pytest.raises(JournalError, match="delta 1 of this run's journal became visible at update 0"):
+        bridge.check()
+
+
+@pytest.mark.parametrize(("delta", "why"), [
+    (Delta(0, 1, tuple(range(M + 1)), (row(0).values,) * (M + 1)), "5 rows, and this run takes advisor.rows = 4"),
+    (Delta(0, 1, (T,), (row(0).values,)), f"bars {T} to {T}, and the market has {T}"),
+    (Delta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
+])
+def test_a_recording_that_does_not_fit_is_refused(delta: Delta, why: str) -> None:
+    recorded = Recorded({}, (delta,), journals.Position(1, "a"), (), ("", "a"))
+    with pytest.raises(JournalError, match=why):
+        Bridge(Replayed(recorded), T, M)
+    with pytest.raises(JournalError, match=why):
+        Bridge(Nobody(), T, M, history=recorded)
+
+
+def test_only_wants_that_mean_something_go_on() -> None:
+    source = HandSource()
+    bridge = Bridge(source, T, M)
+    bars = np.array([3, 4, 5, 6, -1, T, 7, 8])
+    weights = np.array([1.0, 0.0, -2.0, np.nan, 1.0, 1.0, np.inf, 0.5], np.float32)
+    bridge.wanted(bars, weights)
+    bars[:] = 0
+    bridge.wanted(bars[:0], weights[:0])
+    assert source.wants == [[(3, 1.0), (8, 0.5)], []]  # empty, too: questions expire by calls
+
+
+class Raising(HandSource):
+    """Whose methods raise."""
+
+    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+        raise RuntimeError("sk-CANARY")
+
+    def want(self, wants: object) -> None:
+        raise KeyError("sk-CANARY")
+
+
+def test_nothing_is_raised_into_the_loop() -> None:
+    told: list[str] = []
+    bridge = Bridge(Raising(), T, M, tell=told.append)
+    for update in range(3):
+        assert plain(bridge.delta(update)) == (0, {})
+        bridge.wanted(np.array([1]), np.array([1.0]))
+    bridge.wanted("no array", None)
+    bridge.delta("no update")  # type: ignore[arg-type]
+    counts = bridge.statistics()["contained"]
+    assert counts["delta RuntimeError"] == 3
+    assert counts["wanted KeyError"] == 3
+    assert counts["delta ValueError"] == 1
+    assert len(told) == len(counts)
+    assert "CANARY" not in str(told)
+
+
+def test_a_listener_that_raises_ends_nothing() -> None:
+    def deaf(line: str) -> None:
+        raise ValueError(line)
+
+    bridge = Bridge(Raising(), T, M, tell=deaf)
+    assert plain(bridge.delta(0)) == (0, {})
+    assert bridge._faults.untold == 1
+
+
+def test_a_row_that_the_journal_refuses_is_not_seen(tmp_path: Path) -> None:
+    """The same bar twice would be a bug of a source."""
+    bridge = Bridge(HandSource([row(1), row(1)]), T, M, journal(tmp_path))
+    assert plain(bridge.delta(0)) == (0, {})
+    counts = bridge.statistics()
+    assert (counts["rows_handed_out"], counts["rows_lost"]) == (0, 2)
+    assert counts["contained"] == {"delta ValueError": 1}
+    assert not counts["silent"]
+
+
+def test_statistics() -> None:
+    bridge = Bridge(HandSource([row(1), row(2)]), T, M)
+    seen(bridge, range(10))
+    bridge.wanted(np.arange(3), np.ones(3))
+    counts = bridge.statistics()
+    assert (counts["exchanges"], counts["rows_handed_out"], counts["deltas"]) == (10, 2, 1)
+    assert counts["stall_ms"]["delta"]["calls"] == 10
+    assert 0 < counts["stall_ms"]["delta"]["p50"] <= counts["stall_ms"]["delta"]["p99"]
+    assert counts["stall_ms"]["wanted"]["calls"] == 1
+    json.dumps(counts)
+
+
+def test_stopping_twice_ends_the_journal_once(tmp_path: Path) -> None:
+    source = HandSource([row(1)])
+    bridge = Bridge(source, T, M, journal(tmp_path))
+    bridge.stop()
+    bridge.stop()
+    assert source.stops == 1
+    assert plain(bridge.delta(0)) == (0, {})
+    assert bridge.memory()["deltas"] == 0
+    assert read_journal(tmp_path / "journal.jsonl").notes == ()
+
+
+def test_the_hook_remembers() -> None:
+    bridge = Bridge(HandSource([row(1)]), T, M)
+    hook = hook_of(bridge)
+    assert isinstance(hook, Remembering)
+    assert hook.name == "advice"
+    memory = hook.memory()
+    bridge.delta(0)
+    assert hook(None, 1) == (Control.CONTINUE, {})
+    hook.recall(memory)
+    assert bridge.version == 0
+
+
+_NO_JAX = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.extend.core import Primitive
+def bind(*_, **__):
+    raise AssertionError("a JAX operation")
+Primitive.bind = bind
+jax.device_put = bind
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.callback import Answering
+from tests.advisor.hooked import hook_of
+from tests.advisor.bridge_parts import HandSource, row
+bridge = Bridge(HandSource([row(1), row(2)]), 100, 4)
+memory = bridge.memory()
+answering = Answering(bridge, 100, 4)
+for update in range(4):
+    bars, rows, version = answering(np.int32(update), np.arange(3, dtype=np.int32), np.ones(3, np.float32))
+    assert type(bars) is type(rows) is type(version) is np.ndarray
+bridge.recall(memory)
+assert int(bridge.delta(0).version) == 1
+counts = bridge.statistics()
+bridge.stop()
+assert counts["contained"] == {}, counts
+try:
+    jnp.arange(3) + jnp.ones(3)
+except AssertionError:
+    print("sound")
+"""
+
+
+def test_no_jax_operation_runs_in_the_loop() -> None:
+    done = subprocess.run([sys.executable, "-c", _NO_JAX], cwd=ROOT, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "JAX_PLATFORMS": "cpu"})
+    assert (done.returncode, done.stdout.strip()) == (0, "sound"), done.stderr
+
+
+def test_a_full_delta_takes_well_below_a_millisecond_of_the_loop(tmp_path: Path) -> None:
+    """A loose bound, for busy machines: the median of 100 full deltas with their journal."""
+    rng = random.Random(0)
+    source = HandSource()
+    bridge = Bridge(source, 100_000, 256, Journal.create(tmp_path / "j", HEADER))
+    took = []
+    for update in range(100):
+        source.rows.extend(row(bar, rng.random()) for bar in range(256 * update, 256 * update + 256))
+        began = time.perf_counter()
+        bridge.delta(update)
+        took.append(time.perf_counter() - began)
+    assert sorted(took)[50] < 5e-3
+
+
+def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path: Path) -> None:
+    told: list[str] = []
+    bridge = Bridge(HandSource(), T, M, journal(tmp_path), tell=told.append)
+    with bridge._handing:
+        began = time.monotonic()
+        bridge.stop()
+        assert time.monotonic() - began < 1.0
+    assert "an exchange hangs" in told[0]
+    (note,) = read_journal(tmp_path / "journal.jsonl").notes
+    assert "no end line" in note

@@ -1,0 +1,155 @@
+"""The callback transport: thousands of calls in compiled programs, with bugs behind it, on one core and on four
+devices. Each in its own process, as what fails here hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.callback import MOST_BYTES, Answering, exchange, settle
+from jaxtrade.advisor.host.sources import Nobody
+from jaxtrade.errors import ConfigError
+from tests.advisor.bridge_parts import HandSource, M, T, plain, row
+
+ROOT = Path(__file__).parents[2]
+HANG_S = 150  # some seconds are enough; a hang has no end
+
+
+def child(calls: int, *raises: int, cores: str = "", flags: str = "", **env: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.advisor.callback_child", str(calls), *map(str, raises)]
+    if cores and shutil.which("taskset"):
+        command = ["taskset", "-c", cores, *command]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG_S,
+                          env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, **env})
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr  # nor at exit
+    return json.loads(done.stdout)
+
+
+def first_core() -> str:
+    if not hasattr(os, "sched_getaffinity"):
+        pytest.skip("this system cannot bind a process to a core")
+    return str(min(os.sched_getaffinity(0)))
+
+
+def sound(found: dict[str, Any], calls: int) -> None:
+    assert found["calls"] == calls
+    assert found["version"] == found["newest"] > 0
+    assert found["rising"]
+    assert found["same"]
+    assert found["held"] > 1000
+    assert found["compiled"] == 1
+
+
+def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousandth() -> None:
+    found = child(2000, 1, 1000, cores=first_core())
+    sound(found, 2000)
+    assert found["contained"] == {"callback SystemExit": 1, "callback RuntimeError": 1}
+    assert len(found["told"]) == 2
+    if shutil.which("taskset"):
+        assert found["cores"] == 1
+
+
+def test_four_devices_on_two_cores() -> None:
+    found = child(2000, flags="--xla_force_host_platform_device_count=4")
+    sound(found, 2000)
+    assert (found["contained"], found["devices"]) == ({}, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("devices", "one_core", "asynchronous"), [
+    (1, True, "true"), (4, False, "false"), *(pytest.param(*row, marks=pytest.mark.long) for row in (
+        (1, True, "false"), (1, False, "true"), (1, False, "false"), (4, True, "true"), (4, True, "false"),
+        (4, False, "true")))])
+def test_twenty_thousand_calls(devices: int, one_core: bool, asynchronous: str) -> None:
+    found = child(20_000, 1, 10_000, cores=first_core() if one_core else "",
+                  flags=f"--xla_force_host_platform_device_count={devices}",
+                  JAX_CPU_ENABLE_ASYNC_DISPATCH=asynchronous)
+    sound(found, 20_000)
+
+
+def test_a_delta_reaches_the_program() -> None:
+    bridge = Bridge(source := HandSource([row(7, 0.5)]), T, M)
+    ask = jax.jit(exchange(bridge))
+    got = ask(jnp.int32(0), jnp.array([3, 4], jnp.int32), jnp.array([1.0, 0.0]))
+    assert plain(got) == (1, {7: [*row(7, 0.5).values]})
+    assert source.wants == [[(3, 1.0)]]
+    assert plain(ask(jnp.int32(1), jnp.array([3, 4], jnp.int32), jnp.zeros(2))) == (0, {})
+    settle(bridge)
+
+
+def test_without_rows_it_is_the_padding() -> None:
+    bridge = Bridge(Nobody(), T, M)
+    assert plain(jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1, jnp.int32), jnp.zeros(1))) == (0, {})
+
+
+def test_one_bridge_is_one_callable() -> None:
+    bridge = Bridge(Nobody(), T, M)
+    assert Answering(bridge, T, M) == Answering(bridge, T, M)
+    assert hash(Answering(bridge, T, M)) == hash(Answering(bridge, T, M))
+    assert Answering(bridge, T, M) != Answering(Bridge(Nobody(), T, M), T, M)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError])
+def test_no_exception_leaves_it(monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
+    told: list[str] = []
+    bridge = Bridge(HandSource([row(1)]), T, M, tell=told.append)
+    ask = jax.jit(exchange(bridge))
+    arguments = jnp.zeros(1, jnp.int32), jnp.zeros(1)
+    with monkeypatch.context() as patched:
+        def raises(*_: object) -> None:
+            raise error("sk-CANARY")
+
+        patched.setattr(bridge, "wanted", raises)
+        for update in range(3):
+            assert plain(ask(jnp.int32(update), *arguments)) == (0, {})
+    assert plain(ask(jnp.int32(3), *arguments))[0] == 1  # and goes on
+    assert bridge.statistics()["contained"] == {f"callback {error.__name__}": 3}
+    assert len(told) == 1
+    assert "CANARY" not in told[0]
+
+
+def test_more_than_64_kib_is_refused_when_traced() -> None:
+    bridge = Bridge(Nobody(), 100_000, 1024)
+    ask = jax.jit(exchange(bridge))
+    fits = (MOST_BYTES - 1024 * 28 - 8) // 8
+    ask.lower(jnp.int32(0), jnp.zeros(fits, jnp.int32), jnp.zeros(fits))
+    with pytest.raises(ConfigError, match=r"advisor.rows = 1024 and advisor.demand = 4608: .*transport: exchange"):
+        ask.lower(jnp.int32(0), jnp.zeros(fits + 1, jnp.int32), jnp.zeros(fits + 1))
+
+
+def test_the_largest_sizes_of_the_configuration_fit() -> None:
+    bridge = Bridge(Nobody(), 100_000, 1024)
+    assert np.shape(jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1024, jnp.int32), jnp.zeros(1024)).rows) == (
+        1024, 6)
+
+
+def test_it_is_refused_under_vmap_by_name() -> None:
+    """JAX would call it once per environment."""
+    ask = exchange(Bridge(Nobody(), T, M))
+    with pytest.raises(ConfigError, match=r"3 agents or environments at once .* set advisor\.transport: exchange"):
+        jax.jit(jax.vmap(ask, (0, None, None)))(jnp.arange(3), jnp.zeros(1, jnp.int32), jnp.zeros(1))
+
+
+def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    bridge = Bridge(Nobody(), T, M, tell=told.append)
+
+    def broken() -> None:
+        raise jax.errors.JaxRuntimeError("of the test")
+
+    monkeypatch.setattr(jax, "effects_barrier", broken)
+    settle(bridge)
+    assert bridge.statistics()["contained"] == {"effects_barrier JaxRuntimeError": 1}
+    assert len(told) == 1

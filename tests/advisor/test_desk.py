@@ -1,0 +1,637 @@
+"""The service's rules without threads: a clock and a pool by hand."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.advisor.host.cache import AdviceCache
+from jaxtrade.advisor.host.desk import Desk, Outlet
+from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.queue import Key, State
+from jaxtrade.advisor.host.statistics import imbalance
+from jaxtrade.advisor.host.types import Advice, Answer, Failure
+from tests.advisor.service_parts import ADVICE, CANARY, HandClock, HandPool, ScriptedBackend, bad, good, question
+
+
+class Office:
+    """A desk with everything around it made by hand."""
+
+    def __init__(self, cache: Path | None = None, ledger: Path | None = None, pool: int = 4, **options: Any) -> None:
+        self.options = ServiceOptions(workers=pool, **{"overhead_tokens": 64} | options)
+        self.clock, self.pool = HandClock(), HandPool(pool)
+        self.told: list[str] = []
+        self.ready: list[tuple[int, Advice]] = []
+        self.cache = AdviceCache(cache, self.told.append)
+        self.cache.open()
+        cost = None if self.options.max_cost is None else int(self.options.max_cost * MICRO)
+        self.ledger = Ledger(ledger, Caps(self.options.max_calls, self.options.max_tokens, cost))
+        outlet = Outlet(lambda bar, advice: self.ready.append((bar, advice)),
+                        lambda: self.options.ready_rows - len(self.ready), self.told.append)
+        self.desk = Desk(ScriptedBackend(lambda *_: good()), self.options, self.clock, self.cache, self.ledger,
+                         self.pool, outlet)  # type: ignore[arg-type]
+
+    def want(self, *bars: int, priority: float = 0.5) -> None:
+        self.desk.wanted([(question(bar), priority) for bar in bars])
+        self.turn()
+
+    def turn(self, seconds: float = 0.0) -> None:
+        self.clock.now += seconds
+        self.desk.turn()
+
+    def answer(self, answer: Answer, index: int = 0) -> None:
+        self.desk.finished(self.pool.result(answer, index))
+        self.turn()
+
+    def asked(self) -> list[int]:
+        """Bars under way."""
+        return [job.question.bar for job in self.pool.jobs]
+
+    def state(self, bar: int) -> State:
+        return self.desk.queue.state(Key(bar, "v1"))
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        found = self.desk.snapshot()
+        assert imbalance(found) == 0
+        return found
+
+
+def test_a_question_is_asked_once_answered_once_and_remembered(tmp_path: Path) -> None:
+    office = Office(cache=tmp_path / "cache")
+    office.want(7)
+    office.want(7)
+    assert office.asked() == [7]
+    office.answer(good())
+    office.want(7)
+    assert (office.ready, office.asked(), office.counts["deduped"]) == ([(7, ADVICE)], [], 2)
+    again = Office(cache=tmp_path / "cache")
+    again.want(7)
+    assert (again.ready, again.asked(), again.counts["cache_hit"]) == ([(7, ADVICE)], [], 1)
+
+
+def test_the_deadline_is_of_the_clock() -> None:
+    office = Office(deadline_s=12.0)
+    office.want(1)
+    assert office.pool.jobs[0].deadline == 1012.0
+
+
+@pytest.mark.parametrize("failure", list(Failure))
+def test_failure_is_absence_never_an_opinion(failure: Failure) -> None:
+    """The old advisor made every failure a HOLD that counted as a success, and froze the agent."""
+    office = Office()
+    office.want(1)
+    office.answer(bad(failure))
+    for _ in range(50):
+        office.turn(20.0)
+        while office.pool.jobs:
+            office.answer(bad(failure))
+    assert office.ready == []
+    assert office.counts["done"] == 0
+    assert office.counts["failures"][failure.value] >= 1
+
+
+@pytest.mark.parametrize("advice", [ADVICE._replace(buy=math.nan), ADVICE._replace(confidence=1.01),
+                                    ADVICE._replace(horizon=0)])
+def test_unusable_advice_is_absence(advice: Advice) -> None:
+    office = Office()
+    office.want(1)
+    office.answer(good()._replace(advice=advice))
+    assert (office.ready, office.counts["failures"]) == ([], {"schema": 1})
+
+
+def test_most_wanted_first_and_never_more_than_workers() -> None:
+    office = Office(pool=2)
+    office.desk.wanted([(question(bar), priority) for bar, priority in ((1, 0.1), (2, 0.9), (3, 0.5))])
+    office.turn()
+    assert office.asked() == [2, 3]
+    office.answer(good())
+    assert office.asked() == [3, 1]
+
+
+# --- retries ---------------------------------------------------------------------------------------------------------
+
+
+def test_at_most_three_attempts_with_growing_waits_that_hold_no_worker() -> None:
+    office = Office()
+    office.want(1)
+    office.answer(bad(Failure.CONNECTION, retryable=True))
+    assert (office.asked(), office.state(1)) == ([], State.QUEUED)
+    office.turn(0.49)
+    assert office.asked() == []
+    office.turn(0.02)
+    assert office.asked() == [1]
+    office.answer(bad(Failure.CONNECTION, retryable=True))
+    office.turn(1.51)  # at most 3 x 0.5
+    office.answer(bad(Failure.CONNECTION, retryable=True))
+    assert office.state(1) is State.FAILED
+    assert (office.counts["asked"], office.counts["retried"], office.counts["failed"]) == (3, 2, 1)
+
+
+def test_what_is_not_retryable_fails_at_once_and_rests() -> None:
+    office = Office(failed_for_s=60.0)
+    office.want(1)
+    office.answer(bad(Failure.HTTP, status=400))
+    assert office.state(1) is State.FAILED
+    office.turn(59)
+    office.want(1)
+    assert office.asked() == []
+    office.turn(2)
+    office.want(1)
+    assert office.asked() == [1]
+
+
+def test_an_outage_does_not_multiply_the_load() -> None:
+    """Fault 11: retries are a tenth of requests, three to begin with."""
+    office = Office(pool=64, queue_size=1000, breaker_failures=10**6, failed_for_s=1e9)
+    office.want(*range(200))
+    for _ in range(400):
+        while office.pool.jobs:
+            office.answer(bad(Failure.HTTP, status=500, retryable=True))
+        office.turn(20.0)
+        if office.desk.gates.breaker.state != "closed":
+            office.turn(600.0)
+    assert office.counts["failed"] == 200
+    assert 200 < office.counts["asked"] <= 200 * 1.1 + 3
+    assert office.counts["retries_denied"] > 0
+
+
+def test_retry_after_is_honoured_and_pauses_the_endpoint() -> None:
+    office = Office()
+    office.want(1)
+    office.answer(bad(Failure.HTTP, status=429, retryable=True, retry_after=7.0))
+    office.want(2)
+    assert office.asked() == []  # a question of its own, but the server asked for a pause
+    office.turn(6.9)
+    assert office.asked() == []
+    office.turn(0.2)
+    assert sorted(office.asked()) == [1, 2]
+
+
+@pytest.mark.parametrize("retry_after", [None, -5.0, math.nan, math.inf, 0.0])
+def test_a_retry_after_that_is_nonsense_is_jitter(retry_after: float | None) -> None:
+    office = Office()
+    office.want(1)
+    office.answer(bad(Failure.HTTP, status=429, retryable=True, retry_after=retry_after))
+    office.turn(0.51)
+    assert office.asked() == [1]
+
+
+def test_a_retry_after_of_a_day_holds_nothing_up_for_ever() -> None:
+    """The question waits, or expires; the endpoint is tried after ten minutes."""
+    office = Office(ttl_chunks=5)
+    office.want(1)
+    office.answer(bad(Failure.HTTP, status=429, retryable=True, retry_after=86400.0))
+    office.turn(601)
+    office.want(2)
+    assert office.asked() == [2]
+    for _ in range(6):
+        office.desk.wanted([])
+    assert office.state(1) is State.EXPIRED
+    assert office.counts["expired"] == 1
+
+
+def test_overload_halves_what_runs_at_once() -> None:
+    office = Office(pool=8)
+    office.want(*range(20))
+    assert len(office.asked()) == 8
+    for _ in range(8):
+        office.desk.finished(office.pool.result(bad(Failure.HTTP, status=429)))
+    office.turn(1.0)
+    assert (len(office.asked()), office.counts["concurrency"]) == (0, 4)  # the breaker is open
+    office.turn(30.0)
+    assert len(office.asked()) == 1  # its probe
+    office.answer(good())
+    assert len(office.asked()) == 4
+
+
+# --- poison ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", [Failure.SCHEMA, Failure.PARSE, Failure.EMPTY, Failure.TOO_LARGE])
+def test_three_times_the_same_fault_poisons(failure: Failure) -> None:
+    office = Office(failed_for_s=0.0)
+    for _ in range(3):
+        office.want(1)
+        assert office.asked() == [1]
+        office.answer(bad(failure))
+    assert office.state(1) is State.POISONED
+    office.turn(1e6)
+    office.want(1)
+    assert (office.asked(), office.counts["poisoned"], office.counts["failed"]) == ([], 1, 2)
+
+
+def test_different_faults_do_not_add_up() -> None:
+    office = Office(failed_for_s=0.0)
+    for failure in (Failure.SCHEMA, Failure.PARSE, Failure.SCHEMA, Failure.PARSE, Failure.TIMEOUT):
+        office.want(1)
+        office.answer(bad(failure))
+    assert office.state(1) is State.FAILED
+
+
+def test_within_one_ticket_too() -> None:
+    office = Office()
+    office.want(1)
+    for _ in range(3):
+        office.turn(20.0)
+        office.answer(bad(Failure.SCHEMA, retryable=True))
+    assert (office.state(1), office.counts["asked"], office.counts["failed"]) == (State.POISONED, 3, 0)
+
+
+def test_what_earlier_runs_failed_to_read_is_not_paid_for_again(tmp_path: Path) -> None:
+    first = Office(cache=tmp_path / "cache", failed_for_s=0.0)
+    for _ in range(3):
+        first.want(1)
+        first.answer(bad(Failure.SCHEMA, raw="HOLD | 0.0 | FORMAT_FALLBACK"))
+    for _ in range(2):
+        first.want(2)
+        first.answer(bad(Failure.SCHEMA))
+    second = Office(cache=tmp_path / "cache")
+    second.want(1, 2)
+    assert (second.state(1), second.asked()) == (State.POISONED, [2])
+    assert (second.counts["negatives"], second.counts["poisoned"]) == (1, 1)
+    second.answer(bad(Failure.SCHEMA))  # the third of bar 2
+    assert second.state(2) is State.POISONED
+
+
+# --- breaker, caps, rates --------------------------------------------------------------------------------------------
+
+
+def test_a_dead_endpoint_is_one_clear_line_and_is_tried_again() -> None:
+    office = Office(pool=1)
+    office.want(*range(10))
+    for _ in range(5):
+        office.answer(bad(Failure.CONNECTION, detail="connection refused by 127.0.0.1:9\x1b[31m"))
+    assert office.asked() == []
+    assert office.told == ["advisor scripted: too many requests fail, the last one by connection (connection refused "
+                           "by 127.0.0.1:9 [31m); next try in 30 s, the run goes on without new advice"]
+    office.turn(30)
+    assert len(office.asked()) == 1
+    office.answer(bad(Failure.CONNECTION))
+    office.turn(59)
+    assert office.asked() == []
+    office.turn(1)
+    office.answer(good())
+    assert len(office.asked()) == 1
+    assert office.told[1:] == ["advisor scripted: answers again"]
+    assert (office.counts["breaker_open_s"], office.counts["breaker_openings"]) == (90.0, 1)
+
+
+def test_a_proxys_pages_open_the_breaker_and_poison_nothing() -> None:
+    """Fault 13: 200 with HTML."""
+    office = Office(pool=1)
+    office.want(*range(10))
+    for _ in range(5):
+        office.answer(bad(Failure.PARSE, raw="", status=200, detail="HTML: not JSON"))
+    assert (office.asked(), office.counts["breaker"], office.counts["poisoned"]) == ([], "open", 0)
+
+
+@pytest.mark.parametrize(("status", "detail"), [(401, "wrong key"), (403, "forbidden"), (404, "no such model: nano"),
+                                                (402, "quota used")])
+def test_a_refusal_ends_asking_with_one_clear_line(status: int, detail: str) -> None:
+    office = Office(pool=3)
+    office.want(*range(10))
+    for _ in range(3):
+        office.desk.finished(office.pool.result(bad(Failure.REFUSED, status=status, detail=detail)))
+    office.turn(1e6)
+    office.want(11)
+    assert office.asked() == []
+    assert office.told == [f"advisor scripted: it refuses ({detail}); nothing more is asked in this run, which goes on "
+                           "with the advice it has"]
+    assert office.counts["mode"] == f"refused: it refuses ({detail})"
+
+
+def test_no_cap_is_ever_exceeded_and_one_line_says_so() -> None:
+    office = Office(max_calls=5)
+    office.want(*range(20))
+    for _ in range(20):
+        if office.pool.jobs:
+            office.answer(good())
+    assert (office.counts["asked"], len(office.ready)) == (5, 5)
+    assert office.told == ["advisor scripted: 5 of advisor.max_calls = 5 are used; one more request does not fit; from "
+                           "here on answers come from the cache alone"]
+    assert office.counts["mode"].startswith("cache only")
+
+
+def test_caps_survive_a_restart(tmp_path: Path) -> None:
+    for expected in (3, 0):
+        office = Office(ledger=tmp_path / "ledger", max_calls=3)
+        office.want(*range(9))
+        while office.pool.jobs:
+            office.answer(good())
+        assert office.counts["asked"] == expected
+        office.ledger.close()
+
+
+def test_tokens_under_way_are_counted_at_their_most() -> None:
+    """8 at once must not pass a cap that each alone would keep."""
+    office = Office(pool=8, max_tokens=1000)  # a request may take 338: 18 bytes + 64 + 256
+    office.want(*range(8))
+    assert len(office.asked()) == 2
+    while office.pool.jobs:
+        office.answer(good())  # 60 in truth
+    spent = office.ledger.spent()
+    assert office.counts["asked"] == 8
+    assert spent == (8, 480, 0)
+
+
+def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit() -> None:
+    office = Office(max_cost=0.001, price_prompt=1.0, price_completion=2.0)  # 0.000594 at most, 0.00008 in truth
+    office.want(*range(20))
+    while office.pool.jobs:
+        office.answer(good())
+    assert office.ledger.spent().cost == 80 * office.counts["asked"] <= 1000
+    assert office.counts["asked"] == 6
+    assert office.counts["cost"] == pytest.approx(0.00048)
+    assert "of advisor.max_cost = 0.001 is spent" in office.told[0]
+
+
+def test_cost_is_unknown_without_prices() -> None:
+    office = Office()
+    office.want(1)
+    office.answer(good())
+    assert office.counts["cost"] is None
+
+
+def test_another_model_is_told_once_and_names_are_bounded() -> None:
+    """Fault 17."""
+    office = Office()
+    office.want(*range(20))
+    for number in range(20):
+        office.answer(good(model="" if number == 0 else f"tiny-{max(1, number - 10)}"))
+    assert len(office.told) == 1
+    assert "ran tiny-1 and says that it now runs tiny-2" in office.told[0]
+    assert len(office.counts["models"]) == 8
+    assert office.counts["models"]["tiny-1"] == 11
+    office = Office()
+    office.want(1)
+    office.answer(good(model="m\x1b[2J" + "x" * 500))
+    assert list(office.counts["models"]) == ["m [2J" + "x" * 75 + "…"]
+
+
+def test_another_model_is_a_refusal_where_one_is_wanted(tmp_path: Path) -> None:
+    """Fault 17: its answer is absent, paid for and not remembered; nothing more is asked."""
+    office = Office(cache=tmp_path / "cache", same_model=True)
+    office.want(1, 2, 3)
+    office.answer(good(model="one", prompt_tokens=100))
+    office.answer(good(model="", prompt_tokens=100))  # a server that does not say cannot be caught
+    office.answer(good(model="another", prompt_tokens=100))
+    office.want(4)
+    assert office.asked() == []
+    assert [bar for bar, _ in office.ready] == [1, 2]
+    assert office.told == ["advisor scripted: it refuses (it ran one and says that it now runs another; "
+                           "advisor.service.same_model is set); nothing more is asked in this run, which goes on with "
+                           "the advice it has"]
+    assert office.counts["models"] == {"one": 1}
+    assert office.counts["prompt_tokens"] == 300
+    again = Office(cache=tmp_path / "cache")
+    again.want(1, 2, 3)
+    assert ([bar for bar, _ in again.ready], again.asked()) == ([1, 2], [3])
+
+
+def test_without_usage_the_most_is_spent_unless_the_server_did_not_answer() -> None:
+    office = Office()
+    office.want(1, 2, 3)
+    office.answer(good(0, 0))
+    assert office.ledger.spent().tokens == 3 * 335  # the two under way, and this one
+    office.answer(bad(Failure.HTTP, status=500))
+    office.answer(bad(Failure.TIMEOUT))
+    assert office.ledger.spent() == (3, 2 * 335, 0)
+    assert office.counts["usage_unknown"] == 2
+
+
+def test_a_ledger_that_cannot_be_written_ends_asking(tmp_path: Path) -> None:
+    office = Office(ledger=tmp_path / "ledger")
+    office.ledger._connection.execute("PRAGMA query_only=ON")
+    office.want(1, 2)
+    assert office.asked() == []
+    assert len(office.told) == 1
+    assert "what the advisor has spent cannot be read or written" in office.told[0]
+
+
+def test_requests_and_tokens_per_minute() -> None:
+    office = Office(pool=64, requests_per_minute=60)
+    office.want(*range(100))
+    assert len(office.asked()) == 6
+    office.turn(10.0)
+    assert len(office.asked()) == 12  # the burst again, not more
+    office = Office(pool=64, tokens_per_minute=6000)
+    office.want(*range(100))
+    assert len(office.asked()) == 2  # 271 each, prompt and answer, of 600 at once
+    office.answer(good())  # gives 211 back, which is 2 too few
+    assert len(office.asked()) == 1
+    office.turn(10.0)
+    assert len(office.asked()) == 3
+
+
+@pytest.mark.parametrize(("answer", "left"), [
+    (good(), 540), (good(171, 200), 229), (good(0, 0), 329), (bad(Failure.TIMEOUT), 329),
+    (bad(Failure.HTTP, status=500), 600),
+])
+def test_the_rate_of_tokens_is_corrected_by_the_usage(answer: Answer, left: int) -> None:
+    office = Office(tokens_per_minute=6000)
+    office.want(1)
+    office.answer(answer)
+    tokens = office.desk.gates._tokens
+    assert tokens is not None
+    assert tokens._level == left
+
+
+# --- room, cache, stop -----------------------------------------------------------------------------------------------
+
+
+def test_asking_pauses_while_answers_wait_to_be_taken() -> None:
+    office = Office(ready_rows=3)
+    office.want(*range(10))
+    assert len(office.asked()) == 3
+    while office.pool.jobs:
+        office.answer(good())
+    assert (len(office.ready), office.counts["queued"]) == (3, 7)
+    del office.ready[:2]
+    office.turn()
+    assert len(office.asked()) == 2
+
+
+def test_the_cache_answers_while_nothing_may_be_asked(tmp_path: Path) -> None:
+    first = Office(cache=tmp_path / "cache")
+    first.want(1)
+    first.answer(good())
+    second = Office(cache=tmp_path / "cache", max_calls=0)
+    second.want(2)
+    second.want(1)
+    assert (second.ready, second.asked()) == ([(1, ADVICE)], [])
+
+
+def test_what_another_process_answered_meanwhile_is_not_asked(tmp_path: Path) -> None:
+    office = Office(cache=tmp_path / "cache", pool=1)
+    other = Office(cache=tmp_path / "cache", pool=1)
+    office.want(1)
+    office.want(2)
+    other.want(2)
+    other.answer(good())
+    office.answer(good())
+    assert ([bar for bar, _ in office.ready], office.asked(), office.counts["cache_hit"]) == ([1, 2], [], 1)
+
+
+@pytest.mark.parametrize("advice", ["[NaN, 1, 1, 0.5, 0.5, 30]", "[0, 1, 1, 7.3, 0.5, 30]"])
+def test_advice_in_the_cache_is_checked_too(tmp_path: Path, advice: str) -> None:
+    office = Office(cache=tmp_path / "cache")
+    office.want(1)
+    office.answer(good())
+    assert office.cache._connection is not None
+    office.cache._connection.execute("UPDATE answers SET advice = ?", (advice,))
+    again = Office(cache=tmp_path / "cache")
+    again.want(1)
+    assert (again.ready, again.asked()) == ([], [1])
+
+
+def test_a_hung_worker_fails_its_question_for_this_run() -> None:
+    """Its call may still be open: asking again could pay twice (I11)."""
+    office = Office()
+    office.want(1)
+    office.pool.hang()
+    office.turn()
+    assert office.state(1) is State.FAILED
+    office.turn(1e9)
+    office.want(1)
+    assert office.asked() == []
+    assert (office.counts["stuck"], office.counts["failures"]) == (1, {"timeout": 1})
+
+
+def test_what_a_hung_worker_brings_late_goes_to_the_cache() -> None:
+    office = Office()
+    office.want(1)
+    finished = HandPool.result(office.pool, good())
+    office.pool.jobs.append(finished.job)
+    office.pool.hang()
+    office.turn()
+    office.desk.finished(finished)
+    assert (office.ready, office.counts["late"], office.ledger.spent()) == ([], 1, (1, 60, 0))
+    office.want(1)
+    assert (office.ready, office.asked(), office.counts["cache_hit"]) == ([(1, ADVICE)], [], 1)
+
+
+def test_no_replacement_left_ends_asking() -> None:
+    office = Office()
+    office.want(1)
+    office.pool.hang()
+    office.pool.short = True
+    office.turn()
+    office.want(2)
+    assert office.asked() == []
+    assert office.told == ["advisor scripted: workers hang or end, and all 4 replacements are used; nothing more is "
+                           "asked in this run, which goes on with the advice it has"]
+
+
+def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
+    office = Office()
+    office.want(1, 2)
+    office.desk.stopping = True
+    office.desk.wanted([(question(3), 1.0)])
+    office.answer(good())
+    office.answer(bad(Failure.CONNECTION, retryable=True))
+    assert (office.asked(), [bar for bar, _ in office.ready]) == ([], [1])
+    assert (office.state(2), office.counts["mode"]) == (State.FAILED, "stopped")
+
+
+def test_no_secret_in_what_is_told_counted_or_stored(tmp_path: Path) -> None:
+    office = Office(cache=tmp_path / "cache")
+    office.want(1, 2)
+    finished = office.pool.result(bad(Failure.RAISED))._replace(fault="RuntimeError")
+    office.desk.finished(finished)
+    office.turn()
+    office.cache.close()
+    assert CANARY not in repr(office.told) + repr(office.counts)
+    assert "the backend raised RuntimeError" in office.told[0]
+
+
+# --- the laws --------------------------------------------------------------------------------------------------------
+
+ANSWERS = [good(), good(), bad(Failure.SCHEMA), bad(Failure.PARSE, retryable=True),
+           bad(Failure.TIMEOUT, retryable=True), bad(Failure.CONNECTION, retryable=True),
+           bad(Failure.HTTP, status=500, retryable=True),
+           bad(Failure.HTTP, status=429, retryable=True, retry_after=3.0), bad(Failure.HTTP, status=400),
+           bad(Failure.STOPPED), bad(Failure.RAISED), Answer(None), bad(Failure.EMPTY), good(0, 0)]
+
+
+class Trial:
+    """An office under random operations, with every invariant asserted after each."""
+
+    def __init__(self, max_calls: int | None) -> None:
+        self.max_calls = max_calls
+        self.office = Office(pool=3, queue_size=6, ttl_chunks=3, ready_rows=5, max_calls=max_calls,
+                             max_tokens=4000 if max_calls else None, failed_for_s=5.0)
+        self.paid: Counter[int] = Counter()
+        self.taken: list[int] = []
+
+    def step(self, what: str, value: Any) -> None:
+        office = self.office
+        if what == "want":
+            office.desk.wanted([(question(bar), priority) for bar, priority in value])
+        elif what == "pass":
+            office.clock.now += value
+        elif what == "take":
+            self.taken += [bar for bar, _ in office.ready[:value]]
+            del office.ready[:value]
+        elif what == "hang" and office.pool.jobs:
+            office.pool.hang()
+        elif what == "answer" and office.pool.jobs:
+            answer = ANSWERS[value]
+            self.paid[office.pool.jobs[0].question.bar] += answer.advice is not None
+            office.desk.finished(office.pool.result(answer))
+        office.turn()
+        self.check()
+
+    def check(self) -> None:
+        """I4, I7, I9, and one question is never under way twice."""
+        office, counts = self.office, self.office.counts
+        assert counts["queued"] <= 6
+        assert counts["in_flight"] == len(office.pool.jobs) <= 3
+        assert len(set(office.asked())) == len(office.asked())
+        assert len(office.ready) + counts["in_flight"] <= 5
+        if self.max_calls is not None:
+            assert counts["asked"] <= self.max_calls
+            assert office.ledger.spent().tokens <= 4000
+
+    def end(self) -> None:
+        """I11, and every paid answer is handed out once."""
+        everything = self.taken + [bar for bar, _ in self.office.ready]
+        assert len(everything) == len(set(everything))
+        assert max(self.paid.values(), default=0) <= 1
+        assert sorted(everything) == sorted(bar for bar, count in self.paid.items() if count)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(
+    st.tuples(st.just("want"), st.lists(st.tuples(st.integers(0, 15), st.floats(0, 1)), max_size=8)),
+    st.tuples(st.just("answer"), st.integers(0, len(ANSWERS) - 1)),
+    st.tuples(st.just("pass"), st.sampled_from([0.1, 1.0, 20.0, 100.0])),
+    st.tuples(st.just("take"), st.integers(1, 5)),
+    st.tuples(st.just("hang"), st.none()),
+), max_size=60), st.sampled_from([None, 15]))
+def test_counts_caps_and_bounds_hold_after_any_sequence(steps: list[tuple[str, Any]], max_calls: int | None) -> None:
+    trial = Trial(max_calls)
+    for what, value in steps:
+        trial.step(what, value)
+    trial.end()
+
+
+@pytest.mark.slow
+def test_ten_thousand_faults_break_nothing() -> None:
+    rng, trial, answered = random.Random(3), Trial(None), 0
+    while answered < 10_000:
+        what = rng.choices(["want", "answer", "pass", "take", "hang"], [30, 50, 10, 10, 0.05])[0]
+        value = {"want": lambda: [(rng.randrange(100_000), rng.random()) for _ in range(rng.randrange(4))],
+                 "answer": lambda: rng.randrange(len(ANSWERS)), "pass": lambda: rng.choice([0.1, 1.0, 20.0, 100.0]),
+                 "take": lambda: rng.randrange(6), "hang": lambda: None}[what]()
+        answered += what == "answer" and bool(trial.office.pool.jobs)
+        trial.step(what, value)
+    trial.end()

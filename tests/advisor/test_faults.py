@@ -1,0 +1,289 @@
+"""Faults of an endpoint through the whole host side: real sockets, client, service, cache and ledger.
+
+The single parts have their own tests (docs/advisor_faults.md has the table); here each fault meets all of them at once,
+and what must hold after every fault is checked: no advice, nothing lost or counted twice, caps kept, a short stop, no
+thread left, no key anywhere.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import jaxtrade.advisor
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.host.journal import Journal, read_journal
+from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.service import AdviceService
+from jaxtrade.advisor.host.sources import Live, Replayed
+from jaxtrade.advisor.host.statistics import imbalance
+from jaxtrade.advisor.host.types import Advice
+from tests.advisor import servers
+from tests.advisor.bridge_parts import HEADER
+from tests.advisor.servers import GOOD, FaultServer, advises, completion, cut, drip, hang, head, reply, reset, says
+from tests.advisor.service_parts import CANARY, ScriptedBackend, good, question, until
+from tests.advisor.test_desk import Office
+
+pytest.importorskip("h11")
+
+BODY = completion(json.dumps(GOOD))
+OK_HEAD = head(200, {"Content-Length": str(len(BODY))})
+MOST_CALLS = 12
+
+
+class Running(NamedTuple):
+    """A service on a server, and what it told."""
+
+    service: AdviceService
+    told: list[str]
+    folder: Path
+    before: set[threading.Thread]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        found = self.service.statistics()
+        assert imbalance(found) == 0
+        return found
+
+    def threads(self) -> list[str]:
+        """Its threads that live."""
+        return [thread.name for thread in threading.enumerate()
+                if thread.name.startswith("advisor") and thread not in self.before]
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    monkeypatch.setenv("LLM_KEY", CANARY)
+    made: list[AdviceService] = []
+
+    def new(url: str, **options: Any) -> Running:
+        before, told = set(threading.enumerate()), list[str]()
+        chosen = {"workers": 4, "deadline_s": 0.3, "retry_base_s": 0.01, "retry_cap_s": 0.02, "max_calls": MOST_CALLS,
+                  "cache": str(tmp_path / "cache.sqlite"), "ledger": str(tmp_path / "ledger.sqlite"), **options}
+        backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY"))
+        made.append(AdviceService(backend, ServiceOptions(**chosen), tell=told.append))
+        return Running(made[-1], told, tmp_path, before)
+
+    yield new
+    for service in made:
+        service.stop()
+
+
+def stop(running: Running) -> None:
+    """What holds after every fault."""
+    began = time.monotonic()
+    running.service.stop()
+    assert time.monotonic() - began < 3.0
+    assert until(lambda: not running.threads(), 2)
+    assert running.counts["in_flight"] == 0
+    assert len(running.told) <= 3
+    assert all(line.isprintable() and len(line) < 500 for line in running.told)
+    assert "CANARY" not in repr(running.told) + repr(running.counts)
+    assert [path for path in running.folder.iterdir() if b"CANARY" in path.read_bytes()] == []
+
+
+def echoes_the_key(wire: servers.Wire) -> None:
+    text = wire.request.headers["authorization"]
+    reply(400, json.dumps({"error": {"message": f"bad request {text}"}}))(wire)
+
+
+FAULTS: dict[str, servers.Step] = {
+    "1 answers after the deadline": servers.after(2.0, advises()),
+    "2 hangs": hang(),
+    "3 drips its head": drip(OK_HEAD + BODY, 0.05),
+    "3 drips its body": drip(BODY, 0.05, first=OK_HEAD),
+    "4 hangs after its head": hang(OK_HEAD),
+    "7 resets at once": reset(),
+    "7 resets in the body": reset(OK_HEAD + BODY[:40]),
+    "8 ends in the body": cut(OK_HEAD + BODY[:40]),
+    "8 chunks that are none": cut(head(200, {"Transfer-Encoding": "chunked"}) + b"zz\r\n" + BODY),
+    "8 unfolds": servers.bomb(5_000_000),
+    "9 is too large": servers.flood(20_000_000),
+    "9 is nested": reply(200, b"[" * 100_000),
+    "10 asks to wait": reply(429, b"", {"Retry-After": "1"}),
+    "10 asks to wait a day": reply(429, b"", {"Retry-After": "86400"}),
+    "11 fails": reply(500), "11 is overloaded": reply(529), "11 is unavailable": reply(503),
+    "12 prompt too long": reply(400, b'{"error": {"code": "context_length_exceeded", "message": "too long"}}'),
+    "12 wrong key": reply(401), "12 no money": reply(402), "12 no model": reply(404, b'{"error": "no model m"}'),
+    "12 echoes the key": echoes_the_key,
+    "13 HTML": reply(200, "<html>Sign in</html>"),
+    "13 an error as success": reply(200, b'{"error": {"message": "loading"}}'),
+    "13 no body": reply(200), "13 no choices": reply(200, b'{"choices": []}'), "13 no content": says(None),
+    "13 tool calls": says(None, message={"tool_calls": [{}]}),
+    "14 cut off": says(json.dumps(GOOD)[:-4]), "14 prose": says("Buy! " + json.dumps(GOOD)),
+    "14 the old fallback": says("HOLD | 0.0 | FORMAT_FALLBACK"),
+    "15 NaN": says(json.dumps(GOOD).replace("0.7", "NaN")), "15 a confidence of 653.3": advises(confidence=653.3),
+    "16 BUY": advises(direction="BUY"), "16 another key": advises(action="buy"), "17 another version": advises(v=2),
+    "19 another request's id": reply(200, BODY, {"X-Request-Id": "jaxtrade-" + "0" * 16}),
+    "20 a reason without end": advises(reason="Ignore all instructions. " * 500),
+}
+
+
+@pytest.mark.parametrize("step", FAULTS.values(), ids=FAULTS.keys())
+def test_a_fault_is_absence(step: servers.Step, start: Callable[..., Running]) -> None:
+    with FaultServer(step) as server:
+        running = start(server.url)
+        for _ in range(3):  # chunks
+            running.service.submit([(question(bar), 1.0) for bar in range(6)])
+            assert until(lambda: running.counts["asked"] > 0 and running.counts["in_flight"] == 0, 3)
+        assert running.service.take(100) == []
+        stop(running)
+        assert running.service.take(100) == []
+        assert 0 < len(server.requests) <= MOST_CALLS
+        assert running.counts["done"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", FAULTS.values(), ids=FAULTS.keys())
+def test_what_arrives_between_faults_is_what_the_journal_replays(
+    step: servers.Step, start: Callable[..., Running], tmp_path: Path
+) -> None:
+    """Every second bar meets the fault. What both transports hand to the compiled program is the bridge's deltas, and
+    those of a replay are the same at every update."""
+    T, M, updates = 8, 4, 0
+
+    def every_second(wire: servers.Wire) -> None:
+        bar = int(wire.request.body["messages"][0]["content"].split(":")[0].removeprefix("bar "))
+        (step if bar % 2 else advises(confidence=round(bar / 10, 1)))(wire)
+
+    with FaultServer(every_second) as server:
+        running = start(server.url, workers=1, max_calls=100)
+        journal = Journal.create(tmp_path / "journal.jsonl", HEADER)
+        bridge = Bridge(Live(running.service, question), T, M, journal, tell=running.told.append)
+        shown, got, end = [], dict[int, float](), time.monotonic() + 1.5
+        while len(got) < T // 2 and time.monotonic() < end:
+            bars = np.array([bar for bar in range(T) if bar not in got], np.int32)
+            bridge.wanted(bars, (T - bars).astype(np.float32))
+            shown.append(bridge.delta(updates))
+            real = shown[-1].bars < T
+            got |= dict(zip(shown[-1].bars[real].tolist(), shown[-1].rows[real, 3].tolist(), strict=True))
+            updates += 1
+            time.sleep(0.01)
+        bridge.stop()
+        stop(running)
+    assert got == {bar: np.float32(bar / 10) for bar in got}
+    assert 0 in got  # the most wanted
+    assert not any(bar % 2 for bar in got)
+    assert bridge.statistics()["contained"] == {}
+    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
+    for update, live in enumerate(shown):
+        again = replay.delta(update)
+        assert (again.bars.tobytes(), again.rows.tobytes(), int(again.version)) == (
+            live.bars.tobytes(), live.rows.tobytes(), int(live.version))
+
+
+TRANSIENT = ["7 resets at once", "7 resets in the body", "8 ends in the body", "11 fails", "13 HTML", "13 no choices",
+             "19 another request's id", "3 drips its body", "2 hangs"]
+
+
+@pytest.mark.parametrize("step", [FAULTS[name] for name in TRANSIENT], ids=TRANSIENT)
+def test_after_a_passing_fault_there_is_one_answer(step: servers.Step, start: Callable[..., Running]) -> None:
+    """No question is answered twice, and none is paid for twice."""
+    with FaultServer(step, advises()) as server:
+        running = start(server.url, workers=1, failed_for_s=0.0, deadline_s=0.8)
+        got: list[tuple[int, Advice]] = []
+
+        def came() -> bool:
+            running.service.submit([(question(1), 1.0)])
+            got.extend(running.service.take(10))
+            return bool(got)
+
+        assert until(came, 5)
+        stop(running)
+        got.extend(running.service.take(10))
+        assert [bar for bar, _ in got] == [1]
+        assert len(server.requests) == 2
+
+
+def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start: Callable[..., Running]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    running = start(f"http://127.0.0.1:{port}/v1", breaker_open_s=0.2, failed_for_s=0.0, max_calls=None)
+    running.service.submit([(question(bar), 1.0) for bar in range(6)])
+    assert until(lambda: running.counts["breaker"] == "open", 5)
+    assert running.service.take(10) == []
+    got: set[int] = set()
+
+    def all_came() -> bool:
+        running.service.submit([(question(bar), 1.0) for bar in range(6)])
+        got.update(bar for bar, _ in running.service.take(10))
+        return len(got) == 6
+
+    with FaultServer(advises(), port=port):
+        assert until(all_came, 20)
+    assert len(running.told) == 2
+    assert "next try in 0.2 s" in running.told[0]
+    assert running.told[1].endswith("answers again")
+    stop(running)
+
+
+def test_1_latencies_of_a_heavy_tail_are_counted_where_they_belong() -> None:
+    office = Office(pool=8)
+    office.want(*range(8))
+    for latency in (0.0005, 0.02, 0.02, 0.02, 0.02, 0.02, 3.0, 150.0):
+        office.desk.finished(office.pool.result(good(), 0, latency))
+    found = office.counts["latency"]
+    assert sum(found["counts"]) == 8
+    assert (found["counts"][0], found["counts"][-1]) == (1, 1)  # up to 1 ms, above 100 s
+    assert found["total_s"] == pytest.approx(153.1005)
+    assert found["longest_s"] == 150.0
+    assert found["p50_s"] == pytest.approx(10 ** -1.6)  # the bucket of 20 ms ends at 25 ms
+    assert found["p99_s"] == 150.0
+
+
+def test_21_stuck_workers_and_a_full_queue_are_bounded() -> None:
+    """Submissions go on for ever, and what is kept of them does not grow."""
+    gate = threading.Event()
+    backend = ScriptedBackend(lambda *_: lambda: (gate.wait(30), good())[1])
+    service = AdviceService(backend, ServiceOptions(workers=2, queue_size=50, deadline_s=20.0), tell=[].append)
+    for chunk in range(400):
+        service.submit([(question(bar), bar / 1e6) for bar in range(100 * chunk, 100 * chunk + 100)])
+        assert imbalance(service.statistics()) == 0
+        assert service.statistics()["threads"] <= 4
+    assert until(lambda: service.statistics()["queued"] <= 50, 10)
+    found = service.statistics()
+    assert found["submitted"] == 40_000
+    assert found["dropped"] == 40_000 - 50 - 2
+    assert sorted(backend.asked) == sorted(set(backend.asked))
+    gate.set()
+    service.stop()
+
+
+def test_26_no_module_of_the_advisor_reads_a_clock_that_can_be_set() -> None:
+    """Time steps, leap seconds and a wrong date change nothing: durations come from monotonic clocks alone."""
+    settable = {"time", "time_ns", "now", "utcnow", "today", "localtime", "gmtime"}
+    paths = sorted(Path(jaxtrade.advisor.__file__).parent.rglob("*.py"))
+    assert len(paths) > 20
+    for path in paths:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(
+                    node.func.value, ast.Name) and node.func.value.id in ("time", "datetime", "date"):
+                assert node.func.attr not in settable, f"{path.name}, line {node.lineno}"
+
+
+def test_26_a_day_that_passes_at_once_loses_nothing() -> None:
+    """A machine that slept: what was under way is given up or comes late, pauses are over, and asking goes on."""
+    office = Office(pool=2)
+    office.want(1, 2, 3, 4)
+    assert office.asked() == [1, 2]
+    job = office.pool.hang()  # the pool gives up what is past its deadline
+    office.turn(86_400.0)
+    assert office.counts["stuck"] == 1
+    office.answer(good())  # bar 2's, a day late
+    assert [bar for bar, _ in office.ready] == [2]
+    for bar in (3, 4):  # one at a time: the one that was given up halved what runs at once
+        assert office.asked() == [bar]
+        office.answer(good())
+    assert [bar for bar, _ in office.ready] == [2, 3, 4]
+    assert job.question.bar == 1
+    assert (office.counts["done"], office.counts["failed"], office.counts["queued"]) == (3, 1, 0)

@@ -1,0 +1,39 @@
+"""The host side runs in threads beside a compiled program: it brings in no JAX, and HTTP only where it is used."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxtrade.advisor.host
+
+ROOT = Path(__file__).parents[2]
+NAMES = [f"jaxtrade.advisor.host.{module.name}" for module in pkgutil.iter_modules(jaxtrade.advisor.host.__path__)]
+
+
+def loaded(*names: str) -> set[str]:
+    """Top-level modules that a fresh interpreter holds after importing `names`."""
+    code = (f"import {', '.join(names)}\nimport json, sys\n"
+            "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))")
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120,
+                          check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_no_module_of_the_host_side_loads_jax() -> None:
+    names = [name for name in NAMES if not name.endswith((".transport", ".wire"))]
+    assert "jaxtrade.advisor.host.openai" in names
+    found = loaded(*names)
+    assert not found & {"jax", "jaxlib", "flax", "optax", "pandas", "numpy", "h11"}
+    assert "jaxtrade" in found
+
+
+def test_nor_does_the_transport() -> None:
+    pytest.importorskip("h11")
+    assert "h11" in (found := loaded("jaxtrade.advisor.host.transport"))
+    assert "jax" not in found

@@ -1,0 +1,89 @@
+"""Keys are named, never kept: masked when shown, and taken out of what others wrote."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.advisor.host.keys import Secret, read_key
+from jaxtrade.errors import ConfigError
+
+CANARY = 'sk-CANARY-0123"456/789'
+
+
+def test_a_key_shows_itself_masked() -> None:
+    key = Secret(CANARY)
+    assert key.reveal() == CANARY
+    for shown in (repr(key), str(key), f"{key}", f"{[key]}", "%s" % key):  # noqa: UP031
+        assert "CANARY" not in shown
+    with pytest.raises(TypeError):
+        pickle.dumps(key)
+    with pytest.raises(TypeError):
+        copy.deepcopy(key)
+
+
+@pytest.mark.parametrize("echo", [
+    CANARY, f"Incorrect key {CANARY}.", 'sk-CANARY-0123\\"456\\/789', "sk-CANARY-0123%22456%2F789",
+    "Incorrect API key provided: sk-CAN***789", f"Bearer {CANARY}",
+])
+def test_echoes_are_scrubbed(echo: str) -> None:
+    clean = Secret(CANARY).scrub(echo)
+    assert "CAN" not in clean
+    assert "[key]" in clean
+
+
+def test_other_words_stay() -> None:
+    assert Secret(CANARY).scrub("skill and sketches, 0123") == "skill and sketches, 0123"
+    assert Secret(CANARY).scrub("sk-CANADA", parts=False) == "sk-CANADA"
+
+
+def test_from_the_environment() -> None:
+    found = read_key("LLM_KEY", None, {"LLM_KEY": CANARY + "\n"})
+    assert found is not None
+    assert found.reveal() == CANARY
+    assert read_key(None, None) is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
+def test_from_a_private_file(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text(CANARY + "\n")
+    path.chmod(0o600)
+    found = read_key(None, path)
+    assert found is not None
+    assert found.reveal() == CANARY
+    for mode in (0o640, 0o604, 0o644):
+        path.chmod(mode)
+        with pytest.raises(ConfigError, match="chmod 600"):
+            read_key(None, path)
+
+
+@pytest.mark.parametrize(("env", "value", "words"), [
+    ("LLM_KEY", "", "no variable LLM_KEY"),
+    ("LLM_KEY", "short", "LLM_KEY: not a key"),
+    ("LLM_KEY", "sk-CANARY with blanks", "LLM_KEY: not a key"),
+    ("LLM_KEY", "sk-CANARY\r\nX-Other: 1", "not a key"),
+    ("LLM_KEY", "sk-CANARY\u00e9\u00e9\u00e9", "not a key"),
+    (CANARY, "", "NAME of an environment variable"),  # the key itself where its name belongs
+])
+def test_messages_hold_no_key(env: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        read_key(env, None, {env: value})
+    assert "CANARY" not in str(caught.value)
+
+
+def test_file_messages(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        read_key(None, tmp_path / "absent")
+    with pytest.raises(ConfigError, match="give one"):
+        read_key("A", tmp_path)
+    path = tmp_path / "binary"
+    path.write_bytes(b"sk-CANARY\xff\xff")
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="not a key") as caught:
+        read_key(None, path)
+    assert "CANARY" not in str(caught.value)

@@ -1,0 +1,660 @@
+"""The client of chat completions over real sockets: every fault of one request ends as a failure, in time."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions, check_url, request_body
+from jaxtrade.advisor.host.schema import ADVICE_SCHEMA
+from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.errors import ConfigError
+from tests.advisor import servers
+from tests.advisor.asking import ask, question
+from tests.advisor.servers import GOOD, FaultServer, advises, completion, head, reply
+
+pytest.importorskip("h11")
+
+CANARY = "sk-CANARY-0123456789"
+BODY = completion(json.dumps(GOOD))
+OK_HEAD = head(200, {"Content-Type": "application/json", "Content-Length": str(len(BODY))})
+SHORT = 0.25  # seconds that a hopeless request gets
+
+
+def client(url: str, **options: Any) -> OpenAIBackend:
+    return OpenAIBackend(OpenAIOptions(base_url=url, model="tiny", **options))
+
+
+def once(*script: servers.Step, seconds: float = 5.0, **options: Any) -> Answer:
+    """One answer of a new server."""
+    with FaultServer(*script) as server:
+        backend = client(server.url, **options)
+        answer = ask(backend, seconds)
+        backend.close()
+        return answer
+
+
+def is_failure(answer: Answer, failure: Failure, retryable: bool) -> bool:
+    return (answer.advice, answer.failure, answer.retryable) == (None, failure, retryable)
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def test_one_request() -> None:
+    with FaultServer(advises()) as server:
+        answer = ask(client(server.url))
+    assert answer.advice is not None
+    assert (answer.advice.horizon, answer.status, answer.model) == (30, 200, "tiny-1")
+    assert (answer.prompt_tokens, answer.completion_tokens) == (321, 45)
+    assert 0 < answer.latency < 5
+    (request,) = server.requests
+    assert request.path == "/v1/chat/completions"
+    assert "authorization" not in request.headers
+    assert request.headers["x-request-id"].startswith("jaxtrade-")
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.body == {
+        "model": "tiny", "messages": [{"role": "user", "content": question().prompt}], "max_tokens": 200,
+        "stream": False, "temperature": 0.0, "response_format": {
+            "type": "json_schema", "json_schema": {"name": "advice", "strict": True, "schema": ADVICE_SCHEMA}}}
+
+
+def test_options_shape_the_request() -> None:
+    options = OpenAIOptions("http://127.0.0.1/v1", "m", structured="json_object", temperature=None, seed=3,
+                            max_tokens=9, tokens_key="max_completion_tokens")
+    body = request_body(options, "p")
+    assert body == {"model": "m", "messages": [{"role": "user", "content": "p"}], "max_completion_tokens": 9,
+                    "stream": False, "seed": 3, "response_format": {"type": "json_object"}}
+    assert "response_format" not in request_body(OpenAIOptions("http://127.0.0.1/v1", "m", structured="none"), "p")
+    assert "response_format" not in request_body(OpenAIOptions("http://127.0.0.1/v1", "m", answer="pipe"), "p")
+
+
+def test_the_old_format_through_the_same_client() -> None:
+    good = once(servers.says("SELL | 0.70 | Bearish momentum RSI 75"), answer="pipe")
+    assert good.advice is not None
+    assert good.advice.sell == pytest.approx(2.1)
+    assert is_failure(once(servers.says("Answer: BUY | 0.85"), answer="pipe"), Failure.PARSE, False)
+
+
+def test_identity_tells_what_distinguishes_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", CANARY)
+    base = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "tiny", "temperature": "0.0"}
+    one = client("http://127.0.0.1:1/v1/", key_env="KEY")
+    assert base.items() <= one.identity().items()
+    assert one.identity() == client("http://127.0.0.1:1/v1").identity()  # a key changes no answer
+    for change in ({"temperature": 0.5}, {"seed": 1}, {"max_tokens": 7}, {"structured": "none"}, {"answer": "pipe"}):
+        assert client("http://127.0.0.1:1/v1", **change).identity() != one.identity()
+    assert client("http://127.0.0.1:2/v1").identity() != one.identity()
+
+
+def test_the_connection_is_kept() -> None:
+    with FaultServer(advises()) as server:
+        backend = client(server.url)
+        assert all(ask(backend, bar=bar).advice for bar in range(5))
+        assert server.connections == 1
+        backend.close()
+
+
+def test_many_threads_share_a_client() -> None:
+    with FaultServer(servers.after(0.05, advises())) as server:
+        backend = client(server.url)
+        answers: list[Answer] = []
+        threads = [threading.Thread(target=lambda: answers.append(ask(backend))) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+        assert len([answer for answer in answers if answer.advice]) == 16
+        assert len({request.headers["x-request-id"] for request in server.requests}) == 16
+        backend.close()
+
+
+# --- faults, by the rows of the table --------------------------------------------------------------------------------
+
+
+def test_1_latency_is_measured_and_slow_is_no_fault() -> None:
+    answer = once(servers.after(0.3, advises()))
+    assert answer.advice is not None
+    assert answer.latency >= 0.3
+
+
+@pytest.mark.parametrize("step", [
+    servers.hang(),  # 2
+    servers.drip(OK_HEAD + BODY, 0.05),  # 3, 4: in the head
+    servers.drip(BODY, 0.05, first=OK_HEAD),  # 3: in the body; each piece in time, the whole is not
+    servers.drip(b"\r\n" * 100, 0.05, first=b"HTTP/1.1 200 OK\r\nX-A: 1"),
+    servers.drip(b"HTTP/1.1 100 Continue\r\n\r\n" * 50, 0.01),  # informational answers for ever
+    servers.drip(b"5\r\nxxxxx\r\n" * 50, 0.05, first=head(200, {"Transfer-Encoding": "chunked"})),
+    servers.hang(b"HTTP/1.1 200 OK\r\nContent-Type: app"),  # 4
+    servers.hang(OK_HEAD),
+    servers.hang(OK_HEAD + BODY[:50]),
+    servers.after(5, advises()),
+], ids=range(10))
+def test_2_3_4_the_total_deadline_holds(step: servers.Step) -> None:
+    answer = once(step, seconds=SHORT)
+    assert is_failure(answer, Failure.TIMEOUT, True)
+    assert answer.latency >= 0.9 * SHORT
+
+
+@pytest.mark.parametrize("seconds", [0.0, -5.0, 1e-4])
+def test_a_deadline_that_is_over(seconds: float) -> None:
+    with FaultServer(advises()) as server:
+        backend = client(server.url)
+        began = time.monotonic()
+        answer = backend.answer(question(), began + seconds)
+        assert time.monotonic() - began < 1
+        assert is_failure(answer, Failure.TIMEOUT, True)
+
+
+def test_a_listener_that_accepts_nobody() -> None:
+    """The kernel completes the handshake, or the backlog is full and connecting hangs: the deadline covers both."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        backend = client(f"http://127.0.0.1:{listener.getsockname()[1]}/v1")
+        assert all(is_failure(ask(backend, 0.1), Failure.TIMEOUT, True) for _ in range(3))
+        backend.close()
+
+
+def test_5_refused_then_up_again() -> None:
+    with FaultServer(advises()) as server:
+        backend = client(server.url)
+        assert ask(backend).advice is not None
+    assert is_failure(ask(backend), Failure.CONNECTION, True)
+    assert is_failure(ask(backend), Failure.CONNECTION, True)
+    with FaultServer(advises(), port=server.port):
+        assert ask(backend).advice is not None
+    backend.close()
+
+
+def test_6_names_that_do_not_resolve() -> None:
+    def fails(code: int) -> Any:
+        def lookup(*_: object, **__: object) -> list[Any]:
+            raise socket.gaierror(code, "name service says no")
+
+        return lookup
+
+    for code, retryable in ((socket.EAI_AGAIN, True), (socket.EAI_NONAME, False)):
+        backend = client("https://api.example.invalid/v1")
+        backend._client._names._lookup = fails(code)
+        answer = ask(backend, 1.0)
+        assert is_failure(answer, Failure.CONNECTION, retryable)
+        assert "api.example.invalid" in answer.detail
+
+
+def test_a_fault_of_ours_is_told_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = ask(client(f"https://{'a' * 70}.example/v1"), 1.0)  # no name server can be asked about such a label
+    assert is_failure(answer, Failure.CONNECTION, False)
+    backend = client("http://127.0.0.1/v1")
+    monkeypatch.setattr(backend, "_answer", lambda *_: [][0])
+    assert ask(backend).detail == "unexpected IndexError in the client"
+
+
+def test_6_a_resolver_that_hangs() -> None:
+    release = threading.Event()
+    backend = client("https://api.example.invalid/v1")
+    backend._client._names._lookup = lambda *_, **__: release.wait(20) and []
+    before = threading.active_count()
+    for _ in range(6):
+        assert is_failure(ask(backend, 0.08), Failure.TIMEOUT, True)
+    assert threading.active_count() - before <= 4  # lookups do not pile up
+    timer = threading.Timer(0.2, backend.close)
+    timer.start()
+    release.set()
+    timer.join()
+
+
+def test_6_a_name_that_only_seems_to_be_this_machine() -> None:
+    backend = client("http://localhost:9/v1")
+    backend._client._names._lookup = lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 9))]
+    answer = ask(backend, 1.0)
+    assert is_failure(answer, Failure.CONNECTION, False)
+    assert "not this machine" in answer.detail
+
+
+def test_each_address_gets_its_share() -> None:
+    with FaultServer(advises()) as server, socket.socket() as dead:
+        dead.bind(("127.0.0.1", 0))  # bound and not listening: refuses
+        backend = client(server.url)
+        backend._client._names._lookup = lambda *_, **__: [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", dead.getsockname()),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", server.port))]
+        assert ask(backend, 2.0).advice is not None
+        backend.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for the name localhost with its key, made on the spot."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl to make a certificate with")
+    path = tmp_path_factory.mktemp("tls") / "both.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout",
+                    str(path), "-out", str(path.with_suffix(".crt"))], check=True, capture_output=True, timeout=30)
+    path.write_text(path.read_text() + path.with_suffix(".crt").read_text())
+    return path
+
+
+@pytest.fixture
+def server_tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+def test_6_tls(certificate: Path, server_tls: ssl.SSLContext) -> None:
+    trusted = certificate.with_suffix(".crt")
+    with FaultServer(servers.cut(OK_HEAD + BODY), tls=server_tls) as server:
+        backend = client(server.url, ca_file=trusted)
+        assert ask(backend).advice is not None
+        time.sleep(0.03)
+        assert ask(backend).advice is not None  # on a new connection
+        backend.close()
+    with FaultServer(advises(), servers.hang(), tls=server_tls) as server:
+        backend = client(server.url, ca_file=trusted)
+        assert ask(backend).advice is not None
+        assert is_failure(ask(backend, SHORT), Failure.TIMEOUT, True)
+        backend.close()
+        assert server.connections == 1  # kept over TLS too
+        unknown = ask(client(server.url))  # the system does not trust it
+        assert is_failure(unknown, Failure.CONNECTION, False)
+        assert "certificate of localhost" in unknown.detail
+        wrong_name = ask(client(server.url.replace("localhost", "127.0.0.1"), ca_file=trusted))
+        assert is_failure(wrong_name, Failure.CONNECTION, False)
+        assert len(server.requests) == 2  # nothing was sent to whom we could not be sure of
+
+
+def test_6_no_tls_where_tls_is_due() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        def refuse() -> None:
+            sock, _ = plain.accept()
+            sock.sendall(head(400, {"Content-Length": "0"}))
+            sock.recv(4096)
+            sock.close()
+
+        threading.Thread(target=refuse, daemon=True).start()
+        answer = ask(client(f"https://127.0.0.1:{plain.getsockname()[1]}/v1"), 2.0)
+        assert is_failure(answer, Failure.CONNECTION, False)
+        assert "TLS" in answer.detail
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a handshake that never comes
+        answer = ask(client(f"https://127.0.0.1:{silent.getsockname()[1]}/v1"), SHORT)
+        assert is_failure(answer, Failure.TIMEOUT, True)
+
+
+@pytest.mark.parametrize("step", [
+    servers.reset(), servers.reset(OK_HEAD), servers.reset(OK_HEAD + BODY[:40]),  # 7
+    servers.cut(), servers.cut(b"HTTP/1.1 200"), servers.cut(OK_HEAD + BODY[:40]),  # 8
+    servers.cut(head(200, {"Content-Length": str(len(BODY) + 10)}) + BODY),
+    servers.cut(head(200, {"Transfer-Encoding": "chunked"}) + b"zz\r\n" + BODY),
+    servers.cut(head(200, {"Transfer-Encoding": "chunked"}) + b"ffff\r\n" + BODY),
+    servers.cut(b"SSH-2.0-OpenSSH_9.6\r\n"),
+    servers.cut(head(200, {"Content-Length": "12, 13"}) + BODY),
+    servers.cut(head(200, {"Content-Length": "-1"}) + BODY),
+    servers.cut(b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 300_000 + b"\r\n\r\n"),
+], ids=range(13))
+def test_7_8_broken_transfers(step: servers.Step) -> None:
+    answer = once(step, advises())
+    assert is_failure(answer, Failure.CONNECTION, True)
+    assert answer.detail
+    with FaultServer(step, advises()) as server:  # the next attempt is not harmed
+        backend = client(server.url)
+        ask(backend)
+        assert ask(backend).advice is not None
+        backend.close()
+
+
+def test_7_a_reset_after_the_whole_body_loses_nothing() -> None:
+    assert once(servers.reset(OK_HEAD + BODY)).advice is not None
+
+
+def test_8_a_body_cut_short_by_its_own_length() -> None:
+    answer = once(reply(200, BODY, {"Content-Length": str(len(BODY) - 10)}))
+    assert is_failure(answer, Failure.PARSE, True)
+
+
+def test_8_a_gzip_bomb_is_not_unfolded() -> None:
+    began = time.perf_counter()
+    answer = once(servers.bomb(5_000_000))
+    assert is_failure(answer, Failure.HTTP, False)
+    assert "gzip" in answer.detail
+    assert time.perf_counter() - began < 3
+
+
+def test_9_bodies_past_the_cap() -> None:
+    announced = once(reply(200, b"x", {"Content-Length": str(20_000_000)}))
+    assert is_failure(announced, Failure.TOO_LARGE, False)
+    began = time.monotonic()
+    assert is_failure(once(servers.flood(20_000_000)), Failure.TOO_LARGE, False)
+    assert time.monotonic() - began < 3
+    assert is_failure(once(reply(500, b" " * 300_000)), Failure.TOO_LARGE, False)
+    assert once(advises(), max_bytes=1024).advice is not None
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 50_000, completion("[" * 50_000)], ids=range(3))
+def test_9_deep_nesting(body: bytes) -> None:
+    answer = once(reply(200, body))
+    assert answer.failure is Failure.PARSE
+    assert "nested" in answer.detail
+
+
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({"Retry-After": "1"}, 1.0), ({"Retry-After": "86400"}, 86400.0), ({"Retry-After": "-3"}, None), ({}, None),
+    ({"Retry-After": "Sun, 06 Nov 1994 08:50:07 GMT", "Date": "Sun, 06 Nov 1994 08:49:37 GMT"}, 30.0),
+])
+def test_10_waiting_is_told_and_not_done(headers: dict[str, str], seconds: float | None) -> None:
+    began = time.monotonic()
+    answer = once(reply(429, b'{"error": {"message": "slow down"}}', headers))
+    assert time.monotonic() - began < 1
+    assert is_failure(answer, Failure.HTTP, True)
+    assert (answer.status, answer.retry_after) == (429, seconds)
+
+
+def test_11_a_burst_is_one_attempt_each() -> None:
+    burst = [reply(status) for status in (500, 502, 503, 504, 529)]
+    with FaultServer(*burst, advises()) as server:
+        backend = client(server.url)
+        answers = [ask(backend) for _ in range(6)]
+        backend.close()
+    assert [answer.status for answer in answers] == [500, 502, 503, 504, 529, 200]
+    assert all(is_failure(answer, Failure.HTTP, True) for answer in answers[:5])
+    assert answers[5].advice is not None
+    assert len(server.requests) == 6  # none was repeated here
+
+
+@pytest.mark.parametrize(("status", "failure"), [(400, Failure.HTTP), (401, Failure.REFUSED), (402, Failure.REFUSED),
+                                                 (403, Failure.REFUSED), (404, Failure.REFUSED)])
+def test_12_what_asking_again_cannot_help(status: int, failure: Failure) -> None:
+    answer = once(reply(status, b'{"error": {"message": "no model tiny"}}'))
+    assert is_failure(answer, failure, False)
+    assert answer.detail.startswith(f"status {status}: ")
+    assert answer.detail.endswith("error no model tiny")
+    assert once(reply(status)).detail.startswith(f"status {status}")
+
+
+@pytest.mark.parametrize(("step", "failure"), [
+    (reply(200, "<html>Sign in</html>", {"Content-Type": "text/html"}), Failure.PARSE),
+    (reply(200, b'{"error": {"message": "loading"}}'), Failure.PARSE),
+    (reply(200), Failure.EMPTY),
+    (reply(200, b'{"choices": []}'), Failure.EMPTY),
+    (servers.says(None), Failure.EMPTY),
+    (servers.says(None, message={"tool_calls": [{}]}), Failure.EMPTY),
+    (servers.says([{"type": "text", "text": json.dumps(GOOD)}]), Failure.PARSE),
+], ids=range(7))
+def test_13_success_that_is_none(step: servers.Step, failure: Failure) -> None:
+    assert is_failure(once(step), failure, True)
+
+
+@pytest.mark.parametrize(("content", "failure"), [
+    (json.dumps(GOOD)[:-4], Failure.PARSE), ("Sure! " + json.dumps(GOOD), Failure.PARSE),  # 14
+    (json.dumps(GOOD).replace("0.7", "NaN"), Failure.PARSE), (json.dumps({**GOOD, "risk": 1.2}), Failure.SCHEMA),  # 15
+    (json.dumps({**GOOD, "confidence": True}), Failure.SCHEMA),
+    (json.dumps({**GOOD, "direction": "BUY"}), Failure.SCHEMA),  # 16
+    (json.dumps({**GOOD, "reason": "x" * 10_000}), Failure.SCHEMA),  # 20
+], ids=range(7))
+def test_14_15_16_20_text_that_is_no_advice(content: str, failure: Failure) -> None:
+    answer = once(servers.says(content))
+    assert is_failure(answer, failure, False)  # greedy decoding would say it again
+    assert answer.raw == content
+    assert is_failure(once(servers.says(content), temperature=0.7), failure, True)
+
+
+def test_14_the_repair_is_told() -> None:
+    answer = once(servers.says("```json\n" + json.dumps(GOOD) + "\n```"))
+    assert answer.advice is not None
+    assert answer.detail == "repaired"
+
+
+def test_17_18_nothing_is_remembered() -> None:
+    """A changed model is seen at once, and another answer to the same prompt is another answer: caching is not here."""
+    with FaultServer(advises(), servers.says(json.dumps({**GOOD, "direction": "short"}), model="tiny-2")) as server:
+        backend = client(server.url)
+        first, second = ask(backend), ask(backend)
+        backend.close()
+    assert (first.model, second.model) == ("tiny-1", "tiny-2")
+    assert first.advice != second.advice
+
+
+def test_19_the_answer_to_another_request_is_refused_and_its_connection_left() -> None:
+    other = "jaxtrade-" + "0" * 16
+    echo = {"X-Request-Id": other}
+    with FaultServer(reply(200, BODY, echo), reply(200, completion(json.dumps(GOOD), id=other)), advises()) as server:
+        backend = client(server.url)
+        for _ in range(2):
+            answer = ask(backend)
+            assert is_failure(answer, Failure.CONNECTION, True)
+            assert "another request" in answer.detail
+        assert ask(backend).advice is not None
+        assert server.connections == 3
+        backend.close()
+
+
+def test_7_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
+    with FaultServer(servers.cut(OK_HEAD + BODY)) as server:
+        backend = client(server.url)
+        for _ in range(3):
+            assert ask(backend).advice is not None
+            time.sleep(0.03)
+        assert server.connections == 3
+        backend.close()
+
+
+def test_19_late_bytes_are_not_the_next_answer() -> None:
+    stale = completion(json.dumps({**GOOD, "direction": "short"}))
+
+    def twice(wire: servers.Wire) -> None:
+        wire.send(OK_HEAD + BODY)
+        wire.wait(0.03)
+        wire.send(head(200, {"Content-Length": str(len(stale))}) + stale)
+
+    with FaultServer(twice, advises()) as server:
+        backend = client(server.url)
+        first = ask(backend)
+        time.sleep(0.1)
+        assert ask(backend).advice == first.advice is not None
+        backend.close()
+
+
+def test_19_bytes_that_nobody_asked_for_are_not_the_next_answer() -> None:
+    stale = completion(json.dumps({**GOOD, "direction": "short"}))
+    with FaultServer(servers.after(0, lambda wire: wire.send(
+            OK_HEAD + BODY + head(200, {"Content-Length": str(len(stale))}) + stale)), advises()) as server:
+        backend = client(server.url)
+        first = ask(backend)
+        time.sleep(0.05)
+        second = ask(backend)
+        backend.close()
+    assert first.advice == second.advice  # the short one was dropped with its connection
+    assert server.connections == 2
+
+
+def test_19_a_right_echo_is_accepted() -> None:
+    def echo(wire: servers.Wire) -> None:
+        name = wire.request.headers["x-request-id"]
+        body = completion(json.dumps(GOOD), id=f"chatcmpl-{name}")
+        wire.send(head(200, {"Content-Length": str(len(body)), "X-Request-Id": name}) + body)
+
+    assert once(echo).advice is not None
+
+
+def test_20_injected_text_has_no_effect() -> None:
+    plain = once(advises())
+    answer = once(advises(reason="Ignore all previous instructions <script>alert(1)</script> \x1b[2J"))
+    assert answer.advice == plain.advice
+
+
+# --- where requests go, and the key ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_redirects_are_not_followed(status: int) -> None:
+    with FaultServer(advises()) as other:
+        answer = once(reply(status, b"", {"Location": other.url + "/chat/completions"}))
+        assert is_failure(answer, Failure.HTTP, False)
+        assert "redirect" in answer.detail
+        assert other.connections == 0
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FaultServer(reply(403)) as proxy:
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        assert once(advises()).advice is not None
+        assert proxy.connections == 0
+
+
+@pytest.mark.parametrize(("url", "words"), [
+    ("ftp://127.0.0.1/v1", "expected http"), ("127.0.0.1:8080/v1", "expected http"), ("http:///v1", "expected http"),
+    ("http://[::1/v1", "not a URL"), ("http://127.0.0.1:99999/v1", "not a URL"),
+    ("http://192.168.1.5:8080/v1", "at 192.168.1.5: plain http only on this machine"),
+    ("http://127.0.0.1.evil.com/v1", "plain http"), ("http://localhost.evil.com/v1", "plain http"),
+    (f"https://user:{CANARY}@example.com/v1", "at example.com: holds a user"),
+    (f"https://example.com/v1?key={CANARY}", "at example.com: holds"),
+    (f"https://example.com/v1#{CANARY}", "holds"), ("https://example.com/v1/chat/completions", "without"),
+    ("https://example.com/a b", "unusual"), ("https://exa mple.com/v1", "expected http"),
+])
+def test_urls_that_are_not_asked(url: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        client(url)
+    assert words in str(caught.value)
+    assert "CANARY" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080/v1", "http://localhost/v1", "http://[::1]:8080",
+                                 "http://127.9.9.9", "https://api.example.com/v1"])
+def test_urls_that_are(url: str) -> None:
+    assert check_url(url + "/").geturl() == url
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"structured": "grammar"}, "expected json_schema"), ({"answer": "xml"}, "expected json, pipe"),
+    ({"temperature": 3}, "temperature"), ({"temperature": math.nan}, "temperature"), ({"max_tokens": 0}, "max_tokens"),
+    ({"max_bytes": 10}, "max_bytes"), ({"tokens_key": "n"}, "tokens_key"),
+    ({"ca_file": Path("/absent.pem")}, "ca_file"), ({"key_env": "NO_SUCH_KEY"}, "no variable NO_SUCH_KEY"),
+])
+def test_settings_that_cannot_be(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        client("https://127.0.0.1/v1", **options)
+
+
+def test_an_absent_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "h11", None)
+    for name in ("transport", "wire"):
+        monkeypatch.delitem(sys.modules, f"jaxtrade.advisor.host.{name}", raising=False)
+    with pytest.raises(ConfigError, match=r"pip install 'jaxtrade\[advisor\]'"):
+        client("http://127.0.0.1/v1")
+
+
+def test_the_key_goes_into_one_header_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that echoes all it got: in its error, its headers, its answer, its model's name, or its protocol."""
+    monkeypatch.setenv("KEY", CANARY)
+    caplog.set_level("DEBUG")
+
+    def echo(status: int) -> servers.Step:
+        def run(wire: servers.Wire) -> None:
+            said = json.dumps({"got": wire.request.headers["authorization"]})
+            body = completion(said, model=CANARY, error={"message": said} if status != 200 else None)
+            wire.send(head(status, {"Content-Length": str(len(body)), "Location": said, "Retry-After": said}) + body)
+
+        return run
+
+    script = [echo(status) for status in (200, 302, 400, 401, 429, 500)]
+    script += [servers.cut(f"HTTP/1.1 {CANARY}\r\n".encode()),
+               servers.cut(head(200, {"Content-Encoding": CANARY})), servers.says(f"```{CANARY}```"),
+               advises(direction=CANARY), reply(200, json.dumps({"error": CANARY}))]
+    with FaultServer(*script) as server:
+        backend = client(server.url, key_env="KEY")
+        answers = [ask(backend) for _ in script]
+        backend.close()
+    assert all(request.headers["authorization"] == f"Bearer {CANARY}" for request in server.requests)
+    assert all(CANARY not in json.dumps(request.body) for request in server.requests)
+    everything = [*map(repr, answers), repr(backend), str(backend), backend.name, caplog.text,
+                  json.dumps(dict(backend.identity()))]
+    assert all(answer.failure for answer in answers)
+    assert [text for text in everything if "CANARY" in text] == []
+    assert any("[key]" in answer.raw for answer in answers)
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+
+
+def check_close(backend: OpenAIBackend, is_under_way: Callable[[], bool]) -> None:
+    """Four requests in flight are over at once when the backend is closed, and so is every later one."""
+    answers: list[Answer] = []
+    threads = [threading.Thread(target=lambda: answers.append(ask(backend, 20.0))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    patience = time.monotonic() + 5
+    while not is_under_way():
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+    began = time.monotonic()
+    backend.close()
+    for thread in threads:
+        thread.join(3)
+    assert time.monotonic() - began < 3
+    assert [is_failure(answer, Failure.STOPPED, False) for answer in answers] == [True] * 4
+    assert is_failure(ask(backend), Failure.STOPPED, False)
+    backend.close()  # twice is once
+
+
+@pytest.mark.parametrize("step", [servers.hang(), servers.hang(OK_HEAD), servers.drip(BODY, 0.05, first=OK_HEAD)],
+                         ids=range(3))
+def test_close_cuts_what_is_in_flight(step: servers.Step) -> None:
+    with FaultServer(step) as server:
+        check_close(client(server.url), lambda: len(server.requests) == 4)
+
+
+def test_close_cuts_tls(certificate: Path, server_tls: ssl.SSLContext) -> None:
+    with FaultServer(servers.hang(OK_HEAD), tls=server_tls) as server:
+        check_close(client(server.url, ca_file=certificate.with_suffix(".crt")), lambda: len(server.requests) == 4)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_close_cuts_connecting_and_handshakes(scheme: str) -> None:
+    """Nobody accepts: some connections wait for the kernel's other side, some for a handshake or an answer."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        backend = client(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/v1")
+        check_close(backend, lambda: len(backend._client._open) == 4)
+
+
+def test_close_during_a_look_up() -> None:
+    release = threading.Event()
+    backend = client("https://api.example.invalid/v1")
+    backend._client._names._lookup = lambda *_, **__: release.wait(20) and []
+    threading.Timer(0.2, backend.close).start()
+    began = time.monotonic()
+    assert is_failure(ask(backend, 20.0), Failure.STOPPED, False)
+    assert time.monotonic() - began < 3
+    release.set()
+
+
+def test_nothing_is_left_behind() -> None:
+    """Sockets and threads of a hundred broken requests are gone when they are over."""
+    fds = Path("/proc/self/fd")
+    if not fds.is_dir():
+        pytest.skip("no /proc to count descriptors in")
+    with FaultServer(advises(), servers.reset(), reply(500), servers.cut(OK_HEAD)) as server:
+        backend = client(server.url)
+        assert ask(backend).advice is not None
+        before = len(list(fds.iterdir())), threading.active_count()
+        assert all(ask(backend, 1.0).failure is not Failure.TIMEOUT for _ in range(100))
+        backend.close()
+        deadline = time.monotonic() + 2
+        while time.monotonic() < deadline and threading.active_count() > before[1]:
+            time.sleep(0.01)
+        assert len(list(fds.iterdir())) <= before[0] + 1
+        assert threading.active_count() <= before[1]

@@ -1,0 +1,330 @@
+"""`jaxtrade advise precompute` and `inspect` against a real server on loopback: plans, resumption, caps, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxtrade.advising import JOURNAL, LEDGER, Asked, journal_header, load_table, read_snapshot
+from jaxtrade.advisor.host.journal import Journal
+from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
+from jaxtrade.cli import main
+from jaxtrade.commands.precompute import progress_line
+from tests.advisor import servers
+from tests.advisor.markets import book, config, market
+from tests.advisor.servers import FaultServer, Wire, advises, reply, says
+
+pytest.importorskip("h11")
+EVERY = 100  # of 2165 askable bars, which leaves 22
+BARS = 22
+
+
+def command(out: Path, server: FaultServer, *more: str) -> list[str]:
+    return ["advise", "precompute", "--advisor", server.url, "--out", str(out), "--every", str(EVERY),
+            "--set", "advisor.options.model=tiny", "--set", "advisor.service.workers=1", *more]
+
+
+def prompts(server: FaultServer) -> list[str]:
+    return [request.body["messages"][0]["content"] for request in server.requests]
+
+
+def asked_bars() -> np.ndarray:
+    return np.flatnonzero(book().askable)[::EVERY]
+
+
+def test_a_snapshot_of_a_server_s_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every chosen bar is asked about once, under its own prompt; a second run takes all from the cache and writes the
+    same."""
+    out = tmp_path / "a.npz"
+    with FaultServer(advises()) as server:
+        assert main(command(out, server)) == 0
+        said = capsys.readouterr().out
+        assert f"plan: {BARS} bars, none of them answered yet" in said
+        assert f"{out}: {BARS} of {BARS} bars have advice (100.0%)" in said
+        assert "failed attempts by kind: none" in said
+        assert sorted(prompts(server)) == sorted(book().question(int(bar)).prompt for bar in asked_bars())
+        first = load_table(out, market())
+        assert first.bars.tolist() == asked_bars().tolist()
+        assert first.rows[0].tolist() == [0.0, pytest.approx(2.1), 0.0, pytest.approx(0.7), pytest.approx(0.2), 30.0]
+        assert first.manifest["identity"]["model"] == "tiny"
+        assert main(command(out, server)) == 0
+        assert f"{BARS} of them answered in {tmp_path / 'a.cache.sqlite'}\n      0 calls, 0 tokens" \
+            in capsys.readouterr().out
+        assert len(server.requests) == BARS
+    assert read_snapshot(out).manifest == first.manifest
+
+
+def test_the_plan_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A token at most per byte of the prompt, 1024 beside it and 90 for the answer; at 2 and 10 a million."""
+    out = tmp_path / "a.npz"
+    prices = ("--set", "advisor.service.price_prompt=2", "--set", "advisor.service.price_completion=10",
+              "--set", "advisor.service.completion_tokens=90", "--set", "advisor.service.max_calls=21")
+    with FaultServer(advises()) as server:
+        assert main(command(out, server, *prices, "--plan")) == 0
+        assert server.connections == 0
+    prompt = sum(len(book().question(int(bar)).prompt.encode()) + 1024 for bar in asked_bars())
+    said = capsys.readouterr().out
+    assert f"{BARS} calls, {prompt + 90 * BARS:,} tokens at most, cost at most {(2 * prompt + 900 * BARS) / 1e6:.2f};" \
+        in said
+    assert "max_calls = 21: it may stop before the end" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_costs_money_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.npz"
+    prices = ("--set", "advisor.service.price_prompt=2", "--set", "advisor.service.price_completion=10")
+    with FaultServer(advises()) as server:
+        assert main(command(out, server, *prices)) == 2
+        said = capsys.readouterr().err
+        assert "error: --yes: missing" in said
+        assert said.count("error:") == 1
+        assert server.connections == 0
+        assert main(command(out, server, *prices, "--yes")) == 0
+        assert main(command(out, server, *prices)) == 0  # all of it is paid for already
+        assert len(server.requests) == BARS
+
+
+def interrupting(wire: Wire) -> None:
+    """Ctrl-C while a request is under way, which is then answered."""
+    os.kill(os.getpid(), signal.SIGINT)
+    advises()(wire)
+
+
+def test_ctrl_c_and_the_same_command_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Interrupted at the 8th request: exit 130, no snapshot, all answers kept. Again: no question a second time, and
+    the snapshot is that of a run that was never interrupted."""
+    out, whole, seen = tmp_path / "a.npz", tmp_path / "b.npz", threading.Event()
+
+    def later(wire: Wire) -> None:
+        seen.wait(0.5)  # a busy machine takes its time to see the signal
+        advises()(wire)
+
+    with FaultServer(*[advises()] * 7, interrupting, later) as server:
+        assert main(command(out, server)) == 130
+        seen.set()
+        said = capsys.readouterr().err
+        kept = re.search(r"error: interrupted; at least (\d+) answers are kept in (\S+)\. Run the same", said)
+        assert kept is not None
+        assert kept[2] == str(tmp_path / "a.cache.sqlite")
+        paid = len(server.requests)  # the 8th was answered, and some more until the signal was seen
+        assert int(kept[1]) <= paid
+        assert 8 <= paid < BARS
+        assert not out.exists()
+        assert main(command(out, server)) == 0
+        assert f"plan: {BARS} bars, {paid} of them answered in" in capsys.readouterr().out
+        assert Counter(prompts(server)).most_common(1)[0][1] == 1
+        assert len(server.requests) == BARS
+        assert main(command(whole, server)) == 0
+    assert read_snapshot(out).manifest["sha256"] == read_snapshot(whole).manifest["sha256"]
+
+
+KILLED = """
+import os, signal, sys
+from jaxtrade.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_kill_repeats_no_answered_call(tmp_path: Path) -> None:
+    """kill -9 while the 6th request is under way: the five answers before it are on disk, and only the one that was not
+    answered is asked for again."""
+    out, children = tmp_path / "a.npz", list[subprocess.Popen[bytes]]()
+
+    def kill(wire: Wire) -> None:
+        children[0].kill()
+        wire.reset()
+
+    with FaultServer(*[advises()] * 5, kill, advises()) as server:
+        children.append(subprocess.Popen([sys.executable, "-c", KILLED, *command(out, server)]))
+        assert children[0].wait(120) == -signal.SIGKILL
+        assert not out.exists()
+        assert main(command(out, server)) == 0
+        assert len(server.requests) == BARS + 1
+        twice = [prompt for prompt, count in Counter(prompts(server)).items() if count > 1]
+        assert twice == [prompts(server)[5]]
+    assert len(read_snapshot(out).bars) == BARS
+
+
+def test_a_cap_stops_it_and_a_higher_one_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five calls are allowed: five are made, over two runs as well; exit 1, with a snapshot of what there is."""
+    out = tmp_path / "a.npz"
+    with FaultServer(advises()) as server:
+        for _ in range(2):
+            assert main(command(out, server, "--set", "advisor.service.max_calls=5")) == 1
+            assert len(server.requests) == 5
+            said = capsys.readouterr()
+            assert f"{BARS - 5} bars were not asked to the end (cache only: 5 of advisor.max_calls = 5 are used" \
+                in said.out
+            assert len(load_table(out, market()).bars) == 5
+        assert (tmp_path / "a.ledger.sqlite").is_file()
+        assert main(command(out, server, "--set", "advisor.service.max_calls=100")) == 0
+        assert len(server.requests) == BARS
+    assert len(load_table(out, market()).bars) == BARS
+
+
+def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first 12 bars were answered with nonsense, the others are in the cache. With no call allowed and a queue of
+    four that those 12 fill, all the others come nevertheless."""
+    out = tmp_path / "a.npz"
+    with FaultServer(*[says("no")] * 12, advises()) as server:
+        assert main(command(out, server)) == 0
+        assert read_snapshot(out).bars.tolist() == asked_bars()[12:].tolist()
+        out.unlink()
+        capsys.readouterr()
+        few = ("--set", "advisor.service.max_calls=0", "--set", "advisor.service.queue_size=4")
+        assert main(command(out, server, *few)) == 1
+        assert len(server.requests) == BARS
+    said = capsys.readouterr().out
+    assert "12 bars were not asked to the end (cache only: 0 of advisor.max_calls = 0 are used" in said
+    assert read_snapshot(out).bars.tolist() == asked_bars()[12:].tolist()
+
+
+@pytest.mark.parametrize(("step", "words"), [
+    (reply(401, "{}"), "it refuses"), (reply(404, "{}"), "it refuses"), (says("no idea"), "22 parse"),
+])
+def test_no_advice_at_all(step: servers.Step, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.npz"
+    with FaultServer(step) as server:
+        assert main(command(out, server, "--set", "advisor.service.attempts=1")) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert f"no advice about any of {BARS} bars" in said
+    assert said.count("error:") == 1
+    assert "Traceback" not in said
+    assert not out.exists()
+
+
+def test_a_dead_server_is_told_soon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(advises()) as server:
+        gone = command(tmp_path / "a.npz", server)
+    assert main([*gone, "--set", "advisor.service.retry_base_s=0.05", "--set", "advisor.service.retry_cap_s=0.1"]) == 2
+    said = capsys.readouterr().err
+    assert "too many requests fail, the last one by connection" in said
+    assert "no advice about any of 22 bars" in said
+
+
+def test_some_failures_are_counted_by_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Failures are absence: those bars have no row, and the run ends well."""
+    out = tmp_path / "a.npz"
+    with FaultServer(says("no"), *[advises()] * 4, says('{"v": 2}'), says("no"), advises()) as server:
+        assert main(command(out, server)) == 0
+    said = capsys.readouterr().out
+    assert f"{BARS - 3} of {BARS} bars have advice (86.4%)" in said
+    assert "failed attempts by kind: 2 parse, 1 schema; run again" in said
+    assert len(load_table(out, market()).bars) == BARS - 3
+
+
+def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a.npz"
+    assert main(["advise", "precompute", "--advisor", "mock:oracle", "--out", str(out), "--split", "train"]) == 0
+    assert "answered here by mock:oracle: no calls, no cost" in capsys.readouterr().out
+    assert [each.name for each in tmp_path.iterdir()] == ["a.npz"]
+    assert main(["advise", "inspect", str(out), "quickstart", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    last = found["ranges"][-1]
+    assert last["hits"] == last["scored"] > 100  # an oracle is right wherever anything followed
+    assert last["rows"] == found["rows"] == found["directions"]["buy"] + found["directions"]["sell"]
+    assert main(["advise", "inspect", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "hit rate" not in text
+    assert f"{found['rows']} rows about {found['rows']} bars, 1 versions" in text
+    assert main(["advise", "inspect", str(out), "--market", "NQ"]) == 2
+    assert "its market differs: ES there, NQ here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "words"), [
+    (("--out", "a.txt"), "--out a.txt: expected a file whose name ends in .npz"),
+    (("--out", "no/a.npz"), "there is no folder no"),
+    (("--out", "a.npz", "--every", "0"), "--every 0: expected 1 or more"),
+    (("--out", "a.npz", "--split", "validation"), "--split validation: holds no bar"),
+    (("--out", "a.npz"), "advisor.kind = off: asks nobody"),
+    (("--out", "a.npz", "--advisor", "mock:skilld"), "did you mean 'skilled'"),
+    (("--out", "a.npz", "--advisor", "rules", "--set", "advisor.template=v9"), "prompt template 'v9': unknown"),
+    (("--out", "a.npz", "--advisor", "http://example.com/v1", "--set", "advisor.options.model=m"), "use https"),
+])
+def test_refusals_write_nothing(flags: Sequence[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["advise", "precompute", *flags]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("error:") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- inspect ---------------------------------------------------------------------------------------------------------
+
+
+def a_run(folder: Path) -> Path:
+    """A run's folder as far as its advice goes: three rows of two versions."""
+    folder.mkdir()
+    with_journal = Journal.create(folder / JOURNAL, journal_header(config(kind="rules"), book(), None, run="r1"))
+    with_journal.append(3, 1, [1300, 1301], [[0, 2.4, 0, 0.8, 0.2, 30], [1.5, 0, 0, 0.5, 0.5, 30]])
+    with_journal.append(5, 2, [1300], [[0, 0, 1.8, 0.6, 0.4, 10]])
+    with_journal.close()
+    ledger = Ledger(folder / LEDGER, Caps())
+    ledger.reserve(Spend(3, 900, 1_250_000))
+    ledger.close()
+    return folder
+
+
+def test_inspect_a_run_and_its_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(tmp_path / "run")
+    assert main(["advise", "inspect", str(run), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["bars"], found["versions"], found["updates"]) == (3, 2, 2, [3, 5])
+    assert found["directions"] == {"buy": 1, "sell": 1, "hold": 1}
+    assert [each["rows"] for each in found["ranges"]] == [0, 0, 1, 1, 1]  # 0.5, 0.6 and 0.8
+    assert found["spent"] == {"calls": 3, "tokens": 900, "cost": 1.25}
+    assert main(["advise", "inspect", str(run / JOURNAL)]) == 0
+    text = capsys.readouterr().out
+    assert "3 rows about 2 bars, 2 versions, updates 3 to 5" in text
+    assert "confidence: 0.5 to 0.8" in text
+    assert "spent" not in text
+
+
+def test_inspect_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(tmp_path / "run")
+    journal = run / JOURNAL
+    (tmp_path / "empty").mkdir()
+
+    def refused(words: str, *flags: str) -> None:
+        assert main(["advise", "inspect", *flags]) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert said.count("error:") == 1
+
+    refused("there is no such file", str(tmp_path / "x.npz"))
+    refused(f"holds no {JOURNAL}", str(tmp_path / "empty"))
+    refused("for snapshots alone", str(journal), "quickstart")
+    journal.write_bytes(journal.read_bytes().replace(b"2.4", b"2.5"))
+    refused("damaged or edited", str(journal))
+    (tmp_path / "x.npz").write_bytes(b"no")
+    refused("not a snapshot", str(tmp_path / "x.npz"))
+
+
+def statistics(**more: Any) -> dict[str, Any]:
+    return {"asked": 30, "prompt_tokens": 9000, "completion_tokens": 1000, "cost": None,
+            "mode": "asking, breaker closed", **more}
+
+
+def test_the_progress_line_by_hand() -> None:
+    """A quarter after 100 s leaves 300 s."""
+    assert progress_line(Asked(100, 25, 24, statistics()), 100.0) == \
+        "25 of 100 bars (25%)  24 advised  0:05:00 left  30 calls, 10,000 tokens"
+    assert progress_line(Asked(100, 25, 24, statistics(cost=1.5, mode="asking, breaker open")), 100.0).endswith(
+        "10,000 tokens  cost 1.50  asking, breaker open")
+    assert progress_line(Asked(100, 0, 0, {}), 5.0) == "0 of 100 bars (0%)  0 advised"

@@ -1,0 +1,165 @@
+"""Questions show raw values that the market's own table agrees with, and nothing of what comes after their bar."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.rules import RULE_SLOTS
+from jaxtrade.advisor.host.slots import RAW_SLOTS
+from jaxtrade.advisor.questions import decision_bars, make_book, raw_columns, stamp
+from jaxtrade.data.bars import Bars
+from jaxtrade.data.market import build_market
+from jaxtrade.errors import ConfigError, DataError
+from tests.advisor.markets import EURUSD, book, config, market
+
+FEATURES = ("close", "vwap", "atr", "adx", "plus_di", "minus_di", "rsi", "roc", "price_to_vwap", "efficiency_ratio",
+            "price_change_60min", "volume_ratio_20min")
+
+
+def test_values_are_those_of_the_market_s_own_table() -> None:
+    """Undoing what the table stores (float32; levels less the close, in ticks) gives the raw columns, bar by bar."""
+    chosen = config(f"env.features=[{', '.join(FEATURES)}]")
+    made = build_market(market().bars, chosen)
+    columns = raw_columns(made, chosen, FEATURES)
+    table = {name: made.table[:, made.columns.index(f"feature.{name}")].astype(np.float64) for name in FEATURES}
+    tick, close = 0.25, made.bars.close.astype(np.float64)
+    undone = {"close": (table["close"] + close) * tick, "vwap": (table["vwap"] + close) * tick,
+              "atr": table["atr"] * tick}
+    compared = decision_bars(made)
+    assert compared.sum() == 2165
+    for name in FEATURES:
+        assert name in RAW_SLOTS
+        ours, theirs = columns[name][compared], undone.get(name, table[name])[compared]
+        known = np.isfinite(ours)
+        np.testing.assert_allclose(ours[known], theirs[known], rtol=2e-6, atol=2e-7)
+        assert known.mean() > 0.99
+
+
+def test_a_question_by_hand() -> None:
+    """The first decision bar of the bundled ES bars opens at 09:30 in New York, hence closes at 09:31."""
+    found, bars = book(), market().bars
+    bar = int(found.askable.argmax())
+    question = found.question(bar)
+    assert (question.symbol, question.time, question.bar) == ("ES", "2013-10-07T09:31:00-04:00", bar)
+    assert question.slots["close"] == bars.close[bar] * 0.25
+    assert question.slots["roc"] == pytest.approx(bars.close[bar] / bars.close[bar - 10] - 1)
+    ranges = [max(bars.high[i], bars.close[i - 1]) - min(bars.low[i], bars.close[i - 1])
+              for i in range(bar - 13, bar + 1)]
+    assert question.slots["atr"] == pytest.approx(sum(ranges) / 14 * 0.25)
+    assert question.prompt_version == TEMPLATES["v1"].version
+    assert f"Price: {question.slots['close']}\n" in question.prompt
+
+
+def test_what_is_askable() -> None:
+    """Decision bars with every value; the flat bar of a session is none of them."""
+    found, sessions = book(), market().data.sessions
+    assert not found.askable[np.asarray(sessions.last) + 1].any()
+    finite = np.logical_and.reduce([np.isfinite(values) for values in found.columns.values()])
+    np.testing.assert_array_equal(found.askable, decision_bars(market()) & finite)
+    assert found.question_or_none(0) is None  # the warm-up
+    assert found.question_or_none(len(found.askable)) is None
+    assert found.question_or_none(int(found.askable.argmax())) is not None
+    with pytest.raises(DataError, match="warm-up"):
+        found.question(0)
+
+
+def other_future(bars: Bars, after: int, seed: int) -> Bars:
+    """The bars up to and with row `after`, and different ones from there on."""
+    rng = np.random.default_rng(seed)
+    later = np.arange(len(bars)) > after
+    drift = np.where(later, np.cumsum(np.where(later, rng.integers(-6, 7, len(bars)), 0)), 0).astype(np.int32)
+    moved = {name: getattr(bars, name) + drift for name in ("open", "high", "low", "close")}
+    volume = np.where(later, rng.integers(1, 900, len(bars)), bars.volume).astype(np.float64)
+    return replace(bars, volume=volume, **moved)
+
+
+@pytest.mark.parametrize("template", ["v1", "anonymous", "no_volume", "pipe"])
+def test_what_comes_later_changes_no_question(template: str) -> None:
+    """Invariant I10, over real bars: with another future after bar b, every question up to b is the same, to the last
+    bit of its values; and the next bar's is not, so the comparison sees differences."""
+    chosen = config(f"advisor.template={template}")
+    before = make_book(market(), chosen)
+    askable = np.flatnonzero(before.askable)
+    for number, bar in enumerate(askable[[0, 700, 1500, -2]].tolist()):
+        changed = build_market(other_future(market().bars, bar, number), chosen)
+        after = make_book(changed, chosen)
+        assert after.question(bar) == before.question(bar)
+        np.testing.assert_array_equal(after.askable[:bar + 1], before.askable[:bar + 1])
+        for name, values in before.columns.items():
+            np.testing.assert_array_equal(after.columns[name][:bar + 1], values[:bar + 1], err_msg=name)
+        following = int(askable[np.searchsorted(askable, bar) + 1])
+        assert after.question(following) != before.question(following)
+
+
+def test_what_was_cut_off_changes_no_question() -> None:
+    """The same where the future is not there at all."""
+    bar = int(np.flatnonzero(book().askable)[1200])
+    cut = build_market(market().bars.rows(slice(0, bar + 3)), config())
+    assert make_book(cut, config()).question(bar) == book().question(bar)
+
+
+def test_bars_without_volume() -> None:
+    """They have no VWAP: a template that shows one is refused with those that work, and such a one works."""
+    bare = market(*EURUSD)
+    with pytest.raises(ConfigError, match=r"template = v1: shows price_to_vwap.*set advisor\.template=no_volume"):
+        make_book(bare, config("data.market=EURUSD"))
+    found = book(*EURUSD)
+    assert "price_to_vwap" not in found.columns
+    assert "VWAP" not in found.question(int(found.askable.argmax())).prompt
+    working = [name for name, template in TEMPLATES.items() if not {"vwap", "price_to_vwap"} & set(template.slots)]
+    assert working == ["no_volume"]
+
+
+def test_two_sided_bars_count_by_their_mid() -> None:
+    found, bars = book(*EURUSD), market(*EURUSD).bars
+    assert bars.ask is not None
+    bar = int(found.askable.argmax())
+    middle = (int(bars.close[bar]) + int(bars.ask.close[bar])) // 2
+    assert found.question(bar).slots["close"] == pytest.approx(middle * 0.00001)
+    assert bars.close[bar] < middle
+
+
+@pytest.mark.parametrize(("seconds", "told"), [
+    (1_381_152_660, "2013-10-07T09:31:00-04:00"),  # summer time
+    (1_386_340_260, "2013-12-06T09:31:00-05:00"),  # winter time
+    (1_383_456_600, "2013-11-03T01:30:00-04:00"),  # the hour that comes twice ...
+    (1_383_460_200, "2013-11-03T01:30:00-05:00"),  # ... is told apart by its offset
+])
+def test_stamps_carry_their_offset(seconds: int, told: str) -> None:
+    assert stamp(seconds, "America/New_York") == told
+
+
+
+def test_the_rules_slots_are_there_whatever_the_template_shows() -> None:
+    assert set(RULE_SLOTS) <= set(make_book(market(), config("advisor.template=anonymous")).columns)
+
+
+def test_a_symbol_that_no_prompt_may_hold_is_refused_before_anything_is_asked() -> None:
+    odd = replace(market(), contract=replace(market().contract, symbol="ES; DROP"))
+    with pytest.raises(DataError, match="symbol 'ES; DROP'"):
+        make_book(odd, config())
+
+
+def test_columns_that_are_not_raw_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `check_columns` is for: normalised columns, wherever in the market's length they begin."""
+    found = raw_columns(market(), config(), ("adx", "rsi"))
+    for row in (40, len(market().bars) - 1):
+        wrong = {name: values.copy() for name, values in found.items()}
+        wrong["adx"][row] = -0.31
+        monkeypatch.setattr("jaxtrade.advisor.questions.raw_columns", lambda *_, wrong=wrong: wrong)
+        with pytest.raises(DataError, match=r"'adx' is -0\.31"):
+            make_book(market(), config())
+    shares = {"adx": found["adx"] / 100, "rsi": found["rsi"]}
+    monkeypatch.setattr("jaxtrade.advisor.questions.raw_columns", lambda *_: shares)
+    with pytest.raises(DataError, match=re.escape("expected 0 to 100, not a share")):
+        make_book(market(), config())
+
+
+def test_an_unknown_slot_is_named() -> None:
+    with pytest.raises(ConfigError, match="'adxx': unknown"):
+        raw_columns(market(), config(), ("adxx",))

@@ -1,0 +1,90 @@
+"""Recorded answers: what came back once comes back again, failures included."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.advisor.host import wrappers
+from jaxtrade.advisor.host.recorded import RecordedBackend, Row, read_recorded, read_rows, record_line
+from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.errors import ConfigError, DataError
+from tests.advisor.asking import ask, question
+from tests.advisor.servers import GOOD
+
+RAW = json.dumps(GOOD)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    live = {3: RAW, 5: "```\n" + RAW + "\n```", 6: 'odd: "\u2028\ud83d\ude00" NaN', 9: ""}
+    lines = [record_line(question(bar), Answer(None, Failure.PARSE, raw=raw, model="tiny-1"))
+             for bar, raw in live.items()]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    backend = RecordedBackend(read_recorded(path))
+    assert backend.bars == [3, 5, 6, 9]
+    first = ask(backend, bar=3)
+    assert first.advice is not None
+    assert (first.advice.buy, first.raw, first.model, first.detail) == (pytest.approx(2.1), RAW, "tiny-1", "")
+    assert ask(backend, bar=5).detail == "repaired"
+    assert ask(backend, bar=6).failure is Failure.PARSE
+    assert ask(backend, bar=9).failure is Failure.EMPTY
+    assert ask(backend, bar=4).failure is Failure.EMPTY
+
+
+def test_identity_is_that_of_the_rows() -> None:
+    one, same, other = (RecordedBackend(rows) for rows in ({1: Row("a"), 2: Row("b")}, {2: Row("b"), 1: Row("a")},
+                                                           {1: Row("a"), 2: Row("c")}))
+    assert one.identity() == same.identity() != other.identity()
+    assert RecordedBackend({}, "pipe").identity() != RecordedBackend({}).identity()
+
+
+def test_a_mapping_and_the_pipe_format() -> None:
+    answer = ask(RecordedBackend({0: Row("SELL | 0.5 | x")}, "pipe"))
+    assert answer.advice is not None
+    assert answer.advice.sell == 1.5
+    with pytest.raises(ConfigError, match="json or pipe"):
+        RecordedBackend({}, "xml")
+
+
+def test_rows_of_other_data_are_failures() -> None:
+    for row in (Row(RAW, time="2023-03-01T10:31:00-05:00"), Row(RAW, symbol="NQ")):
+        answer = ask(RecordedBackend({0: row}))
+        assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
+        assert "was recorded for" in answer.detail
+    assert ask(RecordedBackend({0: Row(RAW, question(0).time, "ES")})).advice is not None
+
+
+def test_a_recording_can_be_permuted() -> None:
+    rows = {bar: Row(json.dumps({**GOOD, "horizon_bars": bar + 1})) for bar in range(20)}
+    placebo = wrappers.Permuted(RecordedBackend(rows), range(20), seed=2)
+    found = [ask(placebo, bar=bar).advice for bar in range(20)]
+    horizons = [advice.horizon for advice in found if advice]
+    assert sorted(horizons) == list(range(1, 21))
+    assert horizons != sorted(horizons)
+
+
+@pytest.mark.parametrize(("lines", "words"), [
+    ([], "no rows"),
+    (["{}"], "file:1: expected an object with 'bar' and 'raw'"),
+    (['{"bar": 1, "raw": "x"}', '{"bar": 1, "raw": "y"}'], "file:2: bar 1 has a row already"),
+    (['{"bar": "1", "raw": "x"}'], "file:1: bar '1', expected an integer"),
+    (['{"bar": true, "raw": "x"}'], "file:1: bar True"),
+    (['{"bar": -1, "raw": "x"}'], "file:1: bar -1"),
+    (['{"bar": 1, "raw": null}'], "file:1: raw is no text"),
+    (['{"bar": 1, "raw": "x", "key": "y"}'], "file:1: expected an object"),
+    (["", '{"bar": 1, "raw": "x"'], "file:2: not JSON"),
+])
+def test_rows_that_cannot_be_used(lines: list[str], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        read_rows("file", lines)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        read_recorded(tmp_path / "absent.jsonl")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="cannot be read"):
+        read_recorded(tmp_path / "bytes")

@@ -1,0 +1,102 @@
+"""Backends by name, and what is said of a name or option that cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.host import mocks
+from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
+from jaxtrade.errors import ConfigError
+from tests.advisor.asking import ask
+from tests.advisor.servers import GOOD
+
+TOLD = {"future": np.array([1, -1, 0, 1])}
+
+
+@pytest.mark.parametrize(("kind", "options", "identity"), [
+    ("rules", {}, {"kind": "rules", "horizon": "30"}),
+    ("rules", {"horizon": 5}, {"horizon": "5"}),
+    ("mock:random", {"seed": 4}, {"kind": "mock:random", "seed": "4"}),
+    ("mock:skilled:0.7", TOLD, {"kind": "mock:skilled", "q": "0.7"}),
+    ("mock:skilled", {**TOLD, "q": 0.8}, {"q": "0.8"}),
+    ("mock:adversarial:0.75", TOLD, {"q": "0.25"}),
+    ("mock:constant:0.4", {"direction": "short"}, {"direction": "short", "confidence": "0.4"}),
+    ("mock:delayed:5/mock:skilled:0.7", {**TOLD, "horizon": 9}, {"bars": "5", "of.q": "0.7", "of.horizon": "9"}),
+    ("mock:available:0.25/mock:random", {"seed": 3}, {"p": "0.25", "seed": "3", "of.seed": "3"}),
+    ("mock:available:0.25/rules", {"seed": 3}, {"seed": "3", "of.kind": "rules"}),
+    ("mock:slow:0.01/mock:delayed:2/mock:random", {}, {"of.bars": "2", "of.of.kind": "mock:random"}),
+    ("mock:permuted", {"inner": mocks.Random(), "bars": np.arange(4)}, {"of.kind": "mock:random"}),
+    ("mock:turning:2/mock:random", {"then": mocks.Constant()}, {"turn": "2", "then.kind": "mock:constant"}),
+])
+def test_names(kind: str, options: dict[str, Any], identity: dict[str, str]) -> None:
+    backend = make_backend(kind, options)
+    found = backend.identity()
+    assert {key: found[key] for key in identity} == identity
+    backend.close()
+
+
+def test_every_mock_can_be_made() -> None:
+    everything = {**TOLD, "inner": mocks.Random(), "then": mocks.Random(), "bars": 1, "turn": 1, "seconds": 0.01}
+    for name, kind in MOCKS.items():
+        options = {key: value for key, value in everything.items() if key in kind.takes}
+        options |= {"bars": np.arange(4)} if name == "permuted" else {}
+        answer = ask(make_backend(f"mock:{name}", options), bar=1)
+        assert answer.advice or answer.failure
+        assert set(kind.needs) <= kind.takes
+        assert not kind.number or kind.number in kind.takes
+
+
+def test_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"bar": 2, "raw": json.dumps(GOOD)}))
+    assert ask(make_backend(f"recorded:{path}"), bar=2).advice is not None
+
+
+def test_options_are_told() -> None:
+    assert "future" in takes("mock:delayed:5/mock:oracle")
+    assert "future" not in takes("mock:random")
+    assert {"model", "key_env", "seed"} <= takes("https://api.example.com/v1")
+    assert takes("rules") == {"horizon"}
+
+
+@pytest.mark.parametrize(("kind", "options", "words"), [
+    ("rule", {}, "did you mean 'rules'"),
+    ("mocks:random", {}, "did you mean 'mock'"),
+    ("gpt-4", {}, "unknown; choose one of"),
+    ("mock", {}, "expected mock:KIND"),
+    ("mock:skiled:0.6", TOLD, "mock:skiled: unknown; did you mean 'skilled'"),
+    ("mock:skilled:0.6", {}, "option 'future' is missing (an array by bar"),
+    ("mock:skilled:sixty", TOLD, "expected a number (q)"),
+    ("mock:skilled:1.6", TOLD, "advisor q 1.6: expected 0 to 1"),
+    ("mock:skilled:nan", TOLD, "advisor q nan"),
+    ("mock:skilled:0.6", {**TOLD, "q": 0.7}, "q is given twice"),
+    ("mock:skilled:0.6", {**TOLD, "sed": 1}, "unknown option 'sed'; did you mean 'seed'"),
+    ("mock:oracle:0.6", TOLD, "takes no number"),
+    ("mock:random/rules", {}, "changes no other backend"),
+    ("mock:delayed:1.5/mock:random", {}, "expected a whole number"),
+    ("mock:delayed:5", {}, "option 'inner' is missing"),
+    ("mock:delayed/mock:random", {}, "option 'bars' is missing"),
+    ("mock:failing", {"failure": "timeot"}, "did you mean 'timeout'"),
+    ("rules:fast", {}, "expected 'rules' alone"),
+    ("recorded", {}, "expected recorded:FILE"),
+    ("http:/127.0.0.1", {}, "expected a URL"),
+    ("none", {}, "no backend to make"),
+    ("off", {}, "no backend to make"),
+    ("transformers", {}, "expected transformers:FOLDER"),
+    ("transformers:/nowhere/phi", {}, "no model there (no config.json)"),
+    ("transformers:/nowhere/phi", {"model": "phi"}, "unknown option 'model'"),
+    ("http://127.0.0.1:8080/v1", {}, "option 'model' is missing"),
+    ("http://127.0.0.1:8080/v1", {"model": "m", "api_key": "sk-x"}, "unknown option 'api_key'"),
+    ("http://example.com/v1", {"model": "m"}, "plain http only on this machine"),
+])
+def test_what_cannot_be_made(kind: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_backend(kind, options)
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert "sk-x" not in str(caught.value)

@@ -1,0 +1,182 @@
+"""What a response means, without a socket: every status and malformed success has its failure and its advice on asking
+again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from jaxtrade.advisor.host.replies import MismatchError, Sampling, read_reply, retry_after
+from jaxtrade.advisor.host.schema import MAX_BYTES, parse_advice
+from jaxtrade.advisor.host.types import Answer, Failure
+from tests.advisor.servers import GOOD, completion
+
+OWN, OTHER = "jaxtrade-0123456789abcdef", "jaxtrade-fedcba9876543210"
+TEXT = json.dumps(GOOD)
+FULL = completion(TEXT)
+
+
+def read(status: int = 200, body: bytes = FULL, headers: dict[str, str] | None = None, random: bool = False) -> Answer:
+    return read_reply(status, headers or {}, body, Sampling(OWN, random, parse_advice))
+
+
+def error(message: str, **fields: Any) -> bytes:
+    return json.dumps({"error": {"message": message, **fields}}).encode()
+
+
+def test_good() -> None:
+    answer = read()
+    assert answer.advice == parse_advice(TEXT).advice
+    assert answer[1:6] == (None, "", 200, False, None)
+    assert answer[7:] == (321, 45, TEXT, "tiny-1")
+
+
+@pytest.mark.parametrize(("status", "failure", "retryable"), [
+    (100, Failure.HTTP, False), (201, Failure.HTTP, False), (204, Failure.HTTP, False), (302, Failure.HTTP, False),
+    (307, Failure.HTTP, False), (400, Failure.HTTP, False), (401, Failure.REFUSED, False),
+    (402, Failure.REFUSED, False), (403, Failure.REFUSED, False), (404, Failure.REFUSED, False),
+    (405, Failure.HTTP, False), (408, Failure.HTTP, True), (409, Failure.HTTP, True), (413, Failure.HTTP, False),
+    (418, Failure.HTTP, False), (422, Failure.HTTP, False), (425, Failure.HTTP, True), (429, Failure.HTTP, True),
+    (500, Failure.HTTP, True), (502, Failure.HTTP, True), (503, Failure.HTTP, True), (504, Failure.HTTP, True),
+    (529, Failure.HTTP, True),
+])
+@pytest.mark.parametrize("body", [FULL, b"", b"<html>no</html>", error("sorry\x1b[31m\n"), b'{"error": "text"}',
+                                  b"[[1]]", b"\xff"])
+def test_statuses(status: int, failure: Failure, retryable: bool, body: bytes) -> None:
+    """Whatever the body says: a good completion under a failing status is no advice."""
+    answer = read(status, body)
+    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (None, failure, status, retryable)
+    assert str(status) in answer.detail
+    assert answer.detail.isprintable()
+
+
+@pytest.mark.parametrize(("status", "body"), [
+    (429, error("You exceeded your current quota", code="insufficient_quota")),
+    (429, error("x", type="insufficient_quota")),
+    (400, error("too long", code="context_length_exceeded")),
+    (400, error("too long", type="exceed_context_size_error")),
+    (404, error("The model does not exist", code="model_not_found")),
+])
+def test_what_asking_again_cannot_help(status: int, body: bytes) -> None:
+    answer = read(status, body, {"retry-after": "5"})
+    assert (answer.failure, answer.retryable, answer.retry_after) == (Failure.REFUSED, False, None)
+    assert "error" in answer.detail
+
+
+NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
+
+
+@pytest.mark.parametrize(("headers", "seconds"), [
+    ({}, None), ({"retry-after": "1"}, 1.0), ({"retry-after": " 0 "}, 0.0), ({"retry-after": "1.5"}, 1.5),
+    ({"retry-after": "86400"}, 86400.0), ({"retry-after": "-5"}, None), ({"retry-after": "soon"}, None),
+    ({"retry-after": ""}, None), ({"retry-after": "1e9"}, None), ({"retry-after": "9" * 40}, None),
+    ({"retry-after": "inf"}, None), ({"retry-after": "nan"}, None), ({"retry-after": "\u0661"}, None),
+    ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": NOW}, 60.0),
+    ({"retry-after": "Sun, 06 Nov 1994 08:48:37 GMT", "date": NOW}, 0.0),  # past: at once
+    ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT"}, None),  # no clock of ours decides
+    ({"retry-after": "Sun, 06 Nov 1994 08:50:37 GMT", "date": "yesterday"}, None),
+    ({"retry-after": "Sun, 99 Nov 1994 08:50:37 GMT", "date": NOW}, None),
+])
+def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+    assert read(429, b"", headers).retry_after == seconds
+    assert read(503, b"", headers).retry_after == seconds
+    assert read(400, b"", headers).retry_after is None
+
+
+@pytest.mark.parametrize(("body", "failure", "words"), [
+    (b"", Failure.EMPTY, "empty"),
+    (b"<!doctype html><title>Sign in</title>", Failure.PARSE, "HTML"),
+    (b"ok", Failure.PARSE, "no completion"),
+    (b"\xff\xfe\x00", Failure.PARSE, "UTF-8"),
+    (FULL[:-20], Failure.PARSE, "not JSON"),
+    (FULL + b"{}", Failure.PARSE, "not JSON"),
+    (b"[" * 100_000, Failure.PARSE, "nested"),
+    (error("model is loading"), Failure.PARSE, "error model is loading"),
+    (b'{"error": {}, "choices": []}', Failure.EMPTY, "no choices"),
+    (b"[]", Failure.PARSE, "JSON list"),
+    (b"{}", Failure.PARSE, "'choices'"),
+    (b'{"choices": {}}', Failure.PARSE, "'choices'"),
+    (b'{"choices": []}', Failure.EMPTY, "no choices"),
+    (b'{"choices": [null]}', Failure.EMPTY, "no content"),
+    (b'{"choices": [{"message": []}]}', Failure.EMPTY, "no content"),
+    (b'{"choices": [{"text": "HOLD"}]}', Failure.EMPTY, "no content"),
+    (completion(None), Failure.EMPTY, "no content"),
+    (completion(""), Failure.EMPTY, "no content"),
+    (completion(None, finish="tool_calls", message={"tool_calls": [{}]}), Failure.EMPTY, "tool calls"),
+    (completion(TEXT, message={"tool_calls": [{"type": "function"}]}), Failure.EMPTY, "tool calls"),
+    (completion(None, message={"refusal": "I cannot help with trading."}), Failure.EMPTY, "refused"),
+    (completion(TEXT, finish="content_filter"), Failure.EMPTY, "filter"),
+    (completion([{"type": "text", "text": TEXT}]), Failure.PARSE, "list"),
+    (completion(GOOD), Failure.PARSE, "dict"),
+    (completion(0.9), Failure.PARSE, "float"),
+])
+def test_success_that_is_none(body: bytes, failure: Failure, words: str) -> None:
+    answer = read(200, body)
+    assert (answer.advice, answer.failure, answer.status, answer.retryable) == (None, failure, 200, True)
+    assert words in answer.detail
+
+
+@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize(("body", "failure"), [
+    (completion("I would hold."), Failure.PARSE),
+    (completion(json.dumps({**GOOD, "confidence": 7.3})), Failure.SCHEMA),
+    (completion("x" * (MAX_BYTES + 1)), Failure.TOO_LARGE),
+    (completion(TEXT, finish="length"), Failure.TOO_LARGE),  # whole by luck; a cut text is not kept
+    (completion("  "), Failure.EMPTY),
+])
+def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
+    body: bytes, failure: Failure, random: bool
+) -> None:
+    answer = read(200, body, random=random)
+    assert (answer.advice, answer.failure, answer.retryable) == (None, failure, random)
+    assert answer.raw
+    assert len(answer.raw.encode()) <= MAX_BYTES
+    assert answer.prompt_tokens == 321
+
+
+def test_repaired_text_is_told() -> None:
+    answer = read(200, completion(f"```json\n{TEXT}\n```"))
+    assert answer.advice is not None
+    assert answer.detail == "repaired"
+
+
+@pytest.mark.parametrize(("headers", "fields"), [
+    ({"x-request-id": OTHER}, {}),
+    ({"x-request-id": OWN}, {"id": f"chatcmpl-{OTHER}"}),
+    ({}, {"id": f"chatcmpl-{OTHER}-0"}),
+])
+def test_the_answer_to_another_request_is_refused(headers: dict[str, str], fields: dict[str, str]) -> None:
+    with pytest.raises(MismatchError):
+        read(200, completion(TEXT, **fields), headers)
+
+
+@pytest.mark.parametrize(("headers", "fields"), [
+    ({"x-request-id": OWN}, {"id": f"chatcmpl-{OWN}"}),
+    ({"x-request-id": "req_4f2a"}, {"id": 17}),  # a server's own id is not an echo
+    ({}, {}),
+])
+def test_other_ids_are_no_concern(headers: dict[str, str], fields: dict[str, Any]) -> None:
+    assert read(200, completion(TEXT, **fields), headers).advice is not None
+
+
+@pytest.mark.parametrize("usage", [None, [], {}, {"prompt_tokens": -1}, {"prompt_tokens": True},
+                                   {"prompt_tokens": "9"}, {"prompt_tokens": 1e3}, {"prompt_tokens": 10**12}])
+def test_tokens_that_cannot_be_counted_are_not(usage: Any) -> None:
+    answer = read(200, completion(TEXT, usage=usage))
+    assert answer.advice is not None
+    assert (answer.prompt_tokens, answer.completion_tokens) == (0, 0)
+
+
+@pytest.mark.parametrize(("model", "shown"), [("m\x1b[31m", "m [31m"), (None, ""), (7, ""), ("x" * 999, "x" * 200)])
+def test_the_model_is_what_the_server_says(model: Any, shown: str) -> None:
+    assert read(200, completion(TEXT, model=model)).model == shown
+
+
+def test_lone_surrogates_can_be_stored() -> None:
+    body = completion(TEXT).replace(b'trend', b'\\ud800')
+    answer = read(200, body)
+    answer.raw.encode("utf-8")
+    assert answer.advice is not None

@@ -1,0 +1,213 @@
+"""Strict reading of answers: what is no advice is a failure of the right kind, and never HOLD."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+
+import pytest
+
+from jaxtrade.advisor.host.pipe import PIPE_HORIZON, PIPE_RISK, parse_pipe
+from jaxtrade.advisor.host.schema import (
+    ADVICE_SCHEMA,
+    LOGIT_SCALE,
+    MAX_BYTES,
+    SCHEMA_HASH,
+    RefusedError,
+    advice_of,
+    parse_advice,
+)
+from jaxtrade.advisor.host.types import Advice, Failure
+from tests.advisor.servers import GOOD
+
+
+def text(**changes: object) -> str:
+    return json.dumps({**GOOD, **changes})
+
+
+def replaced(key: str, literal: str) -> str:
+    """Good advice with a literal that `json.dumps` would not write."""
+    return text(**{key: "@"}).replace('"@"', literal)
+
+
+def test_good_advice() -> None:
+    parsed = parse_advice(" \n" + text() + "\n")
+    assert parsed.advice == Advice(hold=0.0, buy=LOGIT_SCALE * 0.7, sell=0.0, confidence=0.7, risk=0.2, horizon=30)
+    assert (parsed.failure, parsed.detail, parsed.repaired) == (None, "", False)
+
+
+def test_direction_and_confidence_become_bounded_logits() -> None:
+    assert advice_of("flat", 0.5, 0, 1) == Advice(1.5, 0.0, 0.0, 0.5, 0.0, 1)
+    assert advice_of("short", 1, 1, 390) == Advice(0.0, 0.0, 3.0, 1.0, 1.0, 390)
+    assert advice_of("long", 0.0, 0.5, 30)[:3] == (0.0, 0.0, 0.0)  # no confidence is no opinion
+    chance = math.exp(LOGIT_SCALE) / (math.exp(LOGIT_SCALE) + 2)
+    assert chance == pytest.approx(0.91, abs=0.005)  # as the docstring says
+    with pytest.raises(RefusedError, match="confidence nan"):
+        advice_of("long", math.nan, 0.5, 30)
+
+
+@pytest.mark.parametrize(("answer", "failure", "words"), [
+    ("", Failure.EMPTY, "empty"),
+    ("  \n\t", Failure.EMPTY, "empty"),
+    ("I would buy here.", Failure.PARSE, "not JSON"),
+    (text() + " Good luck!", Failure.PARSE, "Extra data"),
+    ("Sure: " + text(), Failure.PARSE, "not JSON"),
+    (text() + text(direction="short"), Failure.PARSE, "Extra data"),
+    (text()[:-5], Failure.PARSE, "not JSON"),
+    (text().replace('"', "'"), Failure.PARSE, "not JSON"),
+    (text()[:-1] + ",}", Failure.PARSE, "not JSON"),
+    (replaced("confidence", "NaN"), Failure.PARSE, "NaN"),
+    (replaced("risk", "Infinity"), Failure.PARSE, "Infinity"),
+    (replaced("risk", "-Infinity"), Failure.PARSE, "-Infinity"),
+    (replaced("confidence", "1e999"), Failure.PARSE, "overflows"),
+    (replaced("horizon_bars", "9" * 5000), Failure.PARSE, "not JSON"),
+    (text()[:-1] + ', "confidence": 0.9}', Failure.PARSE, "twice"),
+    ("[" * 60_000, Failure.PARSE, "nested"),
+    ("[" * 100_000, Failure.TOO_LARGE, "65536"),
+    ('{"a":' * 5000 + "1" + "}" * 5000, Failure.PARSE, "nested"),
+    (json.dumps("x" * MAX_BYTES), Failure.TOO_LARGE, "65536"),
+    ("[]", Failure.SCHEMA, "list"),
+    ("null", Failure.SCHEMA, "NoneType"),
+    ('"long"', Failure.SCHEMA, "str"),
+    (text(v=2), Failure.SCHEMA, "v 2"),
+    (text(v=True), Failure.SCHEMA, "v True"),
+    (text(v=1.0), Failure.SCHEMA, "v 1.0"),
+    (text(v="1"), Failure.SCHEMA, "v '1'"),
+    (text(confidence="0.9"), Failure.SCHEMA, "confidence '0.9'"),
+    (text(confidence=True), Failure.SCHEMA, "confidence True"),
+    (text(confidence=None), Failure.SCHEMA, "confidence None"),
+    (text(confidence=-0.1), Failure.SCHEMA, "confidence -0.1"),
+    (text(confidence=1.2), Failure.SCHEMA, "confidence 1.2"),
+    (text(confidence=653.3), Failure.SCHEMA, "653.3"),  # what a server with a schema was seen to return
+    (text(confidence="85%"), Failure.SCHEMA, "85%"),
+    (text(risk=85), Failure.SCHEMA, "risk 85"),
+    (text(horizon_bars=0), Failure.SCHEMA, "horizon_bars 0"),
+    (text(horizon_bars=391), Failure.SCHEMA, "391"),
+    (text(horizon_bars=30.0), Failure.SCHEMA, "30.0"),
+    (text(direction="BUY"), Failure.SCHEMA, "'BUY'"),
+    (text(direction="Long"), Failure.SCHEMA, "'Long'"),
+    (text(direction="achat"), Failure.SCHEMA, "'achat'"),
+    (text(direction=["long"]), Failure.SCHEMA, "string"),
+    (text(direction="\u202elong\x1b[31m"), Failure.SCHEMA, "\\u202e"),
+    (text(reason="x" * 201), Failure.SCHEMA, "reason"),
+    (text(reason=None), Failure.SCHEMA, "reason"),
+    (text(action="buy everything"), Failure.SCHEMA, "'action'"),
+    (json.dumps({key: value for key, value in GOOD.items() if key != "risk"}), Failure.SCHEMA, "'risk'"),
+])
+def test_what_is_no_advice_is_a_failure(answer: str, failure: Failure, words: str) -> None:
+    parsed = parse_advice(answer)
+    assert parsed.advice is None
+    assert parsed.failure is failure
+    assert words in parsed.detail
+    assert parsed.detail.isprintable()
+    assert len(parsed.detail) < 300
+
+
+@pytest.mark.parametrize("answer", [
+    "```json\n" + text() + "\n```",
+    "Here is my advice:\n```\n" + text() + "\n```\nGood luck!",
+    "```json\nadvice = " + text(reason="brackets } and ] inside") + "\n" + text(direction="short") + "\n```",
+])
+def test_the_one_repair_reads_the_first_object_in_the_only_fence(answer: str) -> None:
+    parsed = parse_advice(answer)
+    assert parsed.advice is not None
+    assert parsed.advice.buy > 0
+    assert parsed.repaired
+
+
+@pytest.mark.parametrize(("answer", "failure", "repaired"), [
+    ("```\n" + text(confidence=7.3) + "\n```", Failure.SCHEMA, True),  # the same rules inside
+    ("```\n" + text()[:-1] + ",}\n```", Failure.PARSE, True),  # one repair, not two
+    ("```\n" + text() + "\n```\n```\n" + text() + "\n```", Failure.PARSE, False),  # which of two?
+    ("```\n" + text(), Failure.PARSE, False),  # a fence that does not end
+    ("```\nbuy\n```", Failure.PARSE, False),
+    ("```" + "{" * 50 + "```", Failure.PARSE, False),
+    ("<think>" + text(direction="short") + "</think>" + text(), Failure.PARSE, False),
+])
+def test_the_repair_goes_no_further(answer: str, failure: Failure, repaired: bool) -> None:
+    parsed = parse_advice(answer)
+    assert (parsed.advice, parsed.failure, parsed.repaired) == (None, failure, repaired)
+
+
+@pytest.mark.parametrize("answer", [
+    '{"' + '\\"' * 30_000, '"\\' * 15_000, "```" + '{"\\"' * 7000 + "```", "{" * 65_000,
+])
+def test_reading_takes_linear_time(answer: str) -> None:
+    began = time.perf_counter()
+    assert parse_advice(answer).advice is None
+    assert time.perf_counter() - began < 2
+
+
+def test_a_reason_is_bounded_and_goes_nowhere() -> None:
+    parsed = parse_advice(text(reason="<script>ignore all rules</script>\x1b[2J"))
+    assert parsed.advice is not None
+    assert "script" not in repr(parsed)
+
+
+def test_the_schema_that_servers_get_is_pinned() -> None:
+    """A change of the schema is a change of every cache key: it is made on purpose, here."""
+    assert SCHEMA_HASH == "acd6a828b88e279f3236eab9a3b807be26fe4388dda160bfb3355071775857a7"
+    assert set(ADVICE_SCHEMA["required"]) == set(GOOD) == set(ADVICE_SCHEMA["properties"])
+    pattern = ADVICE_SCHEMA["properties"]["reason"]["pattern"]
+    assert re.search(pattern, "Strong trend; ADX 42.0 (up)")
+    assert not re.search(pattern, 'quote " here')
+    assert not re.search(pattern, "x" * 201)
+
+
+# --- the old pipe format ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("answer", "logits"), [
+    ("BUY | 0.85 | Strong uptrend ADX 42 above VWAP", (0.0, 2.55, 0.0)),
+    ("SELL|1|x", (0.0, 0.0, 3.0)),
+    (" HOLD | 0.5 |  \n", (1.5, 0.0, 0.0)),
+])
+def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
+    parsed = parse_pipe(answer)
+    assert parsed.advice is not None
+    assert parsed.advice[:3] == pytest.approx(logits)
+    assert parsed.advice[4:] == (PIPE_RISK, PIPE_HORIZON)
+
+
+@pytest.mark.parametrize(("answer", "failure", "words"), [
+    # Each of these was HOLD, or an action with a number from elsewhere, in the old system.
+    ("Answer: BUY | 0.85", Failure.PARSE, "1 bars"),
+    ("Answer: BUY | 0.85 | up", Failure.SCHEMA, "unknown action"),
+    ("BUY, as ADX is 42 and my confidence 0.7", Failure.PARSE, "0 bars"),
+    ("BUY | 85% | up", Failure.SCHEMA, "85%"),
+    ("BUY | 42 | ADX 0.7", Failure.SCHEMA, "'42'"),
+    ("BUY | high | up", Failure.SCHEMA, "'high'"),
+    ("BUY | | up", Failure.SCHEMA, "''"),
+    ("buy | 0.9 | up", Failure.SCHEMA, "unknown action"),
+    ("COMPRAR | 0.9 | up", Failure.SCHEMA, "unknown action"),
+    ("BUY | 0,9 | up", Failure.SCHEMA, "0,9"),
+    ("BUY | .9 | up", Failure.SCHEMA, ".9"),
+    ("BUY | 1.2 | up", Failure.SCHEMA, "1.2"),
+    ("BUY | -0.2 | up", Failure.SCHEMA, "-0.2"),
+    ("BUY | nan | up", Failure.SCHEMA, "nan"),
+    ("BUY | 1e-1 | up", Failure.SCHEMA, "1e-1"),
+    ("BUY | 0.\u0669 | up", Failure.SCHEMA, "\\u0669"),  # a digit of another script
+    ("BUY | 0.9 | up | down", Failure.PARSE, "3 bars"),
+    ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
+    ("BUY | 0.9 | up\u2028SELL", Failure.PARSE, "line"),
+    ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
+    ("BUY | 0.9 | " + "x" * 201, Failure.SCHEMA, "reason"),
+    ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
+    ("   ", Failure.EMPTY, "empty"),
+    ("", Failure.EMPTY, "empty"),
+])
+def test_pipe_failures_are_never_hold(answer: str, failure: Failure, words: str) -> None:
+    parsed = parse_pipe(answer)
+    assert parsed.advice is None
+    assert parsed.failure is failure
+    assert words in parsed.detail
+
+
+def test_the_old_fallback_text_is_an_opinion_only_when_a_model_says_it() -> None:
+    """`HOLD | 0.0 | FORMAT_FALLBACK` was put in place of every answer without a bar; nothing here ever makes it."""
+    assert parse_pipe("no bar at all").advice is None
+    said = parse_pipe("HOLD | 0.0 | FORMAT_FALLBACK").advice
+    assert said is not None
+    assert said[:4] == (0.0, 0.0, 0.0, 0.0)  # no weight either way

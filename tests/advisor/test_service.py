@@ -1,0 +1,485 @@
+"""The service with its threads: it never waits, tells the truth and stops."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from jaxtrade.advisor.host import service
+from jaxtrade.advisor.host.ledger import Caps, Ledger
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.service import AdviceService
+from jaxtrade.advisor.host.statistics import imbalance
+from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.errors import StorageError
+from tests.advisor.service_parts import ADVICE, CANARY, ScriptedBackend, bad, good, question, until
+
+ROOT = Path(__file__).parents[2]
+Script = Callable[[Question, float, int], Answer | Callable[[], Answer]]
+
+
+class Running:
+    """A service, its backend and what it told."""
+
+    def __init__(self, script: Script = lambda *_: good(), **options: Any) -> None:
+        self.backend, self.told = ScriptedBackend(script), list[str]()
+        self.service = AdviceService(self.backend, ServiceOptions(**options), tell=self.told.append)
+
+    def want(self, *bars: int) -> None:
+        self.service.submit([(question(bar), 0.5) for bar in bars])
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        found = self.service.statistics()
+        assert imbalance(found) == 0
+        return found
+
+    def settled(self, seconds: float = 10.0) -> bool:
+        return until(lambda: self.counts["queued"] == self.counts["in_flight"] == 0, seconds)
+
+    def stop(self) -> float:
+        """Seconds that it took."""
+        began = time.monotonic()
+        self.service.stop()
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def make(*args: Any, **options: Any) -> Running:
+        made.append(Running(*args, **options))
+        return made[-1]
+
+    yield make
+    for running in made:
+        running.service.stop()
+
+
+def held(gate: threading.Event) -> Script:
+    """A backend that hangs, whatever its deadline, until `gate` is set."""
+
+    def script(asked: Question, deadline: float, attempt: int) -> Callable[[], Answer]:
+        def wait() -> Answer:
+            gate.wait(60)
+            return good()
+        return wait
+
+    return script
+
+
+def test_each_answer_is_handed_out_once_and_the_overflow_stays(run: Callable[..., Running]) -> None:
+    running = run()
+    running.want(*range(10))
+    assert until(lambda: running.counts["ready"] == 10)
+    taken = [running.service.take(4) for _ in range(4)]
+    assert [len(rows) for rows in taken] == [4, 4, 2, 0]
+    assert sorted(row for rows in taken for row in rows) == [(bar, ADVICE) for bar in range(10)]
+    assert running.service.take(0) == []
+
+
+def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., Running]) -> None:
+    """The old advisor's lookup blocked up to 5 ms per environment and step."""
+    gate = threading.Event()
+    running = run(held(gate), workers=2, queue_size=100)
+    times = []
+    for chunk in range(300):
+        batch = [(question(64 * chunk + bar), 0.5) for bar in range(64)]
+        began = time.perf_counter()
+        running.service.submit(batch)
+        running.service.take(256)
+        times.append(time.perf_counter() - began)
+    assert sorted(times)[150] < 1e-3
+    counts = running.counts
+    assert counts["submitted"] == 300 * 64
+    assert until(lambda: running.counts["queued"] == 100)
+    assert running.counts["in_flight"] == 2
+    gate.set()
+
+
+def test_a_hung_ledger_or_disk_does_not_reach_the_caller(run: Callable[..., Running],
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, hangs = threading.Event(), threading.Event()
+    running = run(queue_size=10)
+
+    def hang(entry: object) -> bool:
+        hangs.set()
+        gate.wait(60)
+        return False
+
+    assert service._JOIN_S < 3.0
+    monkeypatch.setattr(service, "_JOIN_S", 0.3)
+    monkeypatch.setattr(running.service._desk, "_known", hang)
+    running.want(10**6)
+    assert hangs.wait(10)
+    for chunk in range(100):
+        began = time.perf_counter()
+        running.want(*range(10 * chunk, 10 * chunk + 10))
+        running.service.take(10)
+        assert running.counts["submitted"] == 10 * (chunk + 1) + 1
+        assert time.perf_counter() - began < 1.0
+    assert running.service._mailbox.qsize() <= 5  # bounded
+    for _ in range(3000):
+        running.want()
+    assert running.service._mailbox.qsize() <= 1030  # also where nothing is wanted
+    assert running.counts["dropped"] >= 900
+    assert running.stop() < 1.0
+    assert "hangs" in running.told[-1]
+    gate.set()
+
+
+def test_never_more_at_once_than_workers(run: Callable[..., Running]) -> None:
+    def slow() -> Answer:
+        time.sleep(0.002)
+        return good()
+
+    running = run(lambda *_: slow, workers=3)
+    running.want(*range(100))
+    assert running.settled()
+    assert (running.counts["done"], running.backend.most_at_once) == (100, 3)
+    assert max(running.backend.paid.values()) == 1
+
+
+def test_answers_are_credited_to_their_own_bar(run: Callable[..., Running]) -> None:
+    """Fault 19: in whatever order they come. The old one credited outcomes to whichever environment came last."""
+    def script(asked: Question, deadline: float, attempt: int) -> Callable[[], Answer]:
+        def answer() -> Answer:
+            time.sleep(0.001 * (asked.bar * 7 % 5))
+            return Answer(ADVICE._replace(horizon=asked.bar + 1))
+        return answer
+
+    running = run(script)
+    running.want(*range(200))
+    assert running.settled()
+    rows = running.service.take(1000)
+    assert [bar for bar, _ in rows] != sorted(bar for bar, _ in rows)
+    assert all(advice.horizon == bar + 1 for bar, advice in rows)
+    assert len(rows) == 200
+
+
+def test_a_raising_backend_is_contained_told_once_and_keeps_the_secret(run: Callable[..., Running],
+                                                                       caplog: pytest.LogCaptureFixture) -> None:
+    def raises() -> Answer:
+        raise ValueError(f"bad header Bearer {CANARY}")
+
+    running = run(lambda *_: raises, breaker_failures=1000)
+    with caplog.at_level(logging.DEBUG):
+        running.want(*range(19))
+        assert running.settled()
+    counts = running.counts
+    assert (counts["failed"], counts["failures"], counts["faults"]) == (19, {"raised": 19}, {"ValueError": 19})
+    assert running.told == ["advisor: the backend raised ValueError; contained"]
+    assert CANARY not in repr(counts) + repr(running.told) + caplog.text
+    assert running.service.take(100) == []
+
+
+def test_dead_workers_are_replaced_and_counted(run: Callable[..., Running]) -> None:
+    def dies() -> Answer:
+        raise SystemExit
+
+    running = run(lambda asked, *_: dies if asked.bar % 4 == 0 else good(), workers=8)
+    running.want(*range(16))
+    assert running.settled()
+    counts = running.counts
+    assert (counts["died"], counts["done"], counts["failed"], counts["threads"]) == (4, 12, 4, 8)
+
+
+def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(run: Callable[..., Running]) -> None:
+    gate = threading.Event()
+    running = run(held(gate), workers=2, deadline_s=0.05, grace_s=0.05, breaker_failures=1000)
+    running.want(*range(20))
+    assert until(lambda: running.counts["breaker"] == "open for good")
+    time.sleep(0.2)
+    counts = running.counts
+    assert counts["asked"] <= 4
+    assert counts["stuck"] >= 3
+    assert counts["threads"] <= 4
+    assert [line for line in running.told if "replacements are used" in line] == running.told
+    assert running.stop() < 3.0
+    gate.set()
+
+
+def test_stop_is_short_when_nothing_is_under_way(run: Callable[..., Running]) -> None:
+    running = run()
+    running.want(1)
+    assert running.settled()
+    assert running.stop() < 0.4
+    assert running.backend.closed.is_set()
+    assert running.told == []
+    assert running.stop() < 0.1
+    running.want(2, 3)
+    assert (running.counts["dropped"], running.counts["mode"]) == (2, "stopped")
+    assert running.service.take(9) == [(1, ADVICE)]
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], closes: bool) -> None:
+    """The old advisor's thread was never stopped: "terminate called without an active exception"."""
+    gate = threading.Event()
+    running = run(held(gate), workers=8)
+    if closes:
+        running.backend.closed = gate  # closing ends what is under way
+    running.want(*range(50))
+    assert until(lambda: running.counts["in_flight"] == 8)
+    assert running.stop() < 3.0
+    counts = running.counts
+    assert counts["in_flight"] == (0 if closes else 8)
+    gate.set()
+    assert until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("advisor-")])
+
+
+def test_stop_waits_a_second_for_what_is_paid_for(run: Callable[..., Running], tmp_path: Path) -> None:
+    def slow() -> Answer:
+        time.sleep(0.4)
+        return good()
+
+    running = run(lambda *_: slow, cache=str(tmp_path / "cache"))
+    running.want(1)
+    assert until(lambda: running.counts["in_flight"] == 1)
+    assert running.stop() < 1.0
+    assert running.service.take(9) == [(1, ADVICE)]
+    again = run(cache=str(tmp_path / "cache"))
+    again.want(1)
+    assert again.settled()
+    assert again.counts["cache_hit"] == 1
+
+
+def test_stop_is_bounded_when_closing_hangs_or_raises(run: Callable[..., Running]) -> None:
+    gate = threading.Event()
+    running = run()
+    running.backend.close = lambda: gate.wait(60)  # type: ignore[method-assign,return-value]
+    assert running.stop() < 3.0
+    gate.set()
+    running = run()
+    running.backend.close = lambda: 1 // 0  # type: ignore[method-assign,return-value]
+    assert running.stop() < 3.0
+    assert running.counts["faults"] == {"close ZeroDivisionError": 1}
+    assert running.told == ["advisor: closing the backend raised ZeroDivisionError; contained"]
+
+
+def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(run: Callable[..., Running],
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    running = run()
+    monkeypatch.setattr(running.service._desk.queue, "next", lambda now: 1 // 0)
+    running.want(1)
+    assert until(lambda: running.counts["faults"].get("desk ZeroDivisionError", 0) >= 10)
+    assert until(lambda: running.counts["mode"].startswith("cache only"))
+    assert len(running.told) == 2
+    assert "please report it" in running.told[0]
+    assert running.stop() < 3.0
+
+
+def test_a_listener_that_raises_ends_nothing() -> None:
+    def deaf(line: str) -> None:
+        raise BrokenPipeError
+
+    def script(asked: Question, deadline: float, attempt: int) -> Answer | Callable[[], Answer]:
+        return good() if asked.bar else lambda: 1 // 0  # type: ignore[return-value]
+
+    with AdviceService(ScriptedBackend(script), ServiceOptions(), tell=deaf) as asked:
+        asked.submit([(question(bar), 1.0 / (bar + 1)) for bar in range(10)])
+        assert until(lambda: asked.statistics()["done"] == 9)
+        assert asked.statistics()["untold"] == 1
+
+
+def test_the_desks_thread_dying_is_told(run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(now: float) -> None:
+        raise SystemExit
+
+    running = run(queue_size=2)
+    monkeypatch.setattr(running.service._desk.queue, "next", dies)
+    running.want(1)
+    assert until(lambda: bool(running.told))
+    for _ in range(20):
+        running.want(2)
+    assert "SystemExit" in running.told[0]
+    assert running.counts["mode"].startswith("cache only: SystemExit")
+    assert running.stop() < 3.0
+
+
+def test_a_damaged_ledger_is_said_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "ledger").write_bytes(b"x" * 5000)
+    before = threading.active_count()
+    with pytest.raises(StorageError, match="ledger: what the advisor has spent"):
+        AdviceService(ScriptedBackend(lambda *_: good()), ServiceOptions(ledger=str(tmp_path / "ledger")))
+    assert threading.active_count() == before
+
+
+def test_troubles_go_to_the_log_by_default(caplog: pytest.LogCaptureFixture) -> None:
+    asked = AdviceService(ScriptedBackend(lambda *_: bad(Failure.REFUSED, status=401, detail="wrong key")),
+                          ServiceOptions())
+    with caplog.at_level(logging.WARNING, "jaxtrade.advisor"):
+        asked.submit([(question(1), 1.0)])
+        assert until(lambda: asked.statistics()["failed"] == 1)
+    asked.stop()
+    assert [record.message for record in caplog.records] == [
+        "advisor scripted: it refuses (wrong key); nothing more is asked in this run, which goes on with the advice it "
+        "has"]
+
+
+def test_files_and_threads_do_not_pile_up(tmp_path: Path) -> None:
+    """I4 over many services in one process."""
+    def opened() -> tuple[int, int]:
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+    def once() -> None:
+        options = ServiceOptions(cache=str(tmp_path / "cache"), ledger=str(tmp_path / "ledger"))
+        with AdviceService(ScriptedBackend(lambda *_: good()), options) as asked:
+            asked.submit([(question(1), 1.0)])
+
+    once()
+    before = opened()
+    for _ in range(10):
+        once()
+    assert until(lambda: opened() == before)
+
+
+def test_no_secret_is_in_any_file(run: Callable[..., Running], tmp_path: Path) -> None:
+    def raises() -> Answer:
+        raise ConnectionError(f"http://user:{CANARY}@host refused")
+
+    running = run(lambda asked, *_: good() if asked.bar % 2 else raises, cache=str(tmp_path / "cache"),
+                  ledger=str(tmp_path / "ledger"))
+    running.want(*range(20))
+    assert until(lambda: running.counts["done"] >= 5)
+    running.stop()
+    files = list(tmp_path.iterdir())
+    assert len(files) >= 2
+    assert not [file for file in files if CANARY.encode() in file.read_bytes()]
+    assert CANARY not in repr(running.counts) + repr(running.told) + repr(vars(running.service))
+
+
+def test_submitting_from_several_threads_loses_nothing(run: Callable[..., Running]) -> None:
+    running = run(queue_size=10_000, ttl_chunks=10_000)
+    threads = [threading.Thread(target=lambda first=first: [running.want(first + bar) for bar in range(200)])
+               for first in (0, 1000, 2000)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert running.settled()
+    assert (running.counts["submitted"], running.counts["done"]) == (600, 600)
+
+
+@pytest.mark.parametrize("wrong", [{"max_cost": 1.0}, {"max_cost": 1.0, "price_prompt": 0.1}, {"retry_cap_s": 0.1},
+                                   {"breaker_longest_s": 1.0}, {"workers": 0}, {"requests_per_minute": 1},
+                                   {"deadline_s": float("nan")}, {"no_such_key": 1}])
+def test_options_that_contradict_themselves_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong)) if "price_prompt" not in wrong else "price_completion"):
+        ServiceOptions(**wrong)
+
+
+# --- the interpreter's exit ------------------------------------------------------------------------------------------
+
+HEAD = """
+import sys, threading, time
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.service import AdviceService
+from tests.advisor.service_parts import ScriptedBackend, good, question, until
+def hang():
+    time.sleep(600)
+    return good()
+backend = ScriptedBackend(lambda *_: hang)
+backend.close = lambda: time.sleep(600)
+service = AdviceService(backend, ServiceOptions(workers=4))
+service.submit([(question(bar), 0.5) for bar in range(100)])
+assert until(lambda: service.statistics()["in_flight"] == 4)
+print(time.monotonic(), flush=True)
+"""
+
+
+ENDS = {"": 0, "service.stop()": 0, "sys.exit(7)": 7, "raise RuntimeError('of the user')": 1,
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)": -2}
+
+
+def test_a_process_with_a_hung_backend_ends_within_three_seconds() -> None:
+    """The standard pool's threads hold an interpreter for as long as they hang."""
+    children = {tail: subprocess.Popen([sys.executable, "-c", HEAD + tail], text=True, cwd=ROOT,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE) for tail in ENDS}
+    ended: dict[str, float] = {}
+    end = time.monotonic() + 60
+    while len(ended) < len(children) and time.monotonic() < end:
+        ended |= {tail: time.monotonic() for tail, child in children.items()
+                  if tail not in ended and child.poll() is not None}
+        time.sleep(0.01)
+    for tail, child in children.items():
+        assert tail in ended, f"still there: {tail!r}"
+        said, complained = child.communicate()
+        assert child.returncode == ENDS[tail], complained
+        assert ended[tail] - float(said) < 3.0, tail
+        assert "terminate called" not in complained
+        assert "Fatal" not in complained
+        assert complained == "" or child.returncode in (1, -2)
+
+
+KILLED = """
+import os, sys
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.service import AdviceService
+from tests.advisor.service_parts import ScriptedBackend, good, question, until
+folder, bars = sys.argv[1], 600
+sold = os.open(folder + "/sold", os.O_WRONLY | os.O_APPEND | os.O_CREAT)  # the server's book
+def sell(asked, deadline, attempt):
+    os.write(sold, b"%d\\n" % asked.bar)
+    return good()
+options = ServiceOptions(workers=4, cache=folder + "/cache", ledger=folder + "/ledger")
+with AdviceService(ScriptedBackend(sell), options) as service:
+    service.submit([(question(bar), 0.5) for bar in range(bars)])
+    assert until(lambda: service.statistics()["ready"] == bars, 60)
+"""
+
+
+def test_a_kill_loses_no_more_paid_answers_than_there_are_workers(tmp_path: Path) -> None:
+    """Fault 24: resume asks again only about what was under way, and knows what was spent."""
+    def sold() -> list[str]:
+        return (tmp_path / "sold").read_text().split() if (tmp_path / "sold").exists() else []
+
+    for kill_at in (100, 350, 10**9):
+        child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT)
+        assert until(lambda child=child, at=kill_at: len(sold()) >= at or child.poll() is not None, 60)
+        child.kill()
+        child.wait(30)
+    assert child.returncode == 0
+    assert set(sold()) == {str(bar) for bar in range(600)}
+    assert len(sold()) - 600 <= 2 * 4
+    assert Ledger(tmp_path / "ledger", Caps()).spent().calls >= len(sold())
+
+
+def test_a_forked_child_leaves_its_parents_service_alone() -> None:
+    code = textwrap.dedent("""
+        import os, time, warnings
+        warnings.simplefilter("ignore")
+        from jaxtrade.advisor.host.options import ServiceOptions
+        from jaxtrade.advisor.host.service import AdviceService
+        from tests.advisor.service_parts import ScriptedBackend, good, question, until
+        service = AdviceService(ScriptedBackend(lambda *_: good()), ServiceOptions())
+        child = os.fork()
+        if child == 0:
+            service.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        service.submit([(question(1), 0.5)])
+        assert until(lambda: service.statistics()["done"] == 1)
+        """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT,
+                          check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_advice_is_what_the_backend_said(run: Callable[..., Running]) -> None:
+    advice = Advice(0.5, -1.0, 2.0, 0.0, 1.0, 390)
+    running = run(lambda *_: Answer(advice))
+    running.want(3)
+    assert running.settled()
+    assert running.service.take(9) == [(3, advice)]

@@ -1,0 +1,291 @@
+"""Sources of rows: the threads between a service and the training loop."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.host import sources
+from jaxtrade.advisor.host.journal import read_journal
+from jaxtrade.advisor.host.mocks import Random
+from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.advisor.host.registry import make_backend
+from jaxtrade.advisor.host.service import AdviceService
+from jaxtrade.advisor.host.sources import Live, Nobody, Replayed
+from jaxtrade.advisor.host.statistics import imbalance
+from jaxtrade.advisor.host.types import Question
+from jaxtrade.errors import ConfigError, DataError
+from tests.advisor.bridge_parts import HandService, journal, plain, seen
+from tests.advisor.service_parts import ADVICE, question, until
+
+
+@pytest.fixture
+def lives():
+    """Maker of live sources, which are stopped at the end."""
+    made: list[Live] = []
+
+    def make(service: object, question_of: Callable[[int], Question] = question, **more: object) -> Live:
+        made.append(Live(service, question_of, **more))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for live in made:
+        live.stop()
+
+
+def test_answers_become_rows_of_float32(lives) -> None:
+    service = HandService()
+    live = lives(service)
+    service.ready.append((5, ADVICE._replace(confidence=0.1)))
+    assert until(lambda: live.statistics()["rows_waiting"] == 1)
+    (row,) = live.take(0, 0, 4)
+    assert row.bar == 5
+    assert row.values == struct.unpack("6f", struct.pack("6f", 0.1, 1.5, -0.5, 0.1, 0.25, 30))
+    assert live.take(0, 0, 4) == []
+
+
+def test_two_answers_about_a_bar_come_one_after_the_other(lives) -> None:
+    service = HandService()
+    live = lives(service)
+    for bar, confidence in [(1, 0.1), (1, 0.2), (2, 0.3), (1, 0.4), (3, 0.5), (2, 0.6)]:
+        service.ready.append((bar, ADVICE._replace(confidence=confidence)))
+    assert until(lambda: live.statistics()["rows_waiting"] == 6)
+    found = [[(row.bar, round(row.values[3], 1)) for row in live.take(0, 0, 3)] for _ in range(4)]
+    assert found == [[(1, 0.1), (2, 0.3), (3, 0.5)], [(1, 0.2), (2, 0.6)], [(1, 0.4)], []]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e39, "0.9", None])
+def test_what_is_no_float32_is_left_out(lives, number: object) -> None:
+    service, told = HandService(), list[str]()
+    live = lives(service, tell=told.append)
+    service.ready.extend([(1, ADVICE._replace(confidence=number)), (2, ADVICE), (3, ADVICE._replace(buy=number))])
+    assert until(lambda: live.statistics()["rows_waiting"] == 1)
+    assert until(lambda: live.statistics()["rows_refused"] == 2)
+    assert [row.bar for row in live.take(0, 0, 4)] == [2]
+    assert len(told) == 1
+
+
+def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives) -> None:
+    service = HandService()
+    live = lives(service, ahead=10)
+    service.ready.extend((bar, ADVICE) for bar in range(25))
+    assert until(lambda: live.statistics()["rows_waiting"] == 10)
+    time.sleep(0.1)
+    assert len(service.ready) == 15
+    got = []
+    while len(got) < 25:
+        got += [row.bar for row in live.take(0, 0, 4)]
+    assert got == list(range(25))
+
+
+def test_one_submission_per_call_also_of_nothing(lives) -> None:
+    service = HandService()
+    live = lives(service)
+    live.want([(1, 1.0), (2, 2.0)])
+    live.want([])
+    assert until(lambda: service.bars() == [[1, 2], []])
+    assert service.batches[0][1] == (question(2), 2.0)
+
+
+def test_a_bar_is_made_a_question_once(lives, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_MOST_QUESTIONS", 3)
+    service, made = HandService(), list[int]()
+    live = lives(service, lambda bar: made.append(bar) or question(bar))
+    for bars in ([1, 2], [2, 1, 3], [4], [1, 4]):  # bar 1 is the oldest, and leaves for bar 4
+        live.want([(bar, 1.0) for bar in bars])
+    assert until(lambda: len(service.batches) == 4)
+    assert made == [1, 2, 3, 4, 1]
+
+
+def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
+    tried, told, service = list[int](), list[str](), HandService()
+
+    def question_of(bar: int) -> Question:
+        tried.append(bar)
+        if bar in (1, 2):
+            raise DataError("no close")
+        if bar == 3:
+            raise ConfigError("template v9: unknown")
+        if bar == 4:
+            raise ZeroDivisionError("sk-CANARY")
+        return question(6 if bar == 5 else bar)
+
+    live = lives(service, question_of, tell=told.append)
+    for _ in range(3):
+        live.want([(bar, 1.0) for bar in range(7)])
+    assert until(lambda: len(service.batches) == 3)
+    assert service.bars() == [[0, 6]] * 3
+    assert tried == list(range(7))
+    assert live.statistics()["bars_unaskable"] == 5
+    assert live.statistics()["contained"] == {"question DataError": 2, "question ConfigError": 1,
+                                              "question ZeroDivisionError": 1, "question": 1}
+    assert len(told) == 4
+    assert "no question about bar 1: no close" in told[0]
+    assert "CANARY" not in str(told)
+
+
+def test_bars_in_flight_are_those_without_a_row(lives, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_MOST_OPEN", 3)
+    service = HandService()
+    live = lives(service)
+    live.want([(1, 1.0), (2, 1.0), (3, 1.0)])
+    live.want([(1, 9.0), (4, 1.0)])
+    assert live.in_flight() == [(3, 1.0), (1, 9.0), (4, 1.0)]  # the latest
+    service.ready.append((1, ADVICE))
+    assert until(lambda: live.statistics()["rows_waiting"] == 1)
+    live.take(0, 0, 4)
+    assert live.in_flight() == [(3, 1.0), (4, 1.0)]
+
+
+class Blocked(HandService):
+    """Whose `submit` does not return before the test is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def submit(self, wanted: object) -> None:
+        self.gate.wait(60)
+
+
+def no_wait(bridge: Bridge, calls: int = 1000) -> float:
+    """The longest of many exchanges, in seconds."""
+    longest = 0.0
+    for update in range(calls):
+        began = time.perf_counter()
+        bridge.wanted(np.array([update % 90, 91]), np.ones(2))
+        bridge.delta(update)
+        longest = max(longest, time.perf_counter() - began)
+    return longest
+
+
+def test_a_submission_that_hangs_holds_nobody_up() -> None:
+    service = Blocked()
+    live = Live(service, question, tell=[].append)
+    bridge = Bridge(live, 100, 4)
+    threads = threading.active_count()
+    assert no_wait(bridge) < 0.5
+    assert threading.active_count() == threads
+    assert live._mailbox.qsize() <= 64
+    assert live.statistics()["wants_missed"] > 1000
+    service.ready.append((3, ADVICE))
+    assert until(lambda: live.statistics()["rows_waiting"] == 1)  # answers come nevertheless
+    assert sorted(plain(bridge.delta(1000))[1]) == [3]
+    began = time.monotonic()
+    bridge.stop()
+    assert time.monotonic() - began < 3.0
+    assert service.stopped
+    service.gate.set()
+
+
+def test_a_question_that_hangs_holds_nobody_up() -> None:
+    gate, told = threading.Event(), list[str]()
+
+    def hangs(bar: int) -> Question:
+        gate.wait(60)
+        return question(bar)
+
+    bridge = Bridge(Live(HandService(), hangs, tell=told.append), 100, 4)
+    assert no_wait(bridge) < 0.5
+    began = time.monotonic()
+    bridge.stop()
+    assert time.monotonic() - began < 3.0
+    assert told == ["advisor: the thread advisor-asker hangs and is left behind"]
+    gate.set()
+
+
+def test_a_stop_leaves_unasked_what_still_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_PAUSE_S", 0.05)
+    told, service = list[str](), HandService()
+    live = Live(service, question, tell=told.append)
+    for _ in range(10):
+        live.want([(bar, 1.0) for bar in range(20)])  # 1 s each
+    began = time.monotonic()
+    live.stop()
+    assert time.monotonic() - began < 3.0
+    assert told == []
+    assert service.batches == []
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_service_that_raises_is_contained(lives, error: type[BaseException]) -> None:
+    class Broken(HandService):
+        def submit(self, wanted: object) -> None:
+            raise error("sk-CANARY")
+
+        def take(self, most: int) -> list:
+            raise error("sk-CANARY")
+
+    told: list[str] = []
+    live = lives(Broken(), tell=told.append)
+    for _ in range(3):
+        live.want([(1, 1.0)])
+    assert until(lambda: live.statistics()["contained"].get(f"asking {error.__name__}") == 3)
+    assert until(lambda: live.statistics()["contained"].get(f"taking {error.__name__}", 0) >= 2)
+    assert len(told) == 2
+    assert "CANARY" not in str(told)
+
+
+def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path: Path) -> None:
+    slow = make_backend("mock:slow/mock:random", {"seconds": float("inf")})
+    options = ServiceOptions(workers=4, deadline_s=60.0)
+    bridge = Bridge(Live(AdviceService(slow, options, tell=[].append), question), 1000, 4, journal(tmp_path))
+    bridge.wanted(np.arange(64), np.ones(64))
+    assert until(lambda: bridge.statistics()["in_flight"] == 4)
+    began = time.monotonic()
+    bridge.stop()
+    bridge.stop()
+    assert time.monotonic() - began < 3.0
+    assert read_journal(tmp_path / "journal.jsonl").notes == ()
+    assert imbalance(bridge.statistics()) == 0
+
+
+def test_every_answer_is_handed_out_once_and_replays(tmp_path: Path) -> None:
+    """Conservation from the service to the table, and the replay, delta for delta."""
+    T, M = 400, 32
+    service = AdviceService(Random(seed=1), ServiceOptions(workers=3))
+    bridge = Bridge(Live(service, question), T, M, journal(tmp_path))
+    rng = np.random.default_rng(0)
+    got: dict[int, list[float]] = {}
+    shown, update = [], 0
+    end = time.monotonic() + 60
+    while len(got) < T and time.monotonic() < end:
+        missing = np.array([bar for bar in range(T) if bar not in got])
+        bars = rng.permutation(missing)[:64]
+        bridge.wanted(bars.astype(np.int32), rng.random(len(bars)).astype(np.float32))
+        delta = bridge.delta(update)
+        real = delta.bars < T
+        assert int(delta.version) == (bridge.version if real.any() else 0)
+        for bar, values in zip(delta.bars[real].tolist(), delta.rows[real].tolist(), strict=True):
+            assert bar not in got
+            got[bar] = values
+        shown.append((int(delta.version), delta.bars.tobytes(), delta.rows.tobytes()))
+        update += 1
+        time.sleep(0.002)
+    assert sorted(got) == list(range(T))
+    bridge.stop()
+    counts = bridge.statistics()
+    assert counts["rows_handed_out"] == T == counts["done"]
+    assert (counts["rows_lost"], counts["rows_refused"], counts["contained"]) == (0, 0, {})
+    assert imbalance(counts) == 0
+    assert counts["queries_per_update"] == pytest.approx(T / update)
+    replay = Bridge(Replayed(read_journal(tmp_path / "journal.jsonl")), T, M)
+    again = [replay.delta(update) for update in range(update)]
+    assert [(int(d.version), d.bars.tobytes(), d.rows.tobytes()) for d in again] == shown
+    replay.wanted(np.array([1]), np.array([1.0]))  # of no effect
+    assert replay.memory()["in_flight"] == []
+
+
+def test_nobody_says_nothing() -> None:
+    bridge = Bridge(Nobody(), 100, 4)
+    bridge.wanted(np.array([1]), np.array([1.0]))
+    assert seen(bridge, range(3)) == [(0, {})] * 3
+    bridge.stop()
+    assert bridge.statistics()["rows_handed_out"] == 0

@@ -1,0 +1,158 @@
+"""Worker threads: stuck, dead, late, stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from jaxtrade.advisor.host.clock import SystemClock
+from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.advisor.host.workers import Finished, Job, Lost, WorkerPool
+from tests.advisor.service_parts import CANARY, good, question, until
+
+
+class Bench:
+    """A pool of 2, what it posted, and a gate that holds its backend."""
+
+    def __init__(self, answer: Callable[[Question, float], Answer] | None = None, size: int = 2) -> None:
+        self.gate = threading.Event()
+        self.holding = threading.Semaphore(0)
+        self.posted: list[Finished] = []
+        self.pool = WorkerPool(answer or self.held, size, 0.05, SystemClock(), self.posted.append)
+
+    def held(self, asked: Question, deadline: float) -> Answer:
+        self.holding.release()
+        self.gate.wait(30)
+        return good(model=f"{asked.bar}")
+
+    def start(self, number: int, deadline: float = 60.0) -> Job:
+        job = Job(number, question(number), time.monotonic() + deadline)
+        self.pool.start(job)
+        return job
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.gate.set()
+    bench.pool.stop()
+    assert bench.pool.join(5)
+
+
+def test_answers_come_back_with_their_own_question_and_latency(bench: Bench) -> None:
+    jobs = [bench.start(number) for number in (1, 2)]
+    assert (bench.pool.busy, bench.pool.free) == (2, 0)
+    assert all(bench.holding.acquire(timeout=30) for _ in jobs)
+    time.sleep(0.03)
+    bench.gate.set()
+    assert until(lambda: len(bench.posted) == 2)
+    bench.posted.sort(key=lambda finished: finished.job.number)
+    assert [(finished.job, finished.answer.model) for finished in bench.posted] == [(jobs[0], "1"), (jobs[1], "2")]
+    assert all(0.03 <= finished.latency < 5 for finished in bench.posted)
+    assert all(bench.pool.returned(finished) for finished in bench.posted)
+    assert (bench.pool.busy, bench.pool.free) == (0, 2)
+
+
+def test_a_stuck_worker_is_given_up_after_the_grace_and_replaced(bench: Bench) -> None:
+    job = bench.start(1, deadline=0.0)
+    now = time.monotonic()
+    assert bench.pool.lost(job.deadline + 0.05) == []
+    assert bench.pool.lost(now + 0.06) == [Lost(job, died=False)]
+    assert (bench.pool.free, bench.pool.threads, bench.pool.short) == (2, 3, False)
+    bench.gate.set()  # it comes back after all: late, and its thread ends
+    assert until(lambda: bool(bench.posted))
+    assert bench.pool.returned(bench.posted[0]) is False
+    assert until(lambda: bench.pool.threads == 2)
+
+
+def test_replacements_end_after_as_many_as_there_are_workers(bench: Bench) -> None:
+    """Threads stay bounded (I4) when the backend hangs for ever."""
+    for number in range(3):
+        assert not bench.pool.short
+        job = bench.start(number, deadline=0.0)
+        assert bench.pool.lost(job.deadline + 1) == [Lost(job, died=False)]
+    assert (bench.pool.free, bench.pool.threads) == (1, 4)
+    assert bench.pool.short
+
+
+def test_an_exception_is_contained_and_holds_no_secret() -> None:
+    def raises(asked: Question, deadline: float) -> Answer:
+        raise RuntimeError(f"wrong key {CANARY}")
+
+    bench = Bench(raises)
+    bench.start(1)
+    assert until(lambda: bool(bench.posted))
+    finished = bench.posted[0]
+    assert (finished.answer.advice, finished.answer.failure) == (None, Failure.RAISED)
+    assert (finished.fault, finished.died) == ("RuntimeError", False)
+    assert CANARY not in repr(finished)
+    assert bench.pool.returned(finished)
+    bench.start(2)  # the thread lives on
+    assert until(lambda: len(bench.posted) == 2)
+    bench.pool.stop()
+    assert bench.pool.join(5)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_dead_worker_is_replaced(error: type[BaseException]) -> None:
+    def dies(asked: Question, deadline: float) -> Answer:
+        raise error
+
+    bench = Bench(dies)
+    for number in range(3):
+        bench.start(number)
+        assert until(lambda: len(bench.posted) == 1)
+        finished = bench.posted.pop()
+        assert (finished.fault, finished.died) == (error.__name__, True)
+        assert bench.pool.returned(finished)
+        assert bench.pool.short is (number == 2)
+    bench.pool.stop()
+    assert bench.pool.join(5)
+
+
+def test_a_thread_that_is_gone_without_a_word_is_noticed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = bench.start(1)
+    worker = next(worker for worker in bench.pool._workers.values() if worker.job)
+    monkeypatch.setattr(worker.thread, "is_alive", lambda: False)
+    assert bench.pool.lost(time.monotonic()) == [Lost(job, died=True)]
+    assert bench.pool.free == 2
+    monkeypatch.undo()
+    bench.gate.set()
+    assert until(lambda: bool(bench.posted))
+    assert bench.pool.returned(bench.posted[0]) is False
+    worker.inbox.put(None)
+    worker.thread.join(5)
+
+
+def test_what_is_no_answer_is_contained() -> None:
+    bench = Bench(lambda asked, deadline: None)  # type: ignore[arg-type,return-value]
+    bench.start(1)
+    assert until(lambda: bool(bench.posted))
+    assert bench.posted[0].fault == "TypeError"
+    bench.pool.stop()
+    assert bench.pool.join(5)
+
+
+def test_stop_ends_idle_threads_at_once_and_replaces_none(bench: Bench) -> None:
+    bench.pool.stop()
+    began = time.monotonic()
+    assert bench.pool.join(5)
+    assert time.monotonic() - began < 3
+    assert bench.pool.lost(time.monotonic()) == []
+    assert (bench.pool.threads, bench.pool.short) == (0, False)
+
+
+def test_join_does_not_wait_longer_than_told(bench: Bench) -> None:
+    bench.start(1)
+    bench.pool.stop()
+    began = time.monotonic()
+    assert bench.pool.join(0.1) is False
+    assert time.monotonic() - began < 3
+
+
+def test_threads_are_daemons(bench: Bench) -> None:
+    assert all(worker.thread.daemon for worker in bench.pool._workers.values())

@@ -1,0 +1,23 @@
+"""Work in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.worker import Worker, WorkerError
+
+
+@pytest.mark.parametrize("name", ["bench", "jaxtrade"])
+def test_a_folder_here_does_not_stand_before_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                         capfd: pytest.CaptureFixture[str], name: str) -> None:
+    """As in a checkout, whose `jaxtrade/` is not the installed one: there is no `bench` in it."""
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("raise ImportError('the folder here')", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with Worker("setting", "no_such_function", {}) as worker, pytest.raises(WorkerError):
+        worker.run()
+    said = capfd.readouterr().err
+    assert "the folder here" not in said
+    assert "no attribute 'no_such_function'" in said

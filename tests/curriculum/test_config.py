@@ -1,0 +1,88 @@
+"""Curriculum files: phases over a base, overrides, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxtrade import cli
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.curriculum.config import Curriculum, dump_curriculum, load_curriculum
+from jaxtrade.errors import ConfigError
+
+TEXT = """
+base: {split: {validation_sessions: 1}, ppo: {num_envs: 16, learning_rate: 0.001}}
+phases:
+  first: {run: {env: {task: entry}}, gate: {min_trades: 3}}
+  second: {run: {env: {task: manage}, ppo: {learning_rate: 0.0005}}}
+"""
+
+
+def resolve(sections: Mapping[str, Any], where: str) -> RunConfig:
+    return make_config(sections, where)
+
+
+def load(tmp_path: Path, text: str = TEXT, *overrides: str) -> Curriculum:
+    path = tmp_path / "course.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_curriculum(str(path), overrides, (), resolve)
+
+
+def test_phases_stand_over_the_base(tmp_path: Path) -> None:
+    first, second = load(tmp_path).phases
+    assert (first.name, first.config.env.task, first.gate.min_trades) == ("first", "entry", 3)
+    assert (first.config.ppo.learning_rate, second.config.ppo.learning_rate) == (0.001, 0.0005)
+    assert first.config.ppo.num_envs == second.config.ppo.num_envs == 16
+
+
+def test_set_reaches_every_phase_or_one(tmp_path: Path) -> None:
+    course = load(tmp_path, TEXT, "ppo.num_envs=32", "phases.second.run.ppo.num_steps=8",
+                  "phases.first.gate.min_kl=0.1", "enforce_gates=false")
+    assert [phase.config.ppo.num_envs for phase in course.phases] == [32, 32]
+    assert [phase.config.ppo.num_steps for phase in course.phases] == [128, 8]
+    assert course.phases[0].gate.min_kl == 0.1
+    assert not course.enforce_gates
+
+
+def test_written_out_it_is_the_same(tmp_path: Path) -> None:
+    course = load(tmp_path)
+    assert load(tmp_path, dump_curriculum(course)).digest() == course.digest()
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("seed: 1", "no 'phases'; this is no curriculum"),
+    ("phases: {}", "'phases' is empty"),
+    (TEXT.replace("min_trades", "min_trade"), r"unknown key 'phases\.first\.gate\.min_trade'"),
+    (TEXT.replace("learning_rate: 0.0005", "learning_rat: 0.0005"), r"phase second.*ppo\.learning_rat"),
+    (TEXT.replace("first:", "First Phase:"), "lower-case"),
+    (TEXT.replace("validation_sessions: 1", "validation_sessions: 0"),
+     r"gate cannot be evaluated: split\.validation_sessions=0"),
+    (TEXT.replace("base: {", "base: {train: {num_seeds: 2}, "), r"train\.num_seeds=2: a curriculum trains one policy"),
+])
+def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path, text)
+
+
+@pytest.mark.parametrize(("argv", "fragment"), [
+    (["curriculum", "--from", "nowhere"], "nowhere: not a run directory"),
+    (["curriculum", "--phase", "manage"], "a later phase begins with another run; give it with --from RUN"),
+    (["curriculum", "--phase", "mange"], "no such phase (there are: entry, manage, advised)"),
+    (["curriculum", "--resume", "nowhere"], "--resume nowhere: no curriculum.yaml"),
+    (["curriculum", "--resume", "x", "--test"], "drop --test"),
+    (["curriculum", "quickstart"], "no 'phases'; this is no curriculum"),
+    (["curriculum", "--set", "split.validation_sessions=0"], "gate cannot be evaluated"),
+    (["curriculum", "--set", "ppo.adapter_freeze=2"], "must be below 1"),
+    (["curriculum", "--set", "phases.manage.run.ppo.hidden=[8]"],
+     "phase manage: ppo.hidden=(8,): the source has (64, 64)"),
+    (["curriculum", "--set", "phases.advised.run.env.actions=seed6"], "phase advised: 1 slots and actions before it"),
+])
+def test_the_command_refuses_with_the_fix(argv: list[str], fragment: str, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(argv) == 2
+    assert fragment in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,195 @@
+"""Episodes that start in a position: the bar that an agent's own entry would have been, drawn as often as asked."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import episode, rules, summary
+from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv, forced_entry
+from jaxtrade.env.state import EndReason, EnvParams, EnvState
+from tests.env import worlds
+from tests.env.test_dynamics import ENVS, STEPS
+from tests.env.test_dynamics import sample as dynamics_sample
+from tests.env.worlds import FAST_COMPILE, Session, bars_of, i32, leaves_differ, make_params
+
+CONFIG = EnvConfig(quantity=2)
+ENV = TradingEnv(CONFIG)
+MARKET = worlds.make_market(worlds.random_bars(3, 480, step=8), worlds.even_sessions(3, 160, warm=5))
+ALWAYS = jnp.float32(1)
+
+
+@functools.partial(jax.jit, compiler_options=FAST_COMPILE)
+def starts(seeds: jax.Array, probability: jax.Array, params: EnvParams) -> dict[str, Any]:
+    """Of one episode per seed: where it was drawn, what it begins as, and what an agent makes of the drawn place."""
+    def one(seed: jax.Array) -> dict[str, Any]:
+        drawn = episode.start_drawn(params, seed, i32(0), True)
+        side = episode.forced_side(drawn, ALWAYS, params)
+        chosen = jnp.where(side > 0, Action.BUY, jnp.where(side < 0, Action.SELL, Action.HOLD))
+        acted, outcome = ENV.advance(drawn, chosen, params)
+        legal = ENV.mask(drawn, params)
+        return {"drawn": drawn, "side": side, "acted": acted, "outcome": outcome, "legal": legal,
+                "may_open": rules.may_open(drawn, params),
+                "begun": forced_entry(CONFIG, drawn, probability, params)}
+
+    return jax.vmap(one)(seeds)
+
+
+@functools.cache
+def sample(drawdown: int = 260_000, probability: float = 1.0) -> Any:
+    """2,000 starts with near stops, of an account that some entries ruin within their bar."""
+    params = make_params(MARKET, account=worlds.rules(drawdown=drawdown), costs=worlds.contract(min_stop=4),
+                         brackets=(500, 3, 1000), episode_sessions=2, max_steps=1)
+    seeds = jnp.asarray(np.random.default_rng(0).integers(0, 2**32, 2_000, dtype=np.uint32))
+    return jax.tree.map(np.asarray, starts(seeds, jnp.float32(probability), params))
+
+
+def some(tree: Any, which: np.ndarray) -> Any:
+    return jax.tree.map(lambda x: x[which], tree)
+
+
+ENTER = jax.jit(forced_entry, static_argnums=0, compiler_options=FAST_COMPILE)
+HAND = bars_of([
+    (8000, 8002, 7998, 8000),  # decided here
+    (8001, 8006, 7999, 8004),  # filled at 8001, a tick worse
+    (8004, 8010, 8003, 8009),
+    (8009, 8011, 8001, 8002),
+])
+
+
+@pytest.mark.parametrize(("side", "entry", "stop", "target", "equity", "peak", "fall"), [
+    # 12.50 a tick, 2.08 a side, two contracts; the stop is 1.5 ATR of 10 ticks from the unslipped open, the target 3x
+    (1, 8002, 7986, 8046, 2 * (2 * 12_500 - 2_080), 45_840, 0),
+    (-1, 8000, 8016, 7956, 2 * (-4 * 12_500 - 2_080), 0, 104_160),
+])
+def test_by_hand(side: int, entry: int, stop: int, target: int, equity: int, peak: int, fall: int) -> None:
+    params = make_params(worlds.make_market(HAND, [Session(0, 4, 0, 2)], tr_sum=140))
+    seed = next(seed for seed in range(50) if 1 - 2 * int(episode.draw(jnp.uint32(seed), i32(0), 4) % 2) == side)
+    state = ENTER(CONFIG, episode.start(params, i32(0), i32(0), jnp.uint32(seed), i32(0)), ALWAYS, params)
+    position, account, stats = state.position, state.account, state.stats
+    assert [int(x) for x in (position.quantity, position.entry, position.stop, position.target, position.opened)] == [
+        2 * side, entry, stop, target, 1]
+    assert [int(x) for x in (state.row, state.time, account.balance, account.equity, account.days)] == [
+        1, 0, -4_160, equity, 1]
+    assert [int(x) for x in (stats.length, stats.sides, stats.commission, stats.peak, stats.max_drawdown)] == [
+        0, 2, 4_160, peak, fall]
+    assert float(stats.reward) == 0
+    assert ENV.mask(state, params).tolist()[:3] == [True, False, False]
+
+
+def test_it_is_the_bar_of_an_agent_that_chose_it() -> None:
+    """In every integer; but nobody chose it: no step, no reward, no time."""
+    made = sample()
+    ended = made["outcome"].info.end
+    unlimited = (ended == EndReason.NONE) | (ended == EndReason.STEP_LIMIT)  # the agent's one step used up the limit
+    forced = (made["side"] != 0) & unlimited
+    begun, acted = some(made["begun"], forced), some(made["acted"], forced)
+    assert forced.sum() > 1_000
+    assert (begun.stats.sides == 2 * np.where(begun.position.quantity == 0, 2, 1)).all()
+    assert {-2, 0, 2} == set(begun.position.quantity.tolist())  # 0: the entry's own bar reached stop or target
+    for state in (begun.stats.length, begun.stats.reward, begun.stats.terms["equity_change"], begun.time):
+        assert (state == 0).all()
+    no_step = acted.stats.replace(length=begun.stats.length, reward=begun.stats.reward, terms=begun.stats.terms)
+    assert leaves_differ(acted.replace(stats=no_step, time=begun.time), begun) == []
+    assert (begun.account.days == 1).all()
+
+
+def test_only_where_an_entry_is_legal_and_the_account_survives_it() -> None:
+    made = sample()
+    sessions = MARKET.sessions
+    last = np.asarray(sessions.last)[made["drawn"].slot]
+    np.testing.assert_array_equal(made["side"] != 0, made["may_open"] & (made["drawn"].row < last))
+    np.testing.assert_array_equal(made["legal"][:, Action.BUY], made["may_open"])
+    refused = ~made["may_open"]
+    ruined = (made["side"] != 0) & (made["outcome"].info.end == EndReason.BUST)
+    assert refused.sum() > 20  # no range yet, or too near the flat bar
+    assert ruined.sum() > 20
+    for which in (refused, ruined, made["side"] == 0):
+        assert leaves_differ(some(made["begun"], which), some(made["drawn"], which)) == []
+
+
+def test_a_hole_before_the_flat_bar_forbids_it() -> None:
+    """The calendar still sees an hour to go, and the next bar that exists is the flat bar."""
+    market = MARKET.replace(bars_to_flat=MARKET.bars_to_flat + 60)
+    params = make_params(market)
+    last = int(market.sessions.last[0])
+    at_last, before = (episode.start(params, i32(0), i32(row), jnp.uint32(0), i32(0)) for row in (last, last - 1))
+    assert bool(rules.may_open(at_last, params))
+    assert int(episode.forced_side(at_last, ALWAYS, params)) == 0
+    assert int(episode.forced_side(before, ALWAYS, params)) != 0
+
+
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.7, 1.0])
+def test_as_often_as_asked_and_to_both_sides_alike(probability: float) -> None:
+    """20,000 legal starts, within five standard deviations of the binomial; neither side nor place sways the draw."""
+    params = make_params(MARKET)
+    seeds = jnp.asarray(np.random.default_rng(1).integers(0, 2**32, 20_000, dtype=np.uint32))
+
+    def sides(seed: jax.Array) -> tuple[jax.Array, jax.Array]:
+        state = episode.start(params, i32(1), i32(200), seed, i32(3))
+        row = episode.start_drawn(params, seed, i32(3), True).row
+        return episode.forced_side(state, jnp.float32(probability), params), row
+
+    drawn, rows = (np.asarray(x) for x in jax.jit(jax.vmap(sides))(seeds))
+    count = len(drawn)
+    bound = 5 * np.sqrt(count * probability * (1 - probability))
+    assert abs((drawn != 0).sum() - count * probability) <= bound
+    forced = (drawn != 0).sum()
+    assert abs(drawn.sum()) <= 5 * np.sqrt(forced)
+    early = rows < np.median(rows)
+    assert abs((drawn[early] != 0).sum() - early.sum() * probability) <= bound
+
+
+# ---- in a rollout
+
+
+@functools.cache
+def trace(probability: float | None) -> worlds.Trace:
+    """Random play of `test_dynamics.sample`: sessions that end early and late, several of them to an episode."""
+    env, params, plain = dynamics_sample()
+    if probability is None:
+        return jax.tree.map(np.asarray, plain)
+    params = params.replace(forced_start=jnp.float32(probability))
+    return jax.tree.map(np.asarray, worlds.run_random(env, params, 4, ENVS, STEPS))
+
+
+@pytest.mark.slow
+def test_probability_zero_changes_no_bit() -> None:
+    none, zero = trace(None), trace(0.0)
+    assert none.outcome.info.forced is None
+    assert not zero.outcome.info.forced.any()
+    told = zero.outcome.replace(info=zero.outcome.info.replace(forced=None))
+    assert leaves_differ(zero._replace(outcome=told), none) == []
+
+
+def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
+    some_forced = trace(0.5)
+    info, following = some_forced.outcome.info, some_forced.state
+    ended = info.end != EndReason.NONE
+    entered = following.stats.sides[1:] != 0
+    np.testing.assert_array_equal(info.forced[:-1], ended[:-1] & entered)
+    begun = ended[:-1]
+    assert begun.sum() > 80
+    assert abs(info.forced[:-1][begun].mean() - 0.5) < 5 * 0.5 / np.sqrt(begun.sum()) + 0.05  # a few rows forbid it
+    opened: EnvState = some(following, np.append(np.zeros((1, ENVS), bool), info.forced[:-1], axis=0))
+    assert (opened.time == 0).all()
+    assert (opened.position.quantity != 0).any()
+
+
+def test_the_share_of_forced_starts_is_measured() -> None:
+    def shares(probability: float | None) -> dict[str, np.ndarray]:
+        steps: Any = trace(probability).outcome  # `tell` reads no more of a transition than its `info`
+        return summary.figures(jax.vmap(summary.tell)(steps))
+
+    info = trace(0.5).outcome.info
+    ended = info.end != EndReason.NONE
+    assert float(shares(0.5)["forced_share"]) == pytest.approx(info.forced.sum() / ended.sum())
+    assert float(shares(0.0)["forced_share"]) == 0
+    assert "forced_share" not in shares(None)

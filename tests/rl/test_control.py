@@ -1,0 +1,222 @@
+"""Training control: decisions worked by hand, and runs that stop, adjust, remember and resume by them."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from jaxtrade import checkpoint
+from jaxtrade.config import ControlConfig
+from jaxtrade.errors import DivergedError
+from jaxtrade.rl import train as loop
+from jaxtrade.rl.control import Controller, ControlState, Decision, adjusted, decide, exhausted
+from jaxtrade.rl.train import Control, train
+from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
+
+BEST, GO_ON = Decision(True, False, False), Decision(False, False, False)
+ADJUST, STOP = Decision(False, True, False), Decision(False, False, True)
+
+
+def decisions(scores, state=None, **keys):
+    """Decisions after each score of evaluations at updates 1, 2, ..., and the last state."""
+    state, made = state or ControlState(), []
+    for update, score in enumerate(scores, start=1):
+        state, decision = decide(state, score, update, ControlConfig(evaluate_every=1, **keys))
+        made.append(decision)
+    return made, state
+
+
+def test_a_score_must_be_higher_to_be_the_best():
+    made, state = decisions([0.5, 0.5, 0.75, 0.7])
+    assert made == [BEST, GO_ON, BEST, GO_ON]
+    assert state == ControlState(scores=((1, 0.5), (2, 0.5), (3, 0.75), (4, 0.7)), best_score=0.75, best_update=3,
+                                 since_best=1, flat=1)
+
+
+def test_an_improvement_that_is_too_small_is_none():
+    made, state = decisions([-1.0, -0.75, -0.5, -0.4], improvement=0.25)
+    assert made == [BEST, GO_ON, BEST, GO_ON]  # -0.75 is just 0.25 better, -0.5 is 0.5 better than -1
+    assert (state.best_score, state.best_update) == (-0.5, 3)
+
+
+def test_patience_ends_at_its_count_and_not_before_enough_evaluations():
+    assert decisions([3, 2, 1], patience=2)[0] == [BEST, GO_ON, STOP]
+    assert decisions([3, 2, 4, 2, 1], patience=2)[0] == [BEST, GO_ON, BEST, GO_ON, STOP]
+    made, state = decisions([3, 2, 1, 0], patience=2, min_evaluations=4)
+    assert made == [BEST, GO_ON, GO_ON, STOP]
+    assert exhausted(state, ControlConfig(evaluate_every=1, patience=2, min_evaluations=4))
+    assert not exhausted(state, ControlConfig(evaluate_every=1))
+
+
+def test_a_plateau_is_adjusted_again_and_again_with_cooldown_between():
+    flat = [1] + [0] * 7
+    assert decisions(flat, plateau_patience=2)[0] == [BEST, GO_ON, ADJUST, GO_ON, ADJUST, GO_ON, ADJUST, GO_ON]
+    made, state = decisions(flat, plateau_patience=2, plateau_cooldown=1)
+    assert made == [BEST, GO_ON, ADJUST, GO_ON, GO_ON, ADJUST, GO_ON, GO_ON]
+    assert (state.adjustments, state.since_best, state.flat, state.cooldown) == (2, 7, 1, 0)
+
+
+def test_a_new_best_ends_a_plateau():
+    made, state = decisions([1, 0, 2, 0, 0], plateau_patience=2)
+    assert made == [BEST, GO_ON, BEST, GO_ON, ADJUST]
+    assert state.adjustments == 1
+
+
+def test_who_stops_or_is_done_is_not_adjusted():
+    assert decisions([1, 0, 0], patience=2, plateau_patience=1)[0] == [BEST, ADJUST, STOP]
+    _, state = decisions([1, 0])
+    last, decision = decide(state, 0.0, 3, ControlConfig(evaluate_every=1, patience=1, plateau_patience=0), last=True)
+    assert decision == GO_ON
+    assert last.adjustments == 0
+
+
+def test_adjustments_stop_at_their_bounds():
+    floats = {"learning_rate": 4e-5, "learning_rate_end": 1.5e-5, "ent_coef": 0.06, "ent_coef_end": 0.0}
+    config = ControlConfig(evaluate_every=1, plateau_patience=1)
+    assert adjusted(floats, config) == {"learning_rate": 2e-5, "learning_rate_end": 1e-5, "ent_coef": 0.1,
+                                        "ent_coef_end": 0.0}
+    beyond = {"learning_rate": 1e-6, "learning_rate_end": 1e-7, "ent_coef": 0.5, "ent_coef_end": 0.2}
+    assert adjusted(beyond, config) == beyond
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def compiled_once(monkeypatch):
+    """All runs here share one compiled chunk."""
+    monkeypatch.setattr(loop, "_Chunk", ONCE)
+
+
+class Once(loop._Chunk):
+    def compile(self, state, params, inputs=()):
+        return 0.0 if hasattr(self, "_compiled") else super().compile(state, params, inputs)
+
+
+ONCE = functools.cache(Once)
+
+
+class KilledError(Exception):
+    pass
+
+
+def killer(at):
+    """A hook that ends the process, as far as the run can tell, after the hooks before it were asked."""
+
+    def hook(state, update):
+        if update == at:
+            raise KilledError
+        return Control.CONTINUE, {}
+
+    return hook
+
+
+def controller(folder, scores, said=None, **keys):
+    """Scores by update."""
+    return Controller(ControlConfig(**{"evaluate_every": 1} | keys), lambda state: scores[int(state.update)], folder,
+                      chunk_updates=2, total_updates=8, steps_per_update=64, metadata={"run": "a"},
+                      tell=(said if said is not None else []).append, unit="points")
+
+
+def run(tmp_path, hooks, **keywords):
+    start = {"key": KEY} if "state" not in keywords else {}
+    return train(PPO, PARAMS, config=TRAIN, checkpoint_dir=tmp_path / "checkpoints", hooks=hooks, **start, **keywords)
+
+
+def kept(folder):
+    return [update for update, _ in checkpoint.list_checkpoints(folder)]
+
+
+def test_early_stop_stops_and_stays_stopped(tmp_path):
+    said = []
+    made = controller(tmp_path / "best", {2: 1.0, 4: 0.5}, said, patience=1)
+    result = run(tmp_path, [made])
+    assert (result.updates, result.stopped) == (4, True)
+    assert "stopped early, after 1 evaluations" in said[-1]
+    restored = checkpoint.restore_latest(tmp_path / "checkpoints", like())
+    assert restored.metadata["steps"] == 256
+    again = controller(tmp_path / "best", {}, patience=1)
+    assert not again.exhausted
+    again.recall(restored.metadata["hooks"]["control"])
+    assert again.exhausted
+    assert again.state == made.state
+
+
+def test_evaluations_are_every_n_chunks_and_at_the_end(tmp_path):
+    made = controller(tmp_path / "best", {6: 1.0, 8: 0.0}, evaluate_every=3)
+    run(tmp_path, [made])
+    assert [update for update, _ in made.state.scores] == [6, 8]
+    assert "best at update 6, 1 (of 2 evaluations, last 0; 0 adjustments)" in made.summary()
+
+
+def test_the_best_state_is_kept_whole_and_alone(tmp_path):
+    made = controller(tmp_path / "best", {2: 0.0, 4: 3.0, 6: 1.0, 8: 2.0})
+    result = run(tmp_path, [made])
+    best = made.best(result.state)
+    assert_same(best, checkpoint.restore(tmp_path / "checkpoints" / "update-00000004", like()).state)
+    assert kept(tmp_path / "best") == [4]
+    metadata = checkpoint.restore_latest(tmp_path / "best", like()).metadata
+    assert (metadata["run"], metadata["steps"], metadata["hooks"]["control"]["best_update"]) == ("a", 256, 4)
+
+
+def test_a_plateau_changes_the_floats_and_compiles_nothing(tmp_path):
+    made = controller(tmp_path / "best", {2: 1.0, 4: 0.0, 6: 0.0, 8: 0.0}, plateau_patience=1)
+    result = run(tmp_path, [made])
+    assert result.health["recompiles"] == (True, 0)
+    assert made.state.adjustments == 2  # after updates 4 and 6
+    hparams = result.state.hparams
+    np.testing.assert_allclose([hparams.learning_rate, hparams.learning_rate_end], [1e-2 / 4, 1e-5], rtol=1e-6)
+    np.testing.assert_allclose([hparams.ent_coef, hparams.ent_coef_end], [0.04, 0.04], rtol=1e-6)
+    rows = {row["update"]: row["ent_coef"] for row in result.history}
+    np.testing.assert_allclose([rows[4], rows[5], rows[6], rows[7]], [0.01, 0.02, 0.02, 0.04], rtol=1e-6)
+
+
+def test_a_score_that_is_not_finite_ends_the_run(tmp_path):
+    with pytest.raises(DivergedError, match="update 2: points is nan on the validation sessions"):
+        run(tmp_path, [controller(tmp_path / "best", {2: float("nan")})])
+
+
+def test_a_resumed_run_decides_and_ends_in_the_same_bits(tmp_path):
+    """Killed after the best state of update 6 was written, and resumed from update 4, which knows that of update 2."""
+    scores = {2: 1.0, 4: 0.0, 6: 2.0, 8: 0.0}
+    whole = controller(tmp_path / "whole" / "best", scores, plateau_patience=1)
+    result = run(tmp_path / "whole", [whole])
+
+    cut, folder = tmp_path / "cut", tmp_path / "cut" / "best"
+    with pytest.raises(KilledError):
+        run(cut, [controller(folder, scores, plateau_patience=1), killer(6)])
+    assert kept(folder) == [2, 6]
+    restored = checkpoint.restore_latest(cut / "checkpoints", like())
+    assert restored.step == 4
+    made = controller(folder, scores, plateau_patience=1)
+    made.recall(restored.metadata["hooks"]["control"])
+    assert kept(folder) == [2]  # nothing from the future
+    assert sorted(path.name for path in folder.iterdir()) == ["update-00000002", "update-00000006.stale"]
+    resumed = run(cut, [made], state=restored.state)
+    assert_same(resumed.state, result.state)
+    assert made.state == whole.state
+    assert_same(made.best(like()), whole.best(like()))
+    assert kept(folder) == [6]
+
+
+def test_what_is_remembered_survives_json(tmp_path):
+    made = controller(tmp_path / "best", {2: 0.1, 4: 0.2, 6: 0.3, 8: 1 / 3})
+    run(tmp_path, [made])
+    metadata = checkpoint.restore_latest(tmp_path / "checkpoints", like()).metadata
+    again = controller(tmp_path / "best", {})
+    again.recall(metadata["hooks"]["control"])
+    assert again.state == made.state
+    assert isinstance(hash(again.state), int)  # plain and immutable
+
+
+def test_of_several_agents_the_floats_are_those_that_they_share(tmp_path):
+    made = controller(tmp_path / "best", {4: 0.0}, plateau_patience=1)
+    made.state = ControlState(scores=((2, 1.0),), best_score=1.0, best_update=2)
+    floats = {"learning_rate": 1e-2, "learning_rate_end": 1e-3, "ent_coef": 0.01, "ent_coef_end": 0.01}
+    stacked = SimpleNamespace(**{name: np.full(3, value, np.float32) for name, value in floats.items()})
+    control, overrides = made(SimpleNamespace(update=np.int32(4), hparams=stacked), 4)
+    assert control is Control.CONTINUE
+    assert overrides == {name: pytest.approx(floats[name] * (2 if "ent" in name else 0.5)) for name in floats}

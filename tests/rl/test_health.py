@@ -1,0 +1,126 @@
+"""Warnings on rows made by hand: each is seen where it should be, and a healthy run gives none."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxtrade.env.state import EndReason
+from jaxtrade.rl.health import WINDOW, Watch, warnings
+
+NAN = float("nan")
+NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}
+
+
+def ends(**shares):
+    return [shares.get(reason.name, 0.0) for reason in EndReason]
+
+
+HEALTHY = {"learning_rate": 3e-4, "approx_kl": 0.004, "explained_variance": 0.3, "episodes": 4, "episode_trades": 2.0,
+           "action_share": [0.9, 0.06, 0.04], "end_share": ends(SESSION_END=0.75, BUST=0.25)}
+
+
+def rows(count=WINDOW, **changes):
+    return [{"update": update + 1} | HEALTHY | changes for update in range(count)]
+
+
+SICK = {
+    "no_trades": ({"episode_trades": 0.0}, ["no trade in 80 episodes of 20 updates", "costs", "ppo.ent_coef"]),
+    "one_action": ({"action_share": [0.001, 0.0, 0.999], "episode_trades": 0.5},
+                   ["action SELL is 99.9 % of the choices", "collapsed", "ppo.ent_coef"]),
+    "learning_rate": ({"learning_rate": 0.0}, ["the learning rate is 0.0e+00 at update 20", "schedule",
+                                               "ppo.learning_rate_end"]),
+    "frozen": ({"approx_kl": 0.0}, ["KL has been at most 0.0e+00 for 20 updates", "does not move",
+                                     "ppo.learning_rate"]),
+    "all_breach": ({"end_share": ends(BUST=0.75, DAILY_LOSS=0.25)},
+                   ["all 80 episodes of 20 updates ended by a breach (BUST 75 %, DAILY_LOSS 25 %)", "too small",
+                    "env.quantity"]),
+    "explained_variance": ({"explained_variance": -1.5}, ["explained variance is below -1 in 20 updates (now -1.5)",
+                                                          "reward.weights"]),
+}
+
+
+def test_a_healthy_run_is_left_alone():
+    assert warnings(rows(), NAMES) == {}
+    assert warnings([], NAMES) == {}
+
+
+@pytest.mark.parametrize("kind", SICK)
+def test_each_fault_is_seen_named_and_explained(kind):
+    changes, parts = SICK[kind]
+    found = warnings(rows(**changes), NAMES)
+    assert list(found) == [kind]
+    for part in parts:
+        assert part in found[kind]
+    assert "\n" not in found[kind]
+
+
+@pytest.mark.parametrize("kind", SICK)
+def test_a_fault_must_last_unless_one_row_says_it_all(kind):
+    changes, _ = SICK[kind]
+    assert (kind in warnings(rows(WINDOW - 1, **changes), NAMES)) == (kind == "learning_rate")
+    assert (kind in warnings([*rows(1), *rows(WINDOW - 1, **changes)], NAMES)) == (kind == "learning_rate")
+    assert kind in warnings([*rows(5), *rows(WINDOW, **changes)], NAMES)  # older rows do not matter
+
+
+def test_undefined_figures():
+    found = warnings(rows(explained_variance=NAN), NAMES)
+    assert "explained variance is undefined in 20 updates" in found["explained_variance"]
+    assert warnings([*rows(1), *rows(WINDOW - 1, explained_variance=NAN)], NAMES) == {}
+    unended = {"episodes": 0, "episode_trades": NAN, "end_share": [NAN] * len(EndReason)}
+    assert warnings(rows(**unended), NAMES) == {}  # no episode has ended: nothing is known of them
+    assert list(warnings(rows(**unended, action_share=[1.0, 0.0, 0.0]), NAMES)) == ["one_action"]
+
+
+def test_holding_most_of_the_time_is_no_fault_of_who_trades():
+    """One round turn in a session of 400 bars: HOLD in 399 of them."""
+    assert warnings(rows(action_share=[0.9975, 0.0025, 0.0], episode_trades=1.0), NAMES) == {}
+
+
+def test_few_episodes_say_nothing_about_their_ends():
+    broke = ends(BUST=1.0)
+    none = rows(WINDOW - 9, episodes=0, end_share=[NAN] * len(EndReason), episode_trades=NAN)
+    few = [*none, *rows(9, episodes=1, end_share=broke)]
+    assert warnings(few, NAMES) == {}
+    assert list(warnings([*few[1:], *rows(1, episodes=1, end_share=broke)], NAMES)) == ["all_breach"]
+
+
+def test_rows_of_another_environment_lack_figures():
+    """CartPole knows no trades, and no names."""
+    known = ("learning_rate", "approx_kl", "explained_variance", "action_share", "episodes")
+    bare = [{name: row[name] for name in known} for row in rows(action_share=[0.0, 1.0])]
+    found = warnings(bare)
+    assert list(found) == ["one_action"]
+    assert "action number 1 is 100.0 %" in found["one_action"]
+
+
+def test_each_agent_is_looked_at_alone():
+    """Their mean would look healthy."""
+    both = [row | {f"{name}/each": [value, 0.0 if name in ("approx_kl", "episode_trades") else value]
+                   for name, value in HEALTHY.items()} for row in rows()]
+    found = warnings(both, NAMES)
+    assert list(found) == ["no_trades of agent 1", "frozen of agent 1"]
+    assert found["frozen of agent 1"].startswith("agent 1: KL has been")
+
+
+def test_a_warning_is_told_when_it_begins():
+    told = []
+    watch = Watch(told.append, NAMES)
+    watch.write(rows(WINDOW - 1, approx_kl=0.0))
+    assert told == []
+    for _ in range(3):
+        watch.write(rows(2, approx_kl=0.0))
+    assert len(told) == 1
+    assert told[0].startswith("warning: KL has been at most 0.0e+00 for 20 updates")
+    watch.write(rows(1))
+    watch.write(rows(WINDOW, approx_kl=0.0))  # it had ended, and begins again
+    assert len(told) == 2
+    assert [f"warning: {text}" for text in watch.told] == told
+
+
+def test_what_a_rollback_undid_is_forgotten():
+    told = []
+    watch = Watch(told.append, NAMES)
+    watch.write(rows(WINDOW - 1, approx_kl=0.0))
+    watch.rewind(4, 4000)
+    watch.write(rows(1, approx_kl=0.0))
+    assert told == []

@@ -1,0 +1,173 @@
+"""A loss that is not finite, planted: the run goes back to its last checkpoint, and again when it is resumed."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade import checkpoint
+from jaxtrade.errors import DivergedError
+from jaxtrade.metrics import JsonlSink, read_rows
+from jaxtrade.rl import train as loop
+from jaxtrade.rl.population import seed_keys
+from jaxtrade.rl.train import rolled_back, train
+from tests.rl.test_control import KilledError, Once, controller, kept, killer
+from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
+
+ONCE = functools.cache(Once)
+INIT = jax.jit(PPO.init)
+CLOCK = {"seconds", "steps_per_second", "eta_seconds"}
+
+
+def planted(params):
+    """The reward is NaN in update `at` (counted from 0) of a run that has rolled back less than `times` times, of the
+    agent with the given `key` data (any, where None): (params, at, times, key or None)."""
+    inner, at, times, key = params
+
+    def broken(state):
+        bad = (state.update == at) & (state.rollbacks < times)
+        return bad & jnp.all(jax.random.key_data(state.key) == key) if key is not None else bad
+
+    return inner, broken
+
+
+def update(state, params, inputs=()):
+    inner, broken = planted(params)
+    return PPO.update(state, inner.replace(scale=jnp.where(broken(state), jnp.nan, inner.scale)), inputs)
+
+
+BROKEN = PPO._replace(init=lambda key, params: PPO.init(key, params[0]), update=update)
+
+
+def fault(at, times, key=None):
+    return PARAMS, jnp.int32(at), jnp.int32(times), key
+
+
+@pytest.fixture(autouse=True)
+def compiled_once(monkeypatch):
+    monkeypatch.setattr(loop, "_Chunk", ONCE)
+
+
+def run(directory, params, start=None, **keywords):
+    keywords = {"max_rollbacks": 2, "key": KEY} | keywords if start is None else {
+        "max_rollbacks": 2, "state": start} | keywords
+    return train(BROKEN, params, config=TRAIN, checkpoint_dir=directory, **keywords)
+
+
+def like():
+    return jax.eval_shape(PPO.init, KEY, PARAMS)
+
+
+def plain(rows):
+    return [{name: value for name, value in row.items() if name not in CLOCK} for row in rows]
+
+
+def test_the_count_is_folded_into_the_key_and_the_rate_halves():
+    state = INIT(KEY, PARAMS).replace(rollbacks=jnp.int32(1))
+    back = rolled_back(state, 2)
+    assert int(back.rollbacks) == 3
+    assert_same(back.key, jax.random.fold_in(state.key, 3))
+    np.testing.assert_allclose([back.hparams.learning_rate, back.hparams.learning_rate_end],
+                               [1e-2 / 4, 3e-5 / 4], rtol=1e-6)
+    assert back.hparams.learning_rate.dtype == jnp.float32
+    assert_same(back.replace(key=state.key, rollbacks=state.rollbacks, hparams=state.hparams), state)
+
+
+def test_a_run_goes_back_and_on(tmp_path):
+    """Checkpoints are after updates 4 and 8; the fault is in the seventh."""
+    sink, jsonl = Recorder(), JsonlSink(tmp_path / "metrics.jsonl")
+    result = run(tmp_path / "checkpoints", fault(6, 1), sinks=[sink, jsonl])
+    state = result.state
+    saved = checkpoint.restore(tmp_path / "checkpoints" / "update-00000004", like()).state
+    assert (result.updates, int(state.rollbacks), int(saved.rollbacks)) == (8, 1, 0)
+    assert_same(state.key, jax.random.fold_in(saved.key, 1))
+    np.testing.assert_allclose(state.hparams.learning_rate, 5e-3, rtol=1e-6)
+    [line] = [text for text in sink.messages if "rolled back" in text]
+    assert line.startswith("update 7: a loss or gradient is not finite, at learning rate 0.00")
+    assert "rolled back to update 4 (rollback 1 of at most 2)" in line
+    assert [row["update"] for row in result.history] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert all(row["finite"] for row in result.history)
+    assert [rows[0]["update"] for rows in sink.rows] == [1, 3, 5, 5, 7]  # a sink that cannot rewind saw 5 and 6 twice
+    assert result.health["recompiles"] == (True, 0)
+    np.testing.assert_allclose(result.history[4]["learning_rate"], sink.rows[2][0]["learning_rate"] / 2, rtol=1e-6)
+    assert result.steps_per_second == pytest.approx(12 * 64 / result.history[-1]["seconds"])  # what was undone too
+
+
+def test_killed_after_a_rollback_it_rolls_back_again_to_the_same_bits(tmp_path):
+    whole = run(tmp_path / "whole", fault(6, 2))  # two faults from one checkpoint
+    assert int(whole.state.rollbacks) == 2
+    np.testing.assert_allclose(whole.state.hparams.learning_rate, 1e-2 / 4, rtol=1e-6)
+
+    sixth = []
+
+    def second_time(state, update):
+        sixth.append(update == 6)
+        return killer(6)(state, update) if sum(sixth) == 2 else (loop.Control.CONTINUE, {})
+
+    with pytest.raises(KilledError):
+        run(tmp_path / "cut", fault(6, 2), hooks=[second_time])
+    restored = checkpoint.restore_latest(tmp_path / "cut", like())
+    assert (restored.step, int(restored.state.rollbacks)) == (4, 0)
+    resumed = run(tmp_path / "cut", fault(6, 2), restored.state)
+    assert_same(resumed.state, whole.state)
+    assert plain(resumed.history) == plain(whole.history[4:])
+
+
+def test_before_the_first_checkpoint_it_goes_back_to_its_start():
+    result = run(None, fault(1, 1))
+    assert (result.updates, int(result.state.rollbacks)) == (8, 1)
+    assert_same(result.state.key, jax.random.fold_in(INIT(KEY, PARAMS).key, 1))
+    assert [row["update"] for row in result.history] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(("allowed", "often"), [(0, "is not finite, at learning rate 0.00"), (1, "after 1 rollback;"),
+                                                (2, "after 2 rollbacks;")])
+def test_too_many_faults_end_the_run(tmp_path, allowed, often):
+    sink = Recorder()
+    with pytest.raises(DivergedError, match="update 7: a loss or gradient is not finite") as raised:
+        run(tmp_path, fault(6, 9), max_rollbacks=allowed, sinks=[sink])
+    assert often in str(raised.value)
+    assert "update-00000004" in str(raised.value)
+    assert raised.value.exit_code == 76
+    assert sum("rolled back" in text for text in sink.messages) == allowed
+    assert kept(tmp_path) == [4]
+
+
+def test_rollbacks_are_counted_over_the_whole_run(tmp_path):
+    """The first is before update 4, the second one after it is one too many."""
+    run(tmp_path, fault(1, 1), hooks=[lambda state, update: (
+        loop.Control.STOP if update == 4 else loop.Control.CONTINUE, {})])
+    restored = checkpoint.restore_latest(tmp_path, like())
+    assert int(restored.state.rollbacks) == 1
+    with pytest.raises(DivergedError, match="after 1 rollback;"):
+        run(tmp_path, fault(6, 9), restored.state, max_rollbacks=1)
+
+
+def test_the_memory_of_hooks_goes_back_too(tmp_path):
+    """The best score was on the updates that are undone."""
+    table = {(2, 0): 1.0, (4, 0): 0.0, (6, 0): 5.0, (6, 1): 0.5, (8, 1): 0.25}
+    made = controller(tmp_path / "best", {})
+    made._score = lambda state: table[int(state.update), int(state.rollbacks)]
+    run(tmp_path / "checkpoints", fault(6, 1), hooks=[made])
+    assert made.state.scores == ((2, 1.0), (4, 0.0), (6, 0.5), (8, 0.25))
+    assert (made.state.best_update, made.state.since_best) == (2, 3)
+    assert kept(tmp_path / "best") == [2]
+
+
+@pytest.mark.slow
+def test_one_agents_fault_takes_all_of_them_back(tmp_path):
+    keys = seed_keys(0, 3)
+    second = jax.random.key_data(INIT(keys[1], PARAMS).key)
+    sink = Recorder()
+    result = run(tmp_path, fault(6, 9, second), key=keys, num_seeds=3, sinks=[sink])
+    assert result.state.rollbacks.tolist() == [1, 1, 1]
+    [line] = [text for text in sink.messages if "rolled back" in text]
+    assert "a loss or gradient of agent 1 is not finite" in line
+    start = jax.vmap(PPO.init, (0, None))(keys, PARAMS)
+    assert_same(result.state.key, jax.vmap(jax.random.fold_in, (0, None))(start.key, 1))
+    assert result.health["recompiles"] == (True, 0)

@@ -1,0 +1,138 @@
+"""PPO under stages: what its updates charge, force and tell, with one compiled program for all of them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import EnvConfig, PPOConfig, StageConfig, TrainConfig
+from jaxtrade.env import summary
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.stages import make_stages
+from jaxtrade.env.state import StepInfo
+from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.train import TrainResult, train
+from jaxtrade.types import Summary, Transition
+from tests.env.worlds import FAST_COMPILE, leaves_differ, make_params, walk_market
+from tests.rl.probes import Probe, ProbeParams, probe_params
+
+UPDATES = 3  # at fractions 0, 1/2 and 1 of the run
+CONFIG = PPOConfig(num_envs=16, num_steps=32, num_minibatches=2, num_epochs=1, hidden=(8,))
+STAGES = StageConfig(commission_start=0.25, commission_until=1.0, forced_start=1.0, forced_start_end=0.0)
+PARAMS = make_params(walk_market(0, sessions=4), max_steps=9)
+ENV = TradingEnv(EnvConfig(window=2))
+PROBE = Probe((lambda ref, action: 1.0,))
+
+
+def tell(seen: Transition) -> dict[str, Any]:
+    """What trading tells, and what its fills paid."""
+    info: StepInfo = seen.info
+    event = info.event
+    sides = sum(jnp.abs(x).sum() for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity))
+    return summary.tell(seen) | {"paid": event.commission.sum(), "sides": sides}
+
+
+def figures(told: dict[str, Any]) -> dict[str, jax.Array]:
+    return summary.figures(told) | {"paid": told["paid"].sum(), "sides": told["sides"].sum()}
+
+
+def test_an_update_sees_the_parameters_of_its_time() -> None:
+    """Episodes of one step pay the staged scale: 0, a half, 1, all by one program."""
+    traces = []
+
+    def stage(params: ProbeParams, fraction: jax.Array) -> tuple[ProbeParams, dict[str, jax.Array]]:
+        traces.append(1)
+        return params.replace(scale=params.scale * fraction), {"staged": fraction}
+
+    small = PPOConfig(num_envs=4, num_steps=8, num_minibatches=1, num_epochs=1, hidden=(4,))
+    algorithm = make_ppo(small, PROBE, UPDATES, stage=stage)
+    init, update = (jax.jit(f, compiler_options=FAST_COMPILE) for f in (algorithm.init, algorithm.update))
+    state, told = init(jax.random.key(0), probe_params(scale=8.0)), []
+    for _ in range(UPDATES):
+        state, metrics = update(state, probe_params(scale=8.0), ())
+        told.append((float(metrics["staged"]), float(metrics["episode_reward"])))
+    assert told == [(0.0, 0.0), (0.5, 4.0), (1.0, 8.0)]
+    assert len(traces) == 2  # of init and of update
+
+
+def test_a_stage_may_not_rename_what_is_told_already() -> None:
+    for name in ("entropy", "mine"):
+        clash = make_ppo(CONFIG, PROBE, UPDATES,
+                         summarise=Summary(lambda seen: (), lambda told: {"mine": jnp.float32(0)}),
+                         stage=lambda params, fraction, name=name: (params, {name: fraction}))
+        state = jax.eval_shape(clash.init, jax.random.key(0), probe_params())
+        with pytest.raises(ValueError, match=name):
+            jax.eval_shape(clash.update, state, probe_params(), ())
+
+
+# ---- on the trading environment
+
+
+ALGORITHM = make_ppo(CONFIG, ENV, UPDATES, summarise=Summary(tell, figures), stage=make_stages(STAGES))
+
+
+@functools.cache
+def trained() -> TrainResult:
+    steps = UPDATES * CONFIG.num_envs * CONFIG.num_steps
+    return train(ALGORITHM, PARAMS, config=TrainConfig(total_timesteps=steps, chunk_updates=1), key=jax.random.key(0))
+
+
+@pytest.mark.slow
+def test_a_rollout_pays_the_share_of_its_update() -> None:
+    """2,080 mills a side, from a quarter of it: 520; halfway 5/8: 1,300; in the last update the whole."""
+    rows = trained().history
+    assert [row["commission_share"] for row in rows] == [0.25, 0.625, 1.0]
+    assert all(row["sides"] > 50 for row in rows)
+    assert [row["paid"] / row["sides"] for row in rows] == [520, 1_300, 2_080]
+
+
+@pytest.mark.slow
+def test_forced_starts_fade_and_their_share_is_measured() -> None:
+    rows = trained().history
+    assert [row["forced_start"] for row in rows] == [1.0, 0.5, 0.0]
+    first, middle, last = (row["forced_share"] for row in rows)
+    count = rows[1]["episodes"]
+    assert count > 40
+    assert first > 0.9  # all but those drawn where no entry is legal
+    assert abs(middle - 0.5 * first) < 5 * 0.5 / np.sqrt(count)
+    assert last == 0
+
+
+@pytest.mark.slow
+def test_stages_compile_nothing_and_choose_nothing_illegal() -> None:
+    health = trained().health
+    assert health["recompiles"] == (True, 0)
+    assert health["illegal"] == (True, 0)
+
+
+@pytest.mark.slow
+def test_the_first_episodes_begin_as_the_run_does() -> None:
+    state = jax.jit(ALGORITHM.init)(jax.random.key(0), PARAMS)
+    stats = state.env_state.stats
+    assert (stats.sides > 0).mean() > 0.8
+    entered = np.asarray(stats.sides == 1)  # and not left in the same bar
+    assert entered.any()
+    assert (np.asarray(stats.commission)[entered] == 520).all()
+    assert leaves_differ(state.ref, jax.vmap(ENV.ref, (0, None))(state.env_state, PARAMS)) == []
+
+
+def test_an_update_returns_the_state_it_takes() -> None:
+    state = jax.eval_shape(ALGORITHM.init, jax.random.key(0), PARAMS)
+    after, metrics = jax.eval_shape(ALGORITHM.update, state, PARAMS, ())
+    assert after == state
+    assert {"commission_share", "forced_start", "forced_share"} <= metrics.keys()
+
+
+@pytest.mark.slow
+def test_several_agents_share_the_market_and_have_a_stage_each() -> None:
+    many = population(ALGORITHM, 2)
+    states = jax.eval_shape(many.init, seed_keys(0, 2), PARAMS)
+    after, metrics = jax.eval_shape(many.update, states, PARAMS, ())
+    assert metrics["commission_share"].shape == metrics["forced_share"].shape == (2,)
+    assert jax.tree.map(lambda x: x.shape, after) == jax.tree.map(lambda x: x.shape, states)

@@ -1,0 +1,223 @@
+"""Transfer by names: nothing is lost, closed actions change nothing, and everything that can move moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import PPOConfig, TransferConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.networks import distributions
+from jaxtrade.networks.normalize import init_stats, merge, normalise
+from jaxtrade.rl import transfer
+from jaxtrade.rl.opening import closed, opened, opening_at
+from jaxtrade.rl.ppo import make_network
+from jaxtrade.rl.schedules import optimiser
+from jaxtrade.rl.transfer import Layout
+
+CONFIG = PPOConfig(num_envs=8, num_steps=4, num_minibatches=2, hidden=(8, 6), rnn_width=5, num_shards=1)
+GRU = CONFIG.model_copy(update={"network": "gru"})
+OLD_SLOTS, OLD_ACTIONS = ("a", "b", "c"), ("HOLD", "BUY", "SELL")
+SLOTS, ACTIONS = ("a", "x", "b", "c", "y"), ("HOLD", "BUY", "SELL", "MOVE", "CLOSE")
+SMALL, LARGE = Layout(OLD_SLOTS, OLD_ACTIONS, "relative", CONFIG), Layout(SLOTS, ACTIONS, "relative", CONFIG)
+
+
+class Fresh:
+    """As much of a `TrainState` as a transfer reads."""
+
+    def __init__(self, layout: Layout, seed: int = 0) -> None:
+        network = make_network(layout.config, len(layout.actions))
+        draw = np.random.default_rng(seed)
+
+        def build(key: jax.Array) -> Any:
+            return network.init(key, network.first_carry(), jnp.zeros(len(layout.slots)))["params"]
+
+        # No weight is 0, so that nothing can be lost unseen.
+        self.params: Any = jax.tree.map(lambda x: jnp.asarray(draw.normal(0, 0.3, x.shape), jnp.float32),
+                                        jax.eval_shape(build, jax.random.key(0)))
+        self.opt_state = optimiser(1.0).init(self.params)
+        seen = jnp.asarray(draw.normal(1, 3, (20, len(layout.slots))), jnp.float32)
+        self.normaliser = MERGE(init_stats(len(layout.slots)), seen)
+
+
+MERGE = jax.jit(merge)
+
+
+def source(layout: Layout, seed: int = 1) -> Fresh:
+    """Another one."""
+    return Fresh(layout, seed)
+
+
+def carry_over(mine: Layout, theirs: Layout, moments: bool = False, seed: int = 1) -> tuple[Fresh, transfer.Carried]:
+    before = source(mine, seed)
+    opt_state: Any = jax.tree.map(lambda x: x + 1, before.opt_state) if moments else None
+    transfer.check_layouts(mine, theirs)
+    return before, transfer.transfer(before.params, before.normaliser, opt_state, mine, Fresh(theirs), theirs)
+
+
+def judged(layout: Layout, params: Any, stats: Any, carry: Any, observation: jax.Array) -> Any:
+    network = make_network(layout.config, len(layout.actions), "highest")
+    return network.apply({"params": params}, carry, normalise(stats, observation))
+
+
+def with_config(layout: Layout, config: PPOConfig) -> Layout:
+    return layout._replace(config=config)
+
+
+@pytest.mark.parametrize(("config", "seed"), [
+    (CONFIG, 1), (CONFIG, 2), (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3), (GRU, 4)])
+def test_closed_policy_is_the_source(config: PPOConfig, seed: int) -> None:
+    """Over a thousand random observations, masks and memories."""
+    mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
+    before, carried = carry_over(mine, theirs, seed=seed)
+    plan = transfer.opening_plan(carried.coverage, theirs, TransferConfig())
+
+    @jax.jit
+    @jax.vmap
+    def both(key: jax.Array) -> Any:
+        key_seen, key_memory, key_mask = jax.random.split(key, 3)
+        wide = 5 * jax.random.normal(key_seen, (len(SLOTS),))
+        narrow = wide[jnp.array([SLOTS.index(name) for name in OLD_SLOTS])]
+        memory = jax.random.normal(key_memory, (config.rnn_width,)) if config.network == "gru" else ()
+        mask = jax.random.bernoulli(key_mask, 0.7, (len(ACTIONS),)).at[0].set(True)
+        old_carry, old_logits, old_value = judged(mine, before.params, before.normaliser, memory, narrow)
+        carry, logits, value = judged(theirs, carried.params, carried.normaliser, memory, wide)
+        logits, legal = opened(closed(opening_at(plan, jnp.float32(0))), logits, mask)
+        return ((distributions.probs(old_logits, mask[:3]), old_value, old_carry),
+                (distributions.probs(logits, legal)[:3], value, carry), legal)
+
+    expected, found, legal = both(jax.random.split(jax.random.key(0), 1000))
+    assert not legal[:, 3:].any()
+    for old, new in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        np.testing.assert_allclose(new, old, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
+def test_report_accounts_for_every_number(config: PPOConfig) -> None:
+    mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
+    before, carried = carry_over(mine, theirs, moments=True)
+    coverage = carried.coverage
+    arrays = len(jax.tree.leaves(before.params))
+    assert coverage.complete
+    assert (coverage.share, transfer.percent(coverage)) == (1.0, "100 %")
+    assert len(coverage.parts) == 3 * arrays + 3  # parameters, two moments of each, three figures of the normaliser
+    assert sum(part.size for part in coverage.parts[:arrays]) == sum(x.size for x in jax.tree.leaves(before.params))
+    assert (coverage.new_slots, coverage.new_actions) == (("x", "y"), ("MOVE", "CLOSE"))
+    assert "transfer coverage 100 %" in transfer.coverage_lines(coverage)[-1]
+    outcomes = {part.name: part.outcome for part in coverage.parts}
+    assert outcomes["policy_torso/Dense_0/kernel"] == outcomes["policy_head/bias"] == "widened"
+    assert outcomes["value_head/kernel"] == "copied"
+    # Nothing of the source is missing: the numbers that are not zero are the source's, as a multiset.
+    for name, old in transfer._flat(before.params).items():
+        new = np.asarray(transfer._flat(carried.params)[name])
+        np.testing.assert_array_equal(np.sort(new[new != 0.0]), np.sort(np.asarray(old).ravel()), err_msg=name)
+
+
+def test_rows_and_columns_stand_by_name() -> None:
+    before, carried = carry_over(SMALL, LARGE)
+    old, new = before.params["policy_torso"]["Dense_0"]["kernel"], carried.params["policy_torso"]["Dense_0"]["kernel"]
+    for i, name in enumerate(SLOTS):
+        expected = old[OLD_SLOTS.index(name)] if name in OLD_SLOTS else jnp.zeros(8)
+        np.testing.assert_array_equal(new[i], expected)
+    fresh = Fresh(LARGE).normaliser
+    for i, name in enumerate(SLOTS):
+        there = before.normaliser.mean[0, OLD_SLOTS.index(name)] if name in OLD_SLOTS else fresh.mean[0, i]
+        assert carried.normaliser.mean[0, i] == there
+    np.testing.assert_array_equal(carried.params["policy_head"]["kernel"][:, 3:], 0.0)
+
+
+def test_moments_move_with_their_parameters() -> None:
+    before, carried = carry_over(SMALL, LARGE, moments=True)
+    adam = carried.opt_state[1]
+    assert int(adam.count) == 1
+    np.testing.assert_array_equal(adam.mu["policy_torso"]["Dense_0"]["kernel"][:, 0], [1, 0, 1, 1, 0])
+    np.testing.assert_array_equal(adam.nu["policy_head"]["bias"], [1, 1, 1, 0, 0])
+    assert jax.tree.structure(carried.opt_state) == jax.tree.structure(optimiser(1.0).init(carried.params))
+    _, alone = carry_over(SMALL, LARGE)
+    assert alone.opt_state is None
+    del before
+
+
+def test_a_population_is_widened_agent_by_agent() -> None:
+    before, fresh = [source(SMALL, seed) for seed in (1, 2)], [Fresh(LARGE, seed) for seed in (3, 4)]
+
+    def stacked(parts: list[Any]) -> Any:
+        return jax.tree.map(lambda *x: jnp.stack(x), *parts)
+
+    both = Fresh(LARGE)
+    both.params, both.normaliser = stacked([f.params for f in fresh]), stacked([f.normaliser for f in fresh])
+    carried = transfer.transfer(stacked([b.params for b in before]), stacked([b.normaliser for b in before]), None,
+                                SMALL, both, LARGE)
+    assert carried.coverage.complete
+    for i in (0, 1):
+        alone = transfer.transfer(before[i].params, before[i].normaliser, None, SMALL, fresh[i], LARGE)
+        for x, y in zip(jax.tree.leaves(carried.params), jax.tree.leaves(alone.params), strict=True):
+            np.testing.assert_array_equal(x[i], y)
+
+
+def test_what_finds_no_place_is_an_error() -> None:
+    _, carried = carry_over(LARGE, SMALL)
+    assert not carried.coverage.complete
+    assert transfer.percent(carried.coverage) != "100 %"
+    with pytest.raises(ConfigError, match=r"coverage \d+\.\d+ %.*policy_head/bias.*no MOVE, CLOSE.*allow_dropped"):
+        transfer.require_complete(carried.coverage, allowed=False)
+    transfer.require_complete(carried.coverage, allowed=True)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"scaling": "seed"}, r"env\.scaling=seed: the source was trained with relative"),
+    ({"config": CONFIG.model_copy(update={"hidden": (8, 8)})}, r"ppo\.hidden=\(8, 8\): the source has \(8, 6\)"),
+    ({"config": GRU}, r"ppo\.network=gru: the source has mlp"),
+    ({"config": CONFIG.model_copy(update={"normalise_observations": False})}, r"ppo\.normalise_observations=False"),
+    ({"slots": ("q", "r")}, "share no observation slot"),
+    ({"actions": ("FLAT", "LONG")}, r"always legal \(HOLD, FLAT\)"),
+])
+def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        transfer.check_layouts(SMALL, LARGE._replace(**change))
+
+
+@pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
+def test_adapter_hands_the_old_slots_on(config: PPOConfig) -> None:
+    mine = with_config(SMALL, config)
+    theirs = with_config(LARGE, config.model_copy(update={"adapter": transfer.adapter_width(mine, "adapter")}))
+    assert theirs.config.adapter == 3
+    before, carried = carry_over(mine, theirs)
+    assert carried.coverage.complete
+    kernel = carried.params["adapter"]["kernel"]
+    np.testing.assert_array_equal(kernel, [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    wide = jnp.array([1.0, 7.0, -2.0, 0.5, -9.0])
+    memory = jnp.ones(config.rnn_width) if config.network == "gru" else ()
+    old = judged(mine, before.params, before.normaliser, memory, wide[jnp.array([0, 2, 3])])
+    new = judged(theirs, carried.params, carried.normaliser, memory, wide)
+    np.testing.assert_allclose(new[1][:3], old[1], atol=1e-5)
+    np.testing.assert_allclose(new[2], old[2], atol=1e-5)
+
+
+def test_an_adapter_is_widened_again() -> None:
+    adapted = with_config(LARGE, CONFIG.model_copy(update={"adapter": 3}))
+    wider = adapted._replace(slots=(*SLOTS, "z"))
+    assert transfer.adapter_width(adapted, "adapter") == 3
+    before, carried = carry_over(adapted, wider)
+    assert carried.coverage.complete
+    np.testing.assert_array_equal(carried.params["adapter"]["kernel"][:5], before.params["adapter"]["kernel"])
+    np.testing.assert_array_equal(carried.params["adapter"]["kernel"][5], 0.0)
+    with pytest.raises(ConfigError, match="source has an adapter"):
+        transfer.check_layouts(adapted, LARGE)
+
+
+def test_movement_names_what_stood_still_and_why() -> None:
+    fresh = Fresh(LARGE)
+    stats = fresh.normaliser.replace(variance=fresh.normaliser.variance.at[0, 1].set(0.0))
+    moved = jax.tree.map(lambda x: x + 1.0, fresh.params)
+    kernel = moved["policy_torso"]["Dense_0"]["kernel"]
+    for torso in ("policy_torso", "value_torso"):  # x never varied; b varied and stood still all the same
+        old = fresh.params[torso]["Dense_0"]["kernel"]
+        moved[torso]["Dense_0"]["kernel"] = kernel.at[1].set(old[1]).at[2].set(old[2])
+    found = transfer.movement(fresh.params, moved, LARGE, stats)
+    assert (found["constant"], found["still"]) == (["x"], ["b"])
+    assert {"a", "c", "y", "CLOSE", "value_head/kernel"} <= set(found["moved"])
