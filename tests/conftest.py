@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -30,12 +31,17 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def pytest_runtest_logfinish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[object]:
     """A process that keeps thousands of compiled programs comes to the most memory mappings that Linux allows it
-    (65,530 by default; each compiled operation takes three) and crashes in the next compilation."""
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+    (65,530 by default; each compiled operation takes three) and crashes in the next compilation. They are let go
+    between files only: within one, tests count the compilations of programs they share."""
+    result = yield
+    last_of_file = nextitem is None or nextitem.path != item.path
+    if last_of_file and MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
         jax.clear_caches()
         gc.collect()
+    return result
 
 
 @pytest.fixture(scope="session")
