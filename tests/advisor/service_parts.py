@@ -100,6 +100,12 @@ class ScriptedBackend:
         self.most_at_once = self._at_once = 0
         self.closed = threading.Event()
 
+    def count_anew(self) -> int:
+        """Begin to count `most_at_once` anew: from how many are under way now, which is returned."""
+        with self._lock:
+            self.most_at_once = self._at_once
+            return self._at_once
+
     def identity(self) -> Mapping[str, str]:
         return {"kind": "scripted", "model": "tiny", "schema": "s1"}
 
