@@ -135,7 +135,7 @@ def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     update_twice = programs.compiled(whole(double), state, params).program
     rollout = programs.compiled(programs.acting(algorithm, config.num_steps), state, params, key).program
     seen = rollout(state, params, key)[1]
-    batch = Batch((), seen.ref, seen.first, seen.action, seen.log_prob, seen.value, seen.value, seen.value)
+    batch = Batch((), seen.ref, seen.first, (), seen.action, seen.log_prob, seen.value, seen.value, seen.value)
     statistics_of = programs.compiled(lambda stats, refs, params: update_statistics(env, stats, refs, params),
                                       state.normaliser, seen.ref, params).program
     shuffle = programs.compiled(_shuffle(config), key, batch).program

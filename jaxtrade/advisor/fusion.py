@@ -51,6 +51,16 @@ class Trust(struct.PyTreeNode):
     log_odds: Array
 
 
+class Heard(NamedTuple):
+    """What of the advice beside a reference acts on the policy. Nothing that learning changes is in it, so a rollout's
+    is made once and not in every minibatch. refused: bool[], opening a position is vetoed. advice: by the fusion,
+    float32[] tilt of `trust`. Each () where nothing of the kind can be (static).
+    """
+
+    refused: Any = ()
+    advice: Any = ()
+
+
 class Fused(NamedTuple):
     """float32[A], bool[A], and what listening costs, float32[] (() where there is nobody to listen to)."""
 
@@ -129,40 +139,55 @@ class Fusion:
         chosen = self.config
         return Trust(log_odds(outcomes, chosen.prior, chosen.abstain, chosen.cap))
 
-    def fuse(self, trust: Any, parameters: PyTree, observation: Array, ref: ObservationRef, logits: Array,
+    def hear(self, trust: Any, ref: ObservationRef) -> Heard:
+        """What `fuse` needs of the advice beside `ref`.
+
+        Args:
+            trust: `Policy.fusion`; () of a policy that was trained without, which listens to nobody.
+            ref: holds advice and nothing later.
+        """
+        seen, kind = ref.aux, self.config.fusion
+        if not isinstance(seen, AdviceSeen):
+            return Heard()
+        # A veto above 1 never acts: risk is at most 1.
+        refused = seen.valid & (seen.risk >= self.config.veto) if self.config.veto <= 1.0 else ()
+        if kind == "rules":
+            return Heard(refused, (seen.direction, seen.confidence, seen.valid))
+        if kind in ("none", "slots") or isinstance(trust, tuple):
+            return Heard(refused)
+        odds = trust.log_odds[bin_of(seen.confidence, trust.log_odds.shape[-1])]
+        tilt = 0.5 * odds * seen.direction.astype(jnp.float32)  # a direction of 0 where there is none
+        if kind == "trust":
+            return Heard(refused, tilt)
+        own = jnp.stack([seen.confidence, seen.risk, jnp.log1p(seen.age), jnp.where(seen.valid, odds, 0.0)])
+        return Heard(refused, (tilt, own, seen.valid))
+
+    def fuse(self, heard: Heard, parameters: PyTree, observation: Array, ref: ObservationRef, logits: Array,
              mask: Array) -> Fused:
         """The policy's distribution with the advice in it.
 
         Args:
-            trust: `Policy.fusion`; () of a policy that was trained without, which listens to nobody.
-            observation: float32[D] as the network reads it. ref: holds advice, position and nothing later.
+            observation: float32[D] as the network reads it. ref: holds the position.
             logits: float32[A]; mask: bool[A].
         """
-        seen, nothing = ref.aux, jnp.float32(0)
-        if not isinstance(seen, AdviceSeen):
-            return Fused(logits, mask, nothing)
-        side = jnp.sign(ref.legs[0, 0])
-        if self.config.veto <= 1.0:  # else it never does: risk is at most 1
-            refused = seen.valid & (seen.risk >= self.config.veto)
+        nothing, side = jnp.float32(0), jnp.sign(ref.legs[0, 0])
+        if not isinstance(heard.refused, tuple):
             opens = np.array([action in (Action.BUY, Action.SELL) for action in task_actions(self.env)])
-            mask = mask & ~(opens & refused)
-        if self.config.fusion in ("none", "slots"):
+            mask = mask & ~(opens & heard.refused)
+        if isinstance(heard.advice, tuple) and not heard.advice:
             return Fused(logits, mask, nothing)
+        advice: Any = heard.advice
         if self.config.fusion == "rules":
-            advised = advised_action(self.env, seen.direction, side)
-            heard = seen.valid & mask[advised]
-            mixed = rule_mixture(logits, mask, advised, seen.confidence, self.config.weight)
-            return Fused(jnp.where(heard, mixed, logits), mask, nothing)
-        if isinstance(trust, tuple):
-            return Fused(logits, mask, nothing)
-        odds = trust.log_odds[bin_of(seen.confidence, trust.log_odds.shape[-1])]
-        tilt, cost = 0.5 * odds * seen.direction.astype(jnp.float32), nothing  # a direction of 0 where there is none
-        if self.config.fusion == "gate":
-            own = jnp.stack([seen.confidence, seen.risk, jnp.log1p(seen.age), jnp.where(seen.valid, odds, 0.0)])
-            share = Gate(self.precision).apply({"params": parameters[GATE]}, jnp.concatenate([observation, own]))
-            share = jnp.asarray(share)
-            tilt, cost = share * tilt, self.config.gate_cost * jnp.where(seen.valid, share, 0.0)
-        return Fused(logits + tilt * exposure(self.env, side), mask, cost)
+            direction, confidence, valid = advice
+            advised = advised_action(self.env, direction, side)
+            mixed = rule_mixture(logits, mask, advised, confidence, self.config.weight)
+            return Fused(jnp.where(valid & mask[advised], mixed, logits), mask, nothing)
+        if self.config.fusion == "trust":
+            return Fused(logits + advice * exposure(self.env, side), mask, nothing)
+        tilt, own, valid = advice
+        share: Any = Gate(self.precision).apply({"params": parameters[GATE]}, jnp.concatenate([observation, own]))
+        return Fused(logits + share * tilt * exposure(self.env, side), mask,
+                     self.config.gate_cost * jnp.where(valid, share, 0.0))
 
 
 def make_fusion(config: AdvisorConfig, env: EnvConfig, precision: str | None = None) -> Fusion | None:

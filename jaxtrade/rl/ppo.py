@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxtrade.advisor.fusion import Fused, Fusion, figures, visits
+from jaxtrade.advisor.fusion import Fused, Fusion, Heard, figures, visits
 from jaxtrade.config import PPOConfig
 from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActorCritic
@@ -41,8 +41,8 @@ class Judged(NamedTuple):
     cost: Any
 
 
-# (policy, carry [S, H], refs [B, ...], first bool[B], environment params) -> Judged; rows as in `Batch`
-Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree], Judged]
+# (policy, carry [S, H], refs [B, ...], first bool[B], heard [B, ...], environment params) -> Judged; rows as in `Batch`
+Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree, PyTree], Judged]
 
 
 class ActExtras(NamedTuple):
@@ -58,12 +58,13 @@ class ActExtras(NamedTuple):
 
 class Batch(NamedTuple):
     """Rows of a rollout that the loss reads, [B, ...]; with a memory they are steps of S sequences, time first, and
-    `carry` [S, H] is what the policy remembered when these began.
+    `carry` [S, H] is what the policy remembered when these began. heard: what a fusion made of their advice, or ().
     """
 
     carry: PyTree
     ref: PyTree
     first: Array
+    heard: PyTree
     action: Array
     log_prob: Array
     value: Array
@@ -91,7 +92,7 @@ def ppo_loss(parameters: PyTree, policy: Policy, forward: Forward, batch: Batch,
     policy: the one that acted, but for its parameters.
     """
     logits, value, mask, cost = forward(policy.replace(parameters=parameters), batch.carry, batch.ref, batch.first,
-                                        params)
+                                        batch.heard, params)
     log_prob = distributions.log_prob(logits, mask, batch.action)
     advantage = standardised(batch.advantage) if normalise_advantages else batch.advantage
     terms = {
@@ -177,13 +178,16 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         observation = env.observe(ref, params)
         return normalise(policy.normaliser, observation) if config.normalise_observations else observation
 
-    def heard(policy: Policy, observation: Array, ref: PyTree, logits: Array, mask: Array) -> Fused:
+    def hear(policy: Policy, ref: PyTree) -> Heard | tuple[()]:
+        return () if fusion is None else fusion.hear(policy.fusion, ref)
+
+    def fused(policy: Policy, observation: Array, ref: PyTree, heard: Any, logits: Array, mask: Array) -> Fused:
         """Logits and mask as the policy acts on them; observation: as the network reads it."""
         if fusion is None:
             return Fused(logits, mask, ())
-        return fusion.fuse(policy.fusion, policy.parameters, observation, ref, logits, mask)
+        return fusion.fuse(heard, policy.parameters, observation, ref, logits, mask)
 
-    def forward(policy: Policy, carry: PyTree, refs: PyTree, first: Array, params: PyTree) -> Judged:
+    def forward(policy: Policy, carry: PyTree, refs: PyTree, first: Array, heard: PyTree, params: PyTree) -> Judged:
         observations = jax.vmap(see, (None, 0, None))(policy, refs, params)
         carries = recall(network, policy.parameters, carry, observations, first)
 
@@ -192,7 +196,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
 
         logits, values = jax.vmap(judge)(carries, observations)
         logits, masks = opened(policy.opening, logits, jax.vmap(env.action_mask)(refs))
-        logits, masks, costs = jax.vmap(heard, (None, 0, 0, 0, 0))(policy, observations, refs, logits, masks)
+        logits, masks, costs = jax.vmap(fused, (None, 0, 0, 0, 0, 0))(policy, observations, refs, heard, logits, masks)
         return Judged(logits, values, masks, costs)
 
     def value_of(policy: Policy, params: PyTree) -> Callable[[PyTree, PyTree], Array]:
@@ -210,7 +214,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         made: Any = network.apply({"params": policy.parameters}, carry, observation)
         carry, own, value = made
         own, legal = opened(policy.opening, own, env.action_mask(ref))
-        logits, mask, _ = heard(policy, observation, ref, own, legal)
+        logits, mask, _ = fused(policy, observation, ref, hear(policy, ref), own, legal)
         action = distributions.mode(logits, mask) if chance is None else distributions.pick(chance, logits, mask)
         overridden = () if fusion is None or chance is None else action != distributions.pick(chance, own, legal)
         return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask, overridden)
@@ -261,7 +265,8 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
         following = next_values(seen.value, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)
         advantage = gae(seen.reward, seen.value, following, seen.terminated, seen.truncated, state.hparams.gamma,
                         state.hparams.gae_lambda)
-        batch = Batch(state.carry, seen.ref, seen.first, seen.action, seen.log_prob, seen.value, advantage,
+        heard = jax.vmap(jax.vmap(hear, (None, 0)), (None, 0))(policy, seen.ref)
+        batch = Batch(state.carry, seen.ref, seen.first, heard, seen.action, seen.log_prob, seen.value, advantage,
                       advantage + seen.value)
         return state.replace(env_state=env_state, ref=ref, first=first, carry=carry), seen, batch
 

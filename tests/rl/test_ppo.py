@@ -156,11 +156,11 @@ def test_same_key_same_bits_and_another_key_others(learner, trained):
 
 def loss_of(advantage, normalise_advantages):
     """`ppo_loss` of a policy that is [0.25, 0.75] everywhere and values everything at 2."""
-    def forward(policy, carry, refs, first, params):
+    def forward(policy, carry, refs, first, heard, params):
         return ppo_module.Judged(jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool), ())
 
     ones = jnp.ones(4)
-    batch = ppo_module.Batch(carry=(), ref=ones, first=ones > 1, action=jnp.array([0, 1, 1, 0]),
+    batch = ppo_module.Batch(carry=(), ref=ones, first=ones > 1, heard=(), action=jnp.array([0, 1, 1, 0]),
                              log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage),
                              target=5 * ones)
     hparams = ppo_module.make_hparams(CONFIG).replace(vf_coef=jnp.float32(0.5))
