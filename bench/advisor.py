@@ -35,7 +35,7 @@ from .harness import Sample, Side
 from .worker import Worker
 
 PAIRS = 40  # at least, whatever --repeats says
-STRETCH = 60  # chunks of a side, one after the other, whose calls `loop` tells
+STRETCH = 200  # chunks of a side, one after the other, whose calls `loop` tells
 UPDATES = 5  # of a chunk, the default of train.chunk_updates
 PPO = {"num_envs": 256, "num_steps": 64}  # as the shipped quickstart
 QUICK_PPO = {"num_envs": 16, "num_steps": 16, "num_minibatches": 2, "hidden": [8]}
