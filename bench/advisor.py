@@ -4,17 +4,19 @@ A repeat is a compiled chunk of PPO updates with what stands between chunks: the
 the bars most wanted come out. `off` has no advice in its program, `none` the same program with an empty table. The live
 sides ask a mock that takes 0.1 ms, 3 s or for ever, through the whole service (queue, workers, limits, statistics,
 journal); answering costs it nothing, handling its answers is in the times. Every side is a process of its own, as a run
-is, and sides take turns of a second or so: a machine that others use too changes its speed over longer ones. `pairs`
-are ratios of neighbouring repeats: their median and its 90 % bootstrap interval. `loop`: milliseconds that a call from
-the training thread takes, `none` and live, where chunks follow each other as in a run, each side's after all turns.
+is, and sides take turns of a second or so: a machine that others use too changes its speed over longer ones. All are
+started anew several times, since one and the same program may be some percent slower in one process than in another.
+`pairs` are ratios of neighbouring repeats: their median and its 90 % bootstrap interval, over launches and their pairs.
+`loop`: milliseconds that a call from the training thread takes, `none` and live, where chunks follow each other as in a
+run, each side's after all turns.
 """
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +37,17 @@ from .harness import Sample, Side
 from .worker import Worker
 
 PAIRS = 40  # at least, whatever --repeats says
-STRETCH = 200  # chunks of a side, one after the other, whose calls `loop` tells
+LAUNCHES = 4  # of all processes; each has its share of the pairs and of the stretch
+STRETCH = 200  # chunks of a side, one after the other but for launches, whose calls `loop` tells
 UPDATES = 5  # of a chunk, the default of train.chunk_updates
 PPO = {"num_envs": 256, "num_steps": 64}  # as the shipped quickstart
 QUICK_PPO = {"num_envs": 16, "num_steps": 16, "num_minibatches": 2, "hidden": [8]}
 SESSIONS_QUICK = 2
 LIVE = {"0.1 ms": "mock:slow:0.0001/mock:random", "3 s": "mock:slow:3/mock:random", "hung": "mock:slow:inf/mock:random"}
 SIDES = {"exchange": {"none": "none", **LIVE}, "callback": {"none": "none", "0.1 ms": LIVE["0.1 ms"]}}
+KINDS = {"off": ("off", "exchange"), **{f"{transport} {name}": (kind, transport) for transport, names in SIDES.items()
+                                        for name, kind in names.items()}}
+ALONE = [f"exchange {name}" for name in SIDES["exchange"]]
 LEVEL = 0.9
 
 
@@ -94,23 +100,30 @@ def loop(kind: str, transport: str, quick: bool, folder: str) -> Loop:
     return Loop(kind, transport, quick, Path(folder))
 
 
-def paired(ours: Sequence[Sample], theirs: Sequence[Sample]) -> dict[str, Any]:
-    """How many times as fast `ours` was in each pair of neighbours: median, and its bootstrap interval."""
-    ratios = np.array([b.wall / a.wall for a, b in zip(ours, theirs, strict=True)])
-    draws = np.random.default_rng(0).choice(ratios, (10_000, len(ratios)))
-    low, high = np.quantile(np.median(draws, axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return {"median": harness.rounded(float(np.median(ratios))), "pairs": len(ratios),
+Launches = list[dict[str, list[Any]]]  # of each launch: side -> its repeats, or what it said in each of a stretch
+
+
+def paired(launches: Launches, ours: str, theirs: str) -> dict[str, Any]:
+    """How many times as fast `ours` was in each pair of neighbours: median, and its interval by a bootstrap that draws
+    launches, then pairs within each."""
+    ratios = np.array([[b.wall / a.wall for a, b in zip(each[ours], each[theirs], strict=True)] for each in launches])
+    rng, (count, pairs) = np.random.default_rng(0), ratios.shape
+    chosen = rng.integers(count, size=(10_000, count, 1)), rng.integers(pairs, size=(10_000, count, pairs))
+    low, high = np.quantile(np.median(ratios[chosen], axis=(1, 2)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return {"median": harness.rounded(float(np.median(ratios))), "pairs": ratios.size,
             "interval": [harness.rounded(float(low)), harness.rounded(float(high))]}
 
 
-def calls(answers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def calls(launches: Launches, name: str) -> dict[str, Any]:
     """Of chunks that follow each other: what the calls took, and what was asked until the last."""
-    times, last = np.concatenate([answer["calls_ms"] for answer in answers]), answers[-1]
+    times = np.concatenate([answer["calls_ms"] for said in launches for answer in said[name]])
+    total = {key: sum(said[name][-1][key] for said in launches)
+             for key in ("exchanges", "updates", "asked", "rows_handed_out")}
     return {"calls": len(times), **{f"ms_p{share}": harness.rounded(float(np.quantile(times, share / 100)))
                                     for share in (50, 99)},
             "ms_longest": harness.rounded(float(times.max())),
-            "exchanges_per_update": harness.rounded(last["exchanges"] / last["updates"]),
-            "asked": last["asked"], "visible": last["rows_handed_out"]}
+            "exchanges_per_update": harness.rounded(total["exchanges"] / total["updates"]),
+            "asked": total["asked"], "visible": total["rows_handed_out"]}
 
 
 def ppo_of(quick: bool) -> dict[str, Any]:
@@ -123,41 +136,46 @@ def config_of(kind: str, transport: str, quick: bool) -> RunConfig:
                           advisor={"kind": kind, "transport": transport, "fusion": "trust"})
 
 
-def run(options: Options) -> dict[str, Any]:
-    repeats = options.repeats if options.quick else max(options.repeats, PAIRS)
-    kinds = {"off": ("off", "exchange"), **{f"{transport} {name}": (kind, transport) for transport, names in
-                                            SIDES.items() for name, kind in names.items()}}
-    ppo = config_of("off", "exchange", options.quick).ppo
+def launch(quick: bool, repeats: int, stretch: int) -> tuple[dict[str, list[Sample]], dict[str, list[dict[str, Any]]]]:
+    """New processes of all sides -> their repeats in turns, and what the loop's calls were in a stretch of each."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sides, alone = {}, {}
-        for name, (kind, transport) in kinds.items():
-            worker = stack.enter_context(Worker("advisor", "loop", {
-                "kind": kind, "transport": transport, "quick": options.quick, "folder": str(folder / name)}))
+        workers = {name: stack.enter_context(Worker("advisor", "loop", {
+            "kind": kind, "transport": transport, "quick": quick, "folder": str(folder / name)}))
+            for name, (kind, transport) in KINDS.items()}
 
-            def repeat(worker: Worker = worker) -> Sample:
-                return worker.run().sample
+        def repeat(worker: Worker) -> Sample:
+            return worker.run().sample
 
-            sides[name] = Side(repeat, UPDATES * ppo.num_envs * ppo.num_steps)
-            if transport == "exchange" and kind != "off":
-                alone[name] = worker
-        samples = harness.interleave(sides, repeats)
-        stretch = options.repeats if options.quick else STRETCH
+        samples = harness.interleave({name: Side(partial(repeat, worker), 0) for name, worker in workers.items()},
+                                     repeats)
         # The first chunk finds the caches full of the other sides.
-        loops = {name: calls([worker.run().answer for _ in range(1 + stretch)][1:]) for name, worker in alone.items()}
-    pairs = {f"{transport} none/off": paired(samples[f"{transport} none"], samples["off"]) for transport in SIDES}
-    pairs |= {f"{transport} {name}/{transport} none": paired(samples[f"{transport} {name}"],
-                                                             samples[f"{transport} none"])
+        said = {name: [workers[name].run().answer for _ in range(1 + stretch)][1:] for name in ALONE}
+        return samples, said
+
+
+def run(options: Options) -> dict[str, Any]:
+    launches = 1 if options.quick else LAUNCHES
+    repeats = -(-(options.repeats if options.quick else max(options.repeats, PAIRS)) // launches)
+    stretch = options.repeats if options.quick else STRETCH // LAUNCHES
+    ppo = config_of("off", "exchange", options.quick).ppo
+    samples, said = map(list, zip(*(launch(options.quick, repeats, stretch) for _ in range(launches)), strict=True))
+    pairs = {f"{transport} none/off": paired(samples, f"{transport} none", "off") for transport in SIDES}
+    pairs |= {f"{transport} {name}/{transport} none": paired(samples, f"{transport} {name}", f"{transport} none")
               for transport, names in SIDES.items() for name in names if name != "none"}
-    summaries = {name: harness.summary(taken, sides[name].steps) for name, taken in samples.items()}
+    loops = {name: calls(said, name) for name in ALONE}
+    steps = UPDATES * ppo.num_envs * ppo.num_steps
+    summaries = {name: harness.summary([sample for taken in samples for sample in taken[name]], steps)
+                 for name in KINDS}
     chosen = config_of("none", "exchange", options.quick)
     return {
         "config": ppo.model_dump(include={"num_envs", "num_steps", "num_minibatches", "num_epochs", "hidden"},
                                  mode="json") | {
-            "sessions": chosen.data.synthetic_sessions, "chunk_updates": UPDATES, "stretch": stretch,
+            "sessions": chosen.data.synthetic_sessions, "chunk_updates": UPDATES, "launches": launches,
+            "stretch": stretch * launches,
             "demand": chosen.advisor.demand, "rows": chosen.advisor.rows, "workers": chosen.advisor.service.workers,
-            "repeats": repeats, "threads": harness.cores(),
-            "interval": f"{LEVEL:.0%} bootstrap of the median of ratios of neighbours"},
+            "repeats": repeats * launches, "threads": harness.cores(),
+            "interval": f"{LEVEL:.0%} bootstrap of the median of ratios of neighbours, by launch"},
         "sides": summaries, "ratios": {f"{name}/off": harness.ratio(summaries, name, "off") for name in summaries
                                        if name != "off"},
         "pairs": pairs, "loop": loops,

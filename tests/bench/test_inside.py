@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bench import catalogue, population
+from bench.advisor import paired
 from bench.harness import Sample
 from bench.scaling import points
 
@@ -38,6 +39,16 @@ def test_a_quick_result(result):
     if result["bench"] == "ppo_update":
         parts = result["settings"]["small_256"]["parts"]
         assert {"rollout", "learn", "normaliser", "shuffle", "rest"} == parts.keys()
+
+
+def test_pairs_of_launches_that_differ_have_an_interval_that_says_so():
+    def launch(walls):
+        return {"ours": [Sample(wall, 1.0) for wall in walls], "theirs": [Sample(1.0, 1.0)] * len(walls)}
+
+    assert paired([launch([0.5, 0.5]), launch([0.5, 0.5])], "ours", "theirs") == {
+        "median": 2, "pairs": 4, "interval": [2, 2]}
+    found = paired([launch([1.0, 1.0, 1.0]), launch([0.5, 0.5, 0.5])], "ours", "theirs")
+    assert (found["median"], found["interval"]) == (1.5, [1, 2])  # six pairs, but two launches
 
 
 def test_scaling_varies_one_size_at_a_time():
