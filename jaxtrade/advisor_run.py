@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxtrade import advising, rundir
@@ -140,6 +141,10 @@ def check_advisor(config: RunConfig, market: Market) -> None:
     elif kind == "replay":
         _recorded(config, market)
     else:
+        if (processes := jax.process_count()) > 1:  # each would hear other answers, and their parameters would part
+            raise ConfigError(f"advisor.kind = {chosen.kind}: an advisor serves a run of one process, this is process "
+                              f"{jax.process_index()} of {processes}; start it without jax.distributed, or train with "
+                              "--advisor off")
         book = advising.make_book(market, config)
         advising.backend_of(config, market, book, advising.followed_of(market, config)).close()
 

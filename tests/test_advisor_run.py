@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -390,3 +391,27 @@ def test_a_slow_answer_comes_in_a_later_version(tmp_path) -> None:
     versions = [line["version"] for line in lines if line["kind"] == "delta"]
     assert versions == sorted(set(versions))
     assert versions
+
+
+_ONE_OF_TWO = """
+import sys
+import jax
+jax.distributed.initialize(f"127.0.0.1:{sys.argv[1]}", num_processes=2, process_id=int(sys.argv[2]))
+from jaxtrade import cli
+sys.exit(cli.main(["train", "advised", "--advisor", "mock:random", "--test", "--run-dir", sys.argv[3]]))
+"""
+
+
+def test_31_of_several_processes_none_begins_with_an_advisor(tmp_path):
+    """Two real processes of one JAX program: both refuse before a run is written."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    own = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    children = [subprocess.Popen([sys.executable, "-c", _ONE_OF_TWO, port, str(i), str(tmp_path / str(i))], env=own,
+                                 stderr=subprocess.PIPE, text=True) for i in range(2)]
+    for i, child in enumerate(children):
+        _, error = child.communicate(timeout=240)
+        assert (child.returncode, "an advisor serves a run of one process" in error) == (2, True), error
+        assert f"process {i} of 2" in error
+        assert not (tmp_path / str(i)).exists()
