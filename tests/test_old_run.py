@@ -1,4 +1,4 @@
-"""A run that an earlier version made (tests/fixtures/run_0_1_0, by 20cc2a7) stays readable: evaluate, replay, resume."""
+"""A run of an earlier version (tests/fixtures/run_0_1_0, made by 20cc2a7) stays readable: evaluate, replay, resume."""
 
 from __future__ import annotations
 
