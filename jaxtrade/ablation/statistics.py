@@ -178,10 +178,3 @@ def steps(nets: Sequence[np.ndarray], block: int | None = None, draws: int = DRA
     pairs = [*zip(nets[1:], nets, strict=False), (nets[-1], nets[0])]
     *each, whole = [compare(net, base, len(pairs), block, draws, seed) for net, base in pairs]
     return Steps(tuple(each), whole)
-
-
-def sign_chance(above: int, of: int) -> float:
-    """Probability that a fair coin is at least as far from the middle (two-sided sign test). 1 of nothing."""
-    far = max(above, of - above)
-    tail = sum(math.comb(of, k) for k in range(far, of + 1)) / 2**of
-    return min(1.0, 2 * tail)

@@ -104,12 +104,6 @@ def empty_table(bars: int) -> AdviceTable:
     return AdviceTable(jnp.zeros((bars, len(COLUMNS)), jnp.float32), jnp.zeros(bars, jnp.int32), jnp.int32(0))
 
 
-def no_delta(bars: int, rows: int) -> Delta:
-    """Nothing becomes visible: M = `rows` rows of padding, NumPy arrays."""
-    return Delta(np.full(rows, bars, np.int32), np.zeros((rows, len(COLUMNS)), np.float32),
-                 np.zeros((), np.int32))
-
-
 def lag_list(latency: Sequence[int]) -> np.ndarray:
     """int32[64] out of 1 to 64 equally likely lags in bars; where their number does not divide 64, the first of them
     come once more often."""

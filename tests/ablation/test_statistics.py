@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from jaxtrade.ablation import statistics
-from jaxtrade.ablation.statistics import Interval, compare, resampled_means, sign_chance, steps, t_quantile
+from jaxtrade.ablation.statistics import Interval, compare, resampled_means, steps, t_quantile
 
 ZERO = np.zeros((1, 8))
 differences = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(5, 12)), elements=st.integers(-1000, 1000))
@@ -170,9 +170,3 @@ def test_rising_steps():
     assert not steps(list(noise)).rises  # noise has an order by its means, and none that is certain
     with pytest.raises(ValueError, match="two kinds"):
         steps([noise[0]])
-
-
-@pytest.mark.parametrize(("above", "of", "chance"), [
-    (10, 10, 2 / 1024), (0, 10, 2 / 1024), (5, 10, 1.0), (8, 10, 0.109375), (0, 0, 1.0)])
-def test_sign_test(above, of, chance):
-    assert sign_chance(above, of) == pytest.approx(chance)
