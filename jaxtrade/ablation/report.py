@@ -13,9 +13,9 @@ from jaxtrade.ablation import picture
 from jaxtrade.ablation.gates import gates
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
 from jaxtrade.ablation.statistics import Comparison, Interval
+from jaxtrade.text import aligned, ruled
 
 FORMAT = 1
-NOT_AVAILABLE = "n/a"
 HEAD = ("advisor", "net/day", "less none", "95 %", "deflated", "less placebo", "deflated", "hit rate", "trust",
         "agreement", "trades/day")
 FILES = ("ablation.json", "ablation.txt", "ablation.png")
@@ -42,10 +42,7 @@ def _verdict(passed: bool | None) -> str:
 
 def _kinds(ablation: Ablation, fusion: FusionResult) -> list[str]:
     rows = [HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    aligned = ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
-        row[1:], widths[1:], strict=True))]).rstrip() for row in rows]
-    return [aligned[0], "-" * max(len(line) for line in aligned), *aligned[1:]]
+    return ruled(aligned(rows))
 
 
 def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:

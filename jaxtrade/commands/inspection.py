@@ -15,6 +15,7 @@ from jaxtrade.advisor.snapshot import WIDTH
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError
+from jaxtrade.text import aligned
 
 BINS = AdvisorConfig().bins
 
@@ -110,6 +111,17 @@ def _spent(path: Path) -> dict[str, Any]:
     return {"calls": spend.calls, "tokens": spend.tokens, "cost": spend.cost / MICRO}
 
 
+_HEAD = ("confidence", "rows", "scored", "hit rate")
+
+
+def _range_cells(each: dict[str, Any]) -> list[str]:
+    """A range of confidence as cells under `_HEAD`, the last two only where hits were counted."""
+    cells = [f"{each['from']:.2f} - {each['to']:.2f}", str(each["rows"])]
+    if "hits" in each:
+        cells += [str(each["scored"]), f"{each['hits'] / each['scored']:.1%}" if each["scored"] else "-"]
+    return cells
+
+
 def report_lines(found: dict[str, Any]) -> list[str]:
     """The report as text."""
     about = found["of"]
@@ -124,13 +136,7 @@ def report_lines(found: dict[str, Any]) -> list[str]:
     lines.append("directions: " + ", ".join(f"{count} {name}" for name, count in found["directions"].items()))
     lines += [f"{name}: {each['least']:g} to {each['most']:g}, mean {each['mean']:.4g}"
               for name, each in found["spread"].items()]
-    lines.append("confidence      rows" + ("   scored  hit rate" if "hits" in found["ranges"][0] else ""))
-    for each in found["ranges"]:
-        line = f"{each['from']:.2f} - {each['to']:.2f}  {each['rows']:6d}"
-        if "hits" in each:
-            rate = f"{each['hits'] / each['scored']:8.1%}" if each["scored"] else "       -"
-            line += f"   {each['scored']:6d}  {rate}"
-        lines.append(line)
+    lines += aligned([_HEAD if "hits" in found["ranges"][0] else _HEAD[:2], *map(_range_cells, found["ranges"])])
     if (spent := found.get("spent")) is not None:
         lines.append(f"spent: {spent['calls']} calls, {spent['tokens']:,} tokens, {spent['cost']:.2f}")
     return lines + [f"note: {note}" for note in found["notes"]]
