@@ -22,7 +22,7 @@ DEFAULT = (NONE, "rules", "mock:random", "mock:permuted/mock:skilled:0.6", "mock
            "mock:overconfident", "turn")
 FUSIONS = ("trust", "slots", "gate", "rules", "none")
 _HEADS = (NONE, "turn", "table", "rules", "mock", "recorded")
-_SLOW = ("http", "https", "transformers")
+_SLOW = ("http", "https")
 _PLACEBO = "mock:permuted/"
 
 

@@ -222,7 +222,7 @@ def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "slow"), [
     ("rules", False), ("mock:skilled:0.6", False), ("recorded:a/b.jsonl", False), (URL, True),
-    ("https://h/v1", True), ("transformers:a/b", True), ("mock:permuted/rules", False),
+    ("https://h/v1", True), ("mock:permuted/rules", False),
     ("mock:available:0.5/" + URL, True), ("mock:slow:0.1/mock:random", True),
     ("mock:permuted/mock:slow:1/mock:random", True), ("mock:delayed:5/recorded:a/b", False),
 ])
