@@ -110,15 +110,6 @@ def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
     return placebos[0] if len(placebos) == 1 else None
 
 
-def number_of(kind: str) -> float | None:
-    """The number after a mock's name: 5.0 of mock:delayed:5/..., None where there is none."""
-    number = kind.partition("/")[0].removeprefix("mock:").partition(":")[2]
-    try:
-        return float(number)
-    except ValueError:
-        return None
-
-
 def is_real(kind: str) -> bool:
     """Whether it may be someone's opinion: neither a mock nor the rules."""
     return innermost(kind).partition(":")[0] in ("table", "recorded")

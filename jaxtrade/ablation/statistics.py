@@ -9,7 +9,6 @@ run would give. Everything is drawn from stated seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -140,32 +139,3 @@ def interval(means: np.ndarray, mean: float, freedom: float, level: float = LEVE
     stretch = (float(student.ppf(1 - tail / comparisons, freedom)) / NormalDist().inv_cdf(1 - tail)
                * math.sqrt((freedom + 1) / freedom))
     return Interval(float(mean - stretch * (mean - low)), float(mean + stretch * (high - mean)))
-
-
-class Steps(NamedTuple):
-    """Kinds in an order in which they should rise: each less the one before, and the last less the first."""
-
-    each: tuple[Comparison, ...]
-    whole: Comparison
-
-    @property
-    def wrong(self) -> tuple[int, ...]:
-        """Positions of steps that certainly fall."""
-        return tuple(i for i, step in enumerate(self.each) if step.certain < 0)
-
-    @property
-    def rises(self) -> bool:
-        """No step certainly falls, and the last is certainly above the first."""
-        return not self.wrong and self.whole.certain > 0
-
-
-def steps(nets: Sequence[np.ndarray], block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Steps:
-    """`Steps` of float64[S, D] each, at least two, in the order in which they should rise; deflated for all of them.
-
-    Means alone always have an order; only what chance cannot explain counts, as a fall or as a rise.
-    """
-    if len(nets) < 2:
-        raise ValueError("an order needs two kinds at least")
-    pairs = [*zip(nets[1:], nets, strict=False), (nets[-1], nets[0])]
-    *each, whole = [compare(net, base, len(pairs), block, draws, seed) for net, base in pairs]
-    return Steps(tuple(each), whole)

@@ -46,7 +46,7 @@ def add_parser(commands: Any, data_options: Callable[[argparse.ArgumentParser], 
 
 
 def run(args: argparse.Namespace, resolve: Resolve) -> int:
-    """Serve `ablate`; resolve: `cli.resolve`. Returns 0: gates are reported, a market may well hold nothing to gain.
+    """Serve `ablate`; resolve: `cli.resolve`. Returns 0, whatever was found: a market may well hold nothing to gain.
 
     Raises ConfigError, DataError: before anything is trained.
     """

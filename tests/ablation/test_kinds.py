@@ -51,10 +51,3 @@ def test_placebos():
     assert kinds.placebo_of("turn", named[:3]) == "mock:permuted/rules"
     assert kinds.placebo_of("none", named) is None
     assert kinds.placebo_of("mock:permuted/rules", named) is None
-
-
-@pytest.mark.parametrize(("kind", "number"), [
-    ("mock:skilled:0.6", 0.6), ("mock:delayed:5/mock:skilled:0.6", 5.0), ("mock:available/rules", None),
-    ("mock:oracle", None), ("rules", None)])
-def test_numbers(kind, number):
-    assert kinds.number_of(kind) == number

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from jaxtrade.ablation import statistics
-from jaxtrade.ablation.statistics import Interval, compare, resampled_means, steps
+from jaxtrade.ablation.statistics import Interval, compare, resampled_means
 
 ZERO = np.zeros((1, 8))
 differences = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(5, 12)), elements=st.integers(-1000, 1000))
@@ -151,17 +151,3 @@ def test_days_alone_forget_the_seeds():
         values = generator.standard_normal((5, 1)) + 0.3 * generator.standard_normal((5, 40))
         held += 0 in compare(values, np.zeros_like(values), draws=200, seed=i).days_only
     assert held < 50
-
-
-def test_rising_steps():
-    noise = np.random.default_rng(0).normal(0, 1, (4, 6, 30))
-    rising = steps([value + 2.0 * i for i, value in enumerate(noise)])
-    assert rising.rises
-    assert rising.whole.mean == pytest.approx(6.0, abs=0.5)
-    falling = steps([noise[0], noise[1] + 5.0, noise[2] + 2.0, noise[3] + 9.0])
-    assert falling.wrong == (1,)
-    assert falling.whole.certain == 1
-    assert not falling.rises
-    assert not steps(list(noise)).rises  # noise has an order by its means, and none that is certain
-    with pytest.raises(ValueError, match="two kinds"):
-        steps([noise[0]])
