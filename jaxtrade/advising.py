@@ -24,7 +24,7 @@ from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.outcomes import what_followed
-from jaxtrade.advisor.questions import QuestionBook, make_book
+from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, read_snapshot, save_table
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import AdvisorConfig, RunConfig
@@ -97,15 +97,6 @@ def followed_of(market: Market, config: RunConfig) -> np.ndarray:
     rose = what_followed(ask.open, bid.close, first, last, config.advisor.horizon, cost) > 0
     fell = what_followed(bid.open, ask.close, first, last, config.advisor.horizon, cost) < 0
     return rose.astype(np.int8) - fell.astype(np.int8)
-
-
-def in_sessions(market: Market, sessions: SessionSet) -> np.ndarray:
-    """bool[T]: the decision bars of some sessions."""
-    table, inside = market.data.sessions, np.zeros(len(market.bars), bool)
-    first, last = np.asarray(table.first), np.asarray(table.last)
-    for row in np.asarray(sessions.ids)[:int(sessions.count)]:
-        inside[first[row]:last[row] + 1] = True
-    return inside
 
 
 def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:

@@ -104,6 +104,12 @@ def empty_table(bars: int) -> AdviceTable:
     return AdviceTable(jnp.zeros((bars, len(COLUMNS)), jnp.float32), jnp.zeros(bars, jnp.int32), jnp.int32(0))
 
 
+def directions(rows: np.ndarray) -> np.ndarray:
+    """int8[n] of host rows [n, 6], as `AdviceSeen.direction`: +1 buy, -1 sell, 0 hold."""
+    hold, buy, sell = (rows[:, i] for i in range(3))
+    return ((buy > hold) & (buy > sell)).astype(np.int8) - ((sell > hold) & (sell > buy)).astype(np.int8)
+
+
 def lag_list(latency: Sequence[int]) -> np.ndarray:
     """int32[64] out of 1 to 64 equally likely lags in bars; where their number does not divide 64, the first of them
     come once more often."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from jaxtrade import rundir
-from jaxtrade.commands.shared import data_options, keep_programs, resolve
+from jaxtrade.commands.shared import data_options, keep_programs, resolve, say
 from jaxtrade.compilation import pin_threads
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
@@ -63,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
 
     keep_programs()
     paths = list[Path]()
-    found = ablate(config, kinds, fusions, _say, lambda so_far: paths.extend(write(so_far, folder)))
+    found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)))
     print(table(found))
     for path in dict.fromkeys(paths):
-        _say(f"wrote {path}")
+        say(f"wrote {path}")
     return 0
 
 
@@ -76,7 +75,3 @@ def with_seeds(config: RunConfig, seeds: int | None) -> RunConfig:
         raise ConfigError(f"--seeds {seeds}: expected 1 to 1024")
     chosen = seeds or (config.train.num_seeds if config.train.num_seeds > 1 else SEEDS)
     return config.model_copy(update={"train": config.train.model_copy(update={"num_seeds": chosen})})
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

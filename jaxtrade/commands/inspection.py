@@ -12,6 +12,7 @@ from jaxtrade.advising import JOURNAL, LEDGER, followed_of, load_table, read_sna
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.snapshot import WIDTH
+from jaxtrade.advisor.table import directions
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError
@@ -77,7 +78,7 @@ def described(bars: np.ndarray, rows: np.ndarray, bins: int, followed: np.ndarra
     followed: int8[T] as from `followed_of`: ranges then have `scored`, rows with a direction about bars where one was
     right, and `hits` of them.
     """
-    side = directions_of(rows)
+    side = directions(rows)
     confidence = rows[:, 3].astype(np.float64)
     at = np.clip((confidence * bins).astype(int), 0, bins - 1)
     came = np.zeros(len(bars), np.int8) if followed is None else followed[bars]
@@ -94,12 +95,6 @@ def described(bars: np.ndarray, rows: np.ndarray, bins: int, followed: np.ndarra
                                    ("horizon", rows[:, 5].astype(np.float64))) if len(values)}
     return {"rows": len(bars), "bars": len(np.unique(bars)), "spread": spread, "ranges": ranges,
             "directions": {name: int((side == sign).sum()) for name, sign in (("buy", 1), ("sell", -1), ("hold", 0))}}
-
-
-def directions_of(rows: np.ndarray) -> np.ndarray:
-    """int8[n]: +1 buy, -1 sell, 0 hold; the largest logit, hold where none is above it (`AdviceSeen.direction`)."""
-    hold, buy, sell = (rows[:, i] for i in range(3))
-    return ((buy > hold) & (buy > sell)).astype(np.int8) - ((sell > hold) & (sell > buy)).astype(np.int8)
 
 
 def _spent(path: Path) -> dict[str, Any]:

@@ -133,3 +133,8 @@ def keep_programs() -> None:
 
     if problem := use_cache():
         print(f"note: {problem}", file=sys.stderr)
+
+
+def say(line: str) -> None:
+    """A line of progress, on stderr: what a command prints on stdout is its result."""
+    print(line, file=sys.stderr, flush=True)

@@ -38,22 +38,24 @@ def train(args: argparse.Namespace) -> int:
     config = resolve(args)
     if args.source:
         rundir.read_run(Path(args.source))
-    path = _new_run(args, config)
+    return _begin(args, config, args.source)
+
+
+def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
+    """A new run; source: the run that it begins with, if any."""
+    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
+    rundir.check_new(path)
     from jaxtrade.experiment import run
-    from jaxtrade.source import load_source
+    from jaxtrade.source import load_source, require_same
 
     keep_programs()
     pin_threads()  # loading a source starts JAX
-    result = run(config, path, load_source(Path(args.source)) if args.source else None)
+    loaded = load_source(Path(source)) if source else None
+    if loaded is not None and args.onward:
+        require_same(loaded, config)
+    result = run(config, path, loaded)
     print(result.table)
     return result.exit_code
-
-
-def _new_run(args: argparse.Namespace, config: RunConfig) -> Path:
-    """The folder of a new run. Raises ConfigError where it is taken."""
-    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
-    rundir.check_new(path)
-    return path
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -74,17 +76,7 @@ def _continue(args: argparse.Namespace) -> int:
     source = Path(args.onward)
     rundir.read_run(source)
     config = resolve(args, config=str(source / "config.yaml"), overrides=["transfer.moments=true", *args.overrides])
-    path = _new_run(args, config)
-    from jaxtrade.experiment import run
-    from jaxtrade.source import load_source, require_same
-
-    keep_programs()
-    pin_threads()  # loading a source starts JAX
-    begun = load_source(source)
-    require_same(begun, config)
-    result = run(config, path, begun)
-    print(result.table)
-    return result.exit_code
+    return _begin(args, config, args.onward)
 
 
 def curriculum(args: argparse.Namespace) -> int:
