@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxtrade import checkpoint, rundir
 from jaxtrade.advisor_run import TrainingAdvisor, check_advisor, figure_lines
+from jaxtrade.compilation import pin_threads
 from jaxtrade.config import RunConfig
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
@@ -90,8 +91,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         ConfigError, DataError: before anything is written. DivergedError, PreemptedError, InterruptedRunError,
         StorageError: as `rl.train.train`.
     """
-    # The thread count changes bits on CPU; what is pinned here is recorded, and pinned again by a resume.
-    os.environ.setdefault("NPROC", str(os.cpu_count() or 1))
+    pin_threads()  # recorded, and pinned again by a resume
     if source is None:
         check_alone(config)
     else:

@@ -111,6 +111,23 @@ def test_wrong_arguments(argv: list[str], fragment: str, empty: Path, capsys: py
     assert list(empty.iterdir()) == []
 
 
+EVERY = ("cfg", "--set", "a=1", "--market", "ES", "--contract", "c", "--data", "d", "--seconds", "s", "--quotes", "q",
+         "--test", "--run-dir", "r", "--from", "f", "--advisor", "rules")
+DROPPED = ("CONFIG, --set, --market, --contract, --data, --seconds, --quotes, --test, --run-dir, --from, --advisor, ")
+
+
+@pytest.mark.parametrize(("argv", "ending"), [
+    (["train", *EVERY, "--continue", "c", "--resume", "x"], f"keeps its configuration; drop {DROPPED}--continue\n"),
+    (["curriculum", *EVERY, "--phase", "p", "--resume", "x"], f"keeps its configuration; drop {DROPPED}--phase\n"),
+    (["train", *EVERY, "--continue", "x"], "goes on with that run's configuration; drop CONFIG, --from, --market, "
+     "--contract, --test (change single keys by --set)\n"),
+])
+def test_every_flag_that_clashes_is_named(argv: list[str], ending: str, empty: Path,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.endswith(ending)
+
+
 def test_stamp_side_is_never_guessed(empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_csv(tmp_path / "bars.csv", ROWS)
     assert main(["train", "--market", "ES", "--data", str(path)]) == 2

@@ -22,7 +22,7 @@ DEFAULT = (NONE, "rules", "mock:random", "mock:permuted/mock:skilled:0.6", "mock
            "mock:overconfident", "turn")
 FUSIONS = ("trust", "slots", "gate", "rules", "none")
 _HEADS = (NONE, "turn", "table", "rules", "mock", "recorded")
-_SLOW = ("http", "https", "transformers")
+_SLOW = ("http", "https")
 _PLACEBO = "mock:permuted/"
 
 
@@ -108,15 +108,6 @@ def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
         return _PLACEBO + kind
     placebos = [other for other in kinds if is_placebo(other)]
     return placebos[0] if len(placebos) == 1 else None
-
-
-def number_of(kind: str) -> float | None:
-    """The number after a mock's name: 5.0 of mock:delayed:5/..., None where there is none."""
-    number = kind.partition("/")[0].removeprefix("mock:").partition(":")[2]
-    try:
-        return float(number)
-    except ValueError:
-        return None
 
 
 def is_real(kind: str) -> bool:

@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.ablation import picture
-from jaxtrade.ablation.gates import gates
+from jaxtrade.ablation.claims import claims
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
 from jaxtrade.ablation.statistics import Comparison, Interval
+from jaxtrade.text import aligned, ruled
 
-FORMAT = 1
-NOT_AVAILABLE = "n/a"
+FORMAT = 2
 HEAD = ("advisor", "net/day", "less none", "95 %", "deflated", "less placebo", "deflated", "hit rate", "trust",
         "agreement", "trades/day")
+CLAIMS = {True: "it helps on these days, unless the model was trained on them", False: "not shown to help",
+          None: "not compared"}
 FILES = ("ablation.json", "ablation.txt", "ablation.png")
 
 
 def table(ablation: Ablation) -> str:
-    """Everything for people: what was compared, per fusion the kinds and the gates, and how to read it."""
+    """Everything for people: what was compared, per fusion the kinds and what may be claimed, and how to read it."""
     first = ablation.fusions[0].scores[ablation.split]
     lines = [f"Ablation on {ablation.settings['market']}: {len(ablation.kinds)} advisors x {len(ablation.fusions)} "
              f"fusions x {len(ablation.seeds)} seeds, compared on {len(first.dates)} days ({ablation.split}: "
@@ -31,21 +33,13 @@ def table(ablation: Ablation) -> str:
     for fusion in ablation.fusions:
         lines += ["", f"fusion {fusion.fusion}: trained in {fusion.seconds:.1f} s after {fusion.compile_seconds:.1f} s "
                       f"of compilation, evaluated in {fusion.evaluation_seconds:.1f} s", *_kinds(ablation, fusion)]
-        lines += [f"  {gate.name} {_verdict(gate.passed)}: {gate.about} ({gate.found})"
-                  for gate in gates(ablation, fusion)]
+        lines += [f"{claim.kind}: {CLAIMS[claim.helps]} ({claim.found})" for claim in claims(ablation, fusion)]
     return "\n".join([*lines, "", *_reading(ablation)])
-
-
-def _verdict(passed: bool | None) -> str:
-    return {True: "passed", False: "FAILED", None: "not asked"}[passed]
 
 
 def _kinds(ablation: Ablation, fusion: FusionResult) -> list[str]:
     rows = [HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    aligned = ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
-        row[1:], widths[1:], strict=True))]).rstrip() for row in rows]
-    return [aligned[0], "-" * max(len(line) for line in aligned), *aligned[1:]]
+    return ruled(aligned(rows))
 
 
 def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:
@@ -114,7 +108,7 @@ def _fusion_json(ablation: Ablation, fusion: FusionResult) -> dict[str, Any]:
     return {
         "seconds": fusion.seconds, "compile_seconds": fusion.compile_seconds,
         "evaluation_seconds": fusion.evaluation_seconds, "turned_at_update": fusion.turned,
-        "gates": {gate.name: gate._asdict() for gate in gates(ablation, fusion)},
+        "claims": {claim.kind: {"helps": claim.helps, "found": claim.found} for claim in claims(ablation, fusion)},
         "kinds": {kind: {
             "cheats": ablation.told[k], "trust_by_confidence": fusion.trust[k], "parameters_sha256": fusion.digests[k],
             "training": {name: _short(values[:, k]) for name, values in fusion.history.items()},

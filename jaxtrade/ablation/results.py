@@ -1,4 +1,4 @@
-"""What a matrix found, as plain arrays: everything that tables, pictures and gates are made of."""
+"""What a matrix found, as plain arrays: everything that tables, pictures and claims are made of."""
 
 from __future__ import annotations
 
@@ -56,9 +56,6 @@ class Ablation(NamedTuple):
     settings: dict[str, Any]
     provenance: dict[str, Any]
     labels: tuple[str, ...]
-
-    def has(self, kind: str) -> bool:
-        return kind in self.kinds
 
     def net(self, fusion: FusionResult, kind: str, split: str | None = None) -> np.ndarray:
         """float64[S, D] dollars of a kind. Raises ValueError where there is no such kind."""

@@ -12,7 +12,7 @@ from jaxtrade.ablation.kinds import NONE, cheats, innermost, turn_skill
 from jaxtrade.advising import QuestionBook, ask_all, backend_of, followed_of, load_table, make_book
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question
-from jaxtrade.advisor.table import COLUMNS
+from jaxtrade.advisor.table import COLUMNS, directions
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 
@@ -84,13 +84,6 @@ def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, fol
         return ask_all(backend, asked, np.flatnonzero(book.askable), tell)
     finally:
         backend.close()
-
-
-def directions(rows: np.ndarray) -> np.ndarray:
-    """int8[n]: +1 buy, -1 sell, 0 hold; the largest logit, hold where none is above it (`AdviceSeen.direction`)."""
-    hold, buy, sell = rows[:, 0], rows[:, 1], rows[:, 2]
-    up, down = (buy > hold) & (buy > sell), (sell > hold) & (sell > buy)
-    return up.astype(np.int8) - down.astype(np.int8)
 
 
 class _Numbers(QuestionBook):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade import rundir
 from jaxtrade.advisor_run import check_advisor
+from jaxtrade.compilation import pin_threads
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import Curriculum, Phase, dump_curriculum, read_curriculum
 from jaxtrade.curriculum.report import report_text
@@ -81,7 +82,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
 
     Raises ConfigError, DataError before anything is written, and what `experiment.run` raises.
     """
-    os.environ.setdefault("NPROC", str(os.cpu_count() or 1))  # before JAX starts, which a source makes it do
+    pin_threads()  # loading a source starts JAX
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
     rundir.check_new(path)

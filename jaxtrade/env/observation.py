@@ -52,10 +52,6 @@ class ObservationRef(struct.PyTreeNode):
         bits = [(self.legal[..., i // 8] >> (i % 8)) & 1 for i in range(self.num_actions)]
         return jnp.stack(bits, axis=-1).astype(bool)
 
-    def with_mask(self, mask: Array) -> ObservationRef:
-        """The same, but for `mask` bool[..., A]."""
-        return self.replace(legal=bits_of(mask), num_actions=mask.shape[-1])
-
 
 def bits_of(mask: Array) -> Array:
     """bool[..., A] -> uint8[..., ceil(A / 8)], action 8 i + j in bit j of byte i."""

@@ -82,7 +82,7 @@ def _dollars(mills: Any) -> str:
 
 def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: Algorithm, policy: PyTree,
                  session: str) -> Iterator[str]:
-    """HEADERS lines of text, then one per decision bar, of the greedy policy with a new account under the run's rules.
+    """Four lines of headers, then one per decision bar, of the greedy policy with a new account under the run's rules.
 
     Raises ConfigError where `session` is not a trade date of the market.
     """
@@ -92,9 +92,6 @@ def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: 
     record = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", jax.random.key(0))
     observations = np.asarray(jax.vmap(env.observe, (0, None))(record.ref, params))
     return _lines(env, market, record, observations, session)
-
-
-HEADERS = 4
 
 
 def _lines(env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str) -> Iterator[str]:

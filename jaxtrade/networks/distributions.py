@@ -43,26 +43,11 @@ def entropy(logits: Array, mask: Array) -> Array:
     return -jnp.sum(jnp.where(mask, jnp.exp(logp), 0.0) * logp, axis=-1)
 
 
-def kl(logits_p: Array, logits_q: Array, mask: Array) -> Array:
-    """KL(p || q) in nats of two distributions over the same legal actions, float32[...]."""
-    difference = jnp.where(mask, log_probs(logits_p, mask) - log_probs(logits_q, mask), 0.0)
-    return jnp.sum(probs(logits_p, mask) * difference, axis=-1)
-
-
 def mode(logits: Array, mask: Array) -> Array:
     """Most probable legal action, int32[...]; the lowest id among equals."""
     # A legal logit of -inf must still beat every illegal action.
     legal = jnp.where(mask, jnp.maximum(logits, ILLEGAL), -jnp.inf)
     return jnp.argmax(legal, axis=-1).astype(jnp.int32)
-
-
-def sample(key: Array, logits: Array, mask: Array) -> Array:
-    """One action per distribution, int32[...], by one uniform number each.
-
-    Args:
-        key: a typed PRNG key, for all leading axes together.
-    """
-    return pick(jax.random.uniform(key, logits.shape[:-1]), logits, mask)
 
 
 def pick(chance: Array, logits: Array, mask: Array) -> Array:

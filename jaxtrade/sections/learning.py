@@ -128,7 +128,7 @@ class AdvisorConfig(Section, frozen=True):
     """Who advises on the bars, and how the policy listens. Latency is of the market: in bars, whatever a clock says."""
 
     kind: str = Field(default="off", description="off: not compiled; none: nobody answers; rules; mock:KIND[:NUMBER]; "
-                      "recorded:FILE; transformers:FOLDER; the URL of an OpenAI-compatible server; table:FILE, made by "
+                      "recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, made by "
                       "advise precompute; replay:JOURNAL, an earlier run's")
     fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
         default="trust", description="how advice meets the policy: trust, log-odds of its measured hit rate; slots, in "

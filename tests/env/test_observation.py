@@ -80,4 +80,4 @@ def test_a_reference_keeps_the_mask_in_bits(actions: int) -> None:
     ref = ObservationRef(empty, empty[..., None], (), bits, (), actions)
     np.testing.assert_array_equal(ref.mask, mask)
     np.testing.assert_array_equal(jax.vmap(jax.vmap(lambda ref: ref.mask))(ref), mask)
-    np.testing.assert_array_equal(ref.with_mask(~ref.mask).mask, ~mask)
+    np.testing.assert_array_equal(ref.replace(legal=bits_of(~ref.mask)).mask, ~mask)
