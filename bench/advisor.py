@@ -28,8 +28,8 @@ from jaxtrade.advisor.table import empty_table
 from jaxtrade.advisor_run import TrainingAdvisor, view_of
 from jaxtrade.config import RunConfig
 from jaxtrade.env.summary import summarise
+from jaxtrade.rl.chunk import compile_chunk
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import _Chunk
 
 from . import harness, setting
 from .catalogue import Options
@@ -69,11 +69,10 @@ class Loop:
         self.exchange = None if self.advisor is None else self.advisor.exchange
         self.params, self.done = params, 0
         self.state = jax.jit(algorithm.init)(jax.random.key(0), params)
-        self.chunk = _Chunk(algorithm, UPDATES, self.exchange)
-        self.chunk.compile(self.state, params, self._inputs())
+        self.chunk = compile_chunk(algorithm, UPDATES, self.state, params, self._inputs(), self.exchange)
 
     def _inputs(self) -> Any:
-        return () if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
+        return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
 
     def __call__(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -83,7 +82,7 @@ class Loop:
         self.done += UPDATES
         began = time.perf_counter()
         if self.exchange is not None:
-            self.exchange.told(self.done, news)
+            self.exchange.receive(self.done, news)
         spent.append(time.perf_counter() - began)
         found = {} if self.advisor is None else self.advisor.bridge.statistics()
         return {"calls_ms": [1e3 * seconds for seconds in spent], "updates": self.done,

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtrade.config import RunConfig, TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
-from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.population import Stack
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.source import layout_of
 from jaxtrade.types import PyTree
@@ -51,12 +51,12 @@ class Phase:
         self.config = config_of(task)
         env, self.params = load_world(self.config)
         self._seeds = seeds
-        agents = population(make_ppo(self.config.ppo, env, updates, summarise=REWARD), seeds)
+        agents = Stack.of(seeds).wrap(make_ppo(self.config.ppo, env, updates, summarise=REWARD))
         self._init = jax.jit(agents.init)
 
         def train(state: PyTree, params: PyTree) -> tuple[PyTree, jax.Array]:
             def update(state: PyTree, _: None) -> tuple[PyTree, jax.Array]:
-                state, metrics = agents.update(state, params, ())
+                state, metrics = agents.update(state, params, None)
                 return state, metrics["reward"]
 
             return jax.lax.scan(update, state, None, length=updates)
@@ -65,7 +65,7 @@ class Phase:
 
     def start(self, before: tuple[Phase, PyTree] | None = None) -> PyTree:
         """The first states of all seeds; of a later phase with the policies of the one before."""
-        fresh = self._init(seed_keys(0, self._seeds), self.params)
+        fresh = self._init(Stack.of(self._seeds).keys(0), self.params)
         if before is None:
             return fresh
         phase, state = before

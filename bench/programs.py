@@ -16,10 +16,10 @@ from jax.interpreters import partial_eval
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.summary import summarise
+from jaxtrade.rl.chunk import chunk_program
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.rollout import unroll
 from jaxtrade.rl.state import policy_of
-from jaxtrade.rl.train import _Chunk
 from jaxtrade.types import Algorithm, PyTree, Transition
 
 from .harness import Sample, rounded
@@ -54,7 +54,7 @@ def learner(world: World, total_updates: int) -> Algorithm:
 
 def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
     """The program that `rl.train.train` runs, not a copy of it: `updates` updates, the state donated."""
-    return compiled(_Chunk(algorithm, updates)._jitted, state, params)
+    return compiled(chunk_program(algorithm, updates), state, params)
 
 
 def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], PyTree] | None = None

@@ -19,7 +19,7 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.metrics import Names
-from jaxtrade.rl.population import agent
+from jaxtrade.rl.population import Stack
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import Policy, TrainState, policy_of
 from jaxtrade.rl.train import Plan, plan_run
@@ -45,6 +45,11 @@ class Setup:
     algorithm: Algorithm
     fusion: Fusion | None = None
 
+    @property
+    def stack(self) -> Stack:
+        """The agents of the run."""
+        return stack_of(self.config)
+
     def evaluation_split(self) -> str:
         """`test`; `train` (in sample) where nothing is held out."""
         return "test" if int(self.splits["test"].count) else "train"
@@ -66,6 +71,11 @@ def prepare(config: RunConfig) -> Setup:
     return Setup(config, market, splits, env, params, plan, algorithm, fusion)
 
 
+def stack_of(config: RunConfig) -> Stack:
+    """The agents that a run trains side by side."""
+    return Stack.of(config.train.num_seeds)
+
+
 def seeds_of(config: RunConfig) -> range:
     """The seeds that a run trains."""
     return range(config.seed, config.seed + config.train.num_seeds)
@@ -73,10 +83,10 @@ def seeds_of(config: RunConfig) -> range:
 
 def policies_of(setup: Setup, state: TrainState) -> list[Policy]:
     """The policies of a run's state, one per seed, with the trust that they act with."""
-    agents, advice = setup.config.train.num_seeds, state.advice
+    advice = state.advice
     trust = () if setup.fusion is None or isinstance(advice, tuple) else setup.fusion.trust(advice.outcomes)
     stacked = policy_of(state.replace(advice=()))
-    return [agent(stacked, i, agents).replace(fusion=trust) for i in range(agents)]
+    return [policy.replace(fusion=trust) for policy in setup.stack.agents(stacked)]
 
 
 def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[str], None] | None = None

@@ -17,6 +17,7 @@ from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
+from jaxtrade.rl.population import Stack
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.state import TrainState
 from jaxtrade.rl.transfer import Coverage, Layout
@@ -52,19 +53,17 @@ def load_source(path: Path) -> Source:
     """
     config, manifest = rundir.read_run(path)
     layout = layout_of(config)
-    agents = config.train.num_seeds
+    stack = Stack.of(config.train.num_seeds)
     policy = policy_structure(config.ppo, len(layout.slots), len(layout.actions),
                               fusion=make_fusion(config.advisor, config.env))
     like = {"params": policy.parameters, "normaliser": policy.normaliser,
             "opt_state": jax.eval_shape(optimiser(1.0).init, policy.parameters)}
-    if agents > 1:
-        like = jax.tree.map(lambda x: jax.ShapeDtypeStruct((agents, *x.shape), x.dtype), like)
-    like["total_updates"] = jax.ShapeDtypeStruct((agents,) if agents > 1 else (), "int32")
+    like = stack.like(like | {"total_updates": jax.ShapeDtypeStruct((), "int32")})
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         raise ConfigError(f"{path}: this run has saved nothing to begin from; let it reach its first checkpoint "
                           f"(jaxtrade train --resume {path})")
     found = checkpoint.restore_part(path / "checkpoints", like)
-    state, total = found.state, int(found.state["total_updates"].reshape(-1)[0])
+    state, total = found.state, stack.first(found.state["total_updates"])
     begun = manifest.get("source") or {}
     if begun.get("new_actions") and found.step < config.transfer.open_until * max(total - 1, 1):
         raise ConfigError(f"{path}: its checkpoint of update {found.step} lies before the end of the opening of its "

@@ -24,7 +24,7 @@ LAYERS = {
     "rl.state": 3,
     "rl": 4,
     "evaluation": 5, "interop": 5,
-    "source": 6, "advisor_run": 6, "preparation": 6, "evaluating": 6, "experiment": 6,
+    "source": 6, "advisor_run": 6, "preparation": 6, "beginning": 6, "evaluating": 6, "experiment": 6,
     "ablation": 6, "curriculum": 6, "cli": 6, "doctor": 6,
     "advising": 6, "commands": 6,
 }

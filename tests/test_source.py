@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 
 from jaxtrade import checkpoint, cli
+from jaxtrade.beginning import transferred
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.curriculum.start import start_check
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluating import history
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
-from jaxtrade.experiment import begun_with, resume, run
+from jaxtrade.experiment import resume, run
 from jaxtrade.preparation import prepare
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.state import policy_of
@@ -45,7 +47,7 @@ def manage(entry: Path) -> Path:
 def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    begun = begun_with(setup, source)
+    begun = transferred(setup, source)
     assert begun.coverage.complete
     assert begun.coverage.new_slots == ("can_enter", "can_manage", "has_position")
     assert begun.coverage.new_actions == ("MOVE_STOP_TO_BREAKEVEN", "ENABLE_TRAIL", "DISABLE_TRAIL", "CLOSE")
@@ -75,8 +77,8 @@ def test_other_weights_are_told_apart(entry: Path) -> None:
     """The comparison can fail."""
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    begun = begun_with(setup, source)
-    other = begun._replace(state=begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params)))
+    begun = transferred(setup, source)
+    other = replace(begun, state=begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params)))
     assert start_check(source, setup, other)["equal"] is False
 
 
@@ -86,14 +88,14 @@ def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=700"),
                           source))
-    begun = begun_with(setup, source)
+    begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True
 
 
 @pytest.mark.slow
 def test_every_group_whose_input_varied_has_moved(entry: Path, manage: Path) -> None:
     source, trained = load_source(entry), load_source(manage)
-    begun = begun_with(prepare(trained.config), source)
+    begun = transferred(prepare(trained.config), source)
     found = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)
     assert found["still"] == []
     assert {"can_enter", "can_manage", "close[t-1]", "CLOSE", "HOLD"} <= set(found["moved"])
@@ -131,7 +133,7 @@ def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
     source = load_source(manage)
     setup = prepare(adopt(chosen, source))
     assert setup.config.ppo.adapter == len(source.layout.slots)
-    begun = begun_with(setup, source)
+    begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True
     update = jax.jit(setup.algorithm.update)
     first, _ = update(begun.state, setup.params, ())  # of two: at fraction 0
@@ -193,7 +195,7 @@ def test_a_run_that_saved_nothing_is_refused(entry: Path, tmp_path: Path) -> Non
 def test_closed_actions_are_part_of_the_policy(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    policy = policy_of(begun_with(setup, source).state)
+    policy = policy_of(transferred(setup, source).state)
     assert policy.opening.new.tolist() == [False] * 3 + [True] * 4
     assert float(policy.opening.fraction) == 0.0
 
@@ -202,7 +204,7 @@ def test_closed_actions_are_part_of_the_policy(entry: Path) -> None:
 def test_a_policy_exported_while_opening_acts_as_the_run_does(entry: Path, tmp_path: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    policy = policy_of(begun_with(setup, source).state)
+    policy = policy_of(transferred(setup, source).state)
     save_policy_bundle(tmp_path / "policy", policy, setup.env, setup.algorithm, setup.market, setup.config)
     loaded = load_policy(tmp_path)
     assert float(loaded.policy.opening.probability) == pytest.approx(0.01)
@@ -232,7 +234,7 @@ def test_the_ratio_is_one_while_actions_open(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "transfer.open_until=1.0"), source))
     exact = make_ppo(setup.config.ppo, setup.env, setup.plan.total_updates, precision="highest")
-    state, update = begun_with(setup, source).state, jax.jit(exact.update)
+    state, update = transferred(setup, source).state, jax.jit(exact.update)
     for _ in range(3):
         state, metrics = update(state, setup.params, ())
         assert float(metrics["ratio_error"]) < 1e-5

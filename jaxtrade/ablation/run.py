@@ -70,7 +70,7 @@ def _fusion(config: RunConfig, fusion: str, market: Market, splits: dict[str, Se
     seconds = time.perf_counter() - begun
     if tell is not None:
         tell(f"fusion {fusion}: trained in {trained.seconds:.0f} s, evaluated in {seconds:.0f} s")
-    trust = np.asarray(jax.vmap(learner.fusion.trust)(trained.heard.outcomes).log_odds, np.float64)
+    trust = np.asarray(jax.vmap(learner.fusion.trust)(trained.advice.outcomes).log_odds, np.float64)
     return FusionResult(fusion, scores, trained.history, trust, digests(trained.state), trained.turned, trained.seconds,
                         trained.compile_seconds, seconds)
 

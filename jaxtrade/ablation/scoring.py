@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jaxtrade.ablation.matrix import Learner, Trained
+from jaxtrade.ablation.matrix import Learner, Trained, of_kind
 from jaxtrade.ablation.results import Scores
 from jaxtrade.ablation.tables import KindTable, skill
 from jaxtrade.advising import table_of
@@ -23,7 +23,7 @@ from jaxtrade.types import PyTree, SessionSet
 def policies_of(learner: Learner, trained: Trained, kind: int) -> Policy:
     """A kind's policies, [S, ...], with the trust that training left: an evaluation measures none."""
     state = jax.tree.map(lambda x: x[kind], trained.state)
-    outcomes = jax.tree.map(lambda x: x[kind], trained.heard.outcomes)
+    outcomes = of_kind(trained.advice, kind).outcomes
     policies = jax.vmap(policy_of)(state)
     seeds = state.update.shape[0]
     trust = jax.tree.map(lambda x: np.broadcast_to(x, (seeds, *x.shape)), learner.fusion.trust(outcomes))

@@ -17,7 +17,8 @@ import numpy as np
 from jaxtrade import checkpoint
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
-from jaxtrade.rl.train import Control, write_checkpoint
+from jaxtrade.rl.hooks import Change
+from jaxtrade.rl.run_io import write_checkpoint
 from jaxtrade.types import PyTree
 
 FOLDER = "best"  # of a run directory
@@ -84,7 +85,7 @@ def adjusted(floats: Mapping[str, float], config: ControlConfig) -> dict[str, fl
 
 
 class Controller:
-    """A hook of `train` that evaluates every so many chunks, and after the last (`Remembering`: it has a memory).
+    """A hook of `train` that evaluates every so many chunks, and after the last (a `hooks.StatefulHook`).
 
     The best state is kept whole under `folder`; beside it, until the run is finished, the best one of the last
     checkpoint, so that a run that goes back there (by a resume or a rollback) finds what it remembers. What it finds
@@ -123,10 +124,10 @@ class Controller:
             if update != self.state.best_update:
                 checkpoint.set_aside(path)
 
-    def __call__(self, state: PyTree, update: int) -> tuple[Control, Mapping[str, float]]:
+    def __call__(self, state: PyTree, update: int) -> Change:
         last = update >= self._total_updates
         if update // self._chunk_updates % self._config.evaluate_every and not last:
-            return Control.CONTINUE, {}
+            return Change()
         score = self._score(state)
         if not math.isfinite(score):
             raise DivergedError(f"update {update}: {self._unit} is {score} on the validation sessions; check the scale "
@@ -146,11 +147,12 @@ class Controller:
         if decision.stop:
             notes.append(f"stopped early, after {self.state.since_best} evaluations without a better one")
         self._tell(f"validation at update {update}: {self._unit} {score:.6g}; {'; '.join(notes)}")
-        return (Control.STOP if decision.stop else Control.CONTINUE), overrides
+        return Change(stop=decision.stop, hparams=overrides)
 
     def _keep(self, state: PyTree, update: int) -> None:
-        told = self._metadata | {"steps": update * self._steps_per_update, "hooks": {self.name: self.state._asdict()}}
-        write_checkpoint(self._folder, update, state, told, KEEP_ALL)
+        steps, memory = update * self._steps_per_update, self.state._asdict()
+        metadata = self._metadata | {"steps": steps, "hooks": {self.name: memory}}
+        write_checkpoint(self._folder, update, state, metadata, KEEP_ALL)
         self._prune({update, self._saved_best})
 
     def _prune(self, keep: set[int | None]) -> None:

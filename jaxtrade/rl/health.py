@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxtrade.env.state import EndReason
 from jaxtrade.metrics import EACH, UNNAMED, Names, per_episode
-from jaxtrade.rl.population import agent_rows
+from jaxtrade.rl.population import Stack, agent_rows
 
 Row = Mapping[str, Any]
 
@@ -40,11 +40,9 @@ def learning_health(history: Sequence[Row], recompiles: int) -> dict[str, tuple[
     }
 
 
-def population_health(history: Sequence[Row], recompiles: int, num_seeds: int) -> dict[str, tuple[bool, float]]:
+def population_health(history: Sequence[Row], recompiles: int, stack: Stack) -> dict[str, tuple[bool, float]]:
     """`learning_health` of every agent: passed where all have, with the worst value among them."""
-    if num_seeds == 1:
-        return learning_health(history, recompiles)
-    agents = [learning_health(agent_rows(history, i), recompiles) for i in range(num_seeds)]
+    agents = [learning_health(rows, recompiles) for rows in stack.histories(history)]
     worst = {"illegal": max, "recompiles": max}
     return {name: (all(health[name][0] for health in agents),
                    worst.get(name, min)(health[name][1] for health in agents)) for name in agents[0]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +10,14 @@ import pytest
 from jaxtrade import checkpoint
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
+from jaxtrade.rl import chunk
 from jaxtrade.rl import train as loop
 from jaxtrade.rl.control import Controller, ControlState, Decision, adjusted, decide, exhausted
-from jaxtrade.rl.train import Control, train
+from jaxtrade.rl.hooks import Change
+from jaxtrade.rl.train import train
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
 
+KNOWN = {}
 BEST, GO_ON = Decision(True, False, False), Decision(False, False, False)
 ADJUST, STOP = Decision(False, True, False), Decision(False, False, True)
 
@@ -88,15 +90,18 @@ def test_adjustments_stop_at_their_bounds():
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
     """All runs here share one compiled chunk."""
-    monkeypatch.setattr(loop, "_Chunk", ONCE)
+    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
 
 
-class Once(loop._Chunk):
-    def compile(self, state, params, inputs=()):
-        return 0.0 if hasattr(self, "_compiled") else super().compile(state, params, inputs)
+def compile_once(known):
+    """`compile_chunk` that looks its programs up in `known`, where all states of an algorithm have the same shapes."""
 
+    def compile_chunk(algorithm, updates, *arguments):
+        if (algorithm, updates) not in known:
+            known[algorithm, updates] = chunk.compile_chunk(algorithm, updates, *arguments)
+        return known[algorithm, updates]
 
-ONCE = functools.cache(Once)
+    return compile_chunk
 
 
 class KilledError(Exception):
@@ -109,7 +114,7 @@ def killer(at):
     def hook(state, update):
         if update == at:
             raise KilledError
-        return Control.CONTINUE, {}
+        return Change()
 
     return hook
 
@@ -217,6 +222,6 @@ def test_of_several_agents_the_floats_are_those_that_they_share(tmp_path):
     made.state = ControlState(scores=((2, 1.0),), best_score=1.0, best_update=2)
     floats = {"learning_rate": 1e-2, "learning_rate_end": 1e-3, "ent_coef": 0.01, "ent_coef_end": 0.01}
     stacked = SimpleNamespace(**{name: np.full(3, value, np.float32) for name, value in floats.items()})
-    control, overrides = made(SimpleNamespace(update=np.int32(4), hparams=stacked), 4)
-    assert control is Control.CONTINUE
-    assert overrides == {name: pytest.approx(floats[name] * (2 if "ent" in name else 0.5)) for name in floats}
+    change = made(SimpleNamespace(update=np.int32(4), hparams=stacked), 4)
+    assert not change.stop
+    assert change.hparams == {name: pytest.approx(floats[name] * (2 if "ent" in name else 0.5)) for name in floats}

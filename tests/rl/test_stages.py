@@ -15,7 +15,7 @@ from jaxtrade.env import summary
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import StepInfo
-from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.population import Stack
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.train import TrainResult, train
 from jaxtrade.types import Summary, Transition
@@ -131,8 +131,8 @@ def test_an_update_returns_the_state_it_takes() -> None:
 
 @pytest.mark.slow
 def test_several_agents_share_the_market_and_have_a_stage_each() -> None:
-    many = population(ALGORITHM, 2)
-    states = jax.eval_shape(many.init, seed_keys(0, 2), PARAMS)
-    after, metrics = jax.eval_shape(many.update, states, PARAMS, ())
+    many = Stack.of(2).wrap(ALGORITHM)
+    states = jax.eval_shape(many.init, Stack.of(2).keys(0), PARAMS)
+    after, metrics = jax.eval_shape(many.update, states, PARAMS, None)
     assert metrics["commission_share"].shape == metrics["forced_share"].shape == (2,)
     assert jax.tree.map(lambda x: x.shape, after) == jax.tree.map(lambda x: x.shape, states)

@@ -13,9 +13,10 @@ import pytest
 from jaxtrade import checkpoint
 from jaxtrade.config import PPOConfig, TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
-from jaxtrade.rl import train as loop
+from jaxtrade.rl import chunk
+from jaxtrade.rl.hooks import Change
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import Control, learning_health, plan_run, train
+from jaxtrade.rl.train import learning_health, plan_run, train
 from tests.rl.probes import Probe, probe_params
 
 CONFIG = PPOConfig(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
@@ -102,12 +103,11 @@ def test_health_is_measured(whole):
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
-    def not_ahead(self, state, params, inputs=()):
+    def not_ahead(self, state, params, inputs=None):
         jax.clear_caches()
-        self._compiled = self._jitted
-        return 0.0
+        return self
 
-    monkeypatch.setattr(loop._Chunk, "compile", not_ahead)
+    monkeypatch.setattr(chunk.Chunk, "compile", not_ahead)
     result = train(PPO, PARAMS, config=TRAIN, key=KEY)
     passed, count = result.health["recompiles"]
     assert not passed
@@ -146,7 +146,7 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
 
     def hook(state, update):
         seen.append((update, float(state.hparams.gamma)))
-        return (Control.STOP if update == 4 else Control.CONTINUE), {"gamma": 0.5}
+        return Change(stop=update == 4, hparams={"gamma": 0.5})
 
     result = train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
     assert seen == [(2, pytest.approx(0.99)), (4, 0.5)]
@@ -157,7 +157,7 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
 
 def test_a_hook_that_names_no_float_is_told_the_names():
     with pytest.raises(ConfigError, match=r"'gama' is not a tunable float.*gamma"):
-        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: (Control.CONTINUE, {"gama": 0.5})])
+        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: Change(hparams={"gama": 0.5})])
 
 
 @pytest.mark.parametrize(("number", "error", "code"), [
@@ -167,7 +167,7 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(whole, tmp_path,
     def hook(state, update):
         if update == 2:
             os.kill(os.getpid(), number)
-        return Control.CONTINUE, {}
+        return Change()
 
     before = signal.getsignal(number)
     with pytest.raises(error, match="stopped after update 2; saved in") as raised:
@@ -183,7 +183,7 @@ def test_a_second_interrupt_does_not_wait():
     def hook(state, update):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-        return Control.CONTINUE, {}
+        return Change()
 
     with pytest.raises(KeyboardInterrupt):
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook])
