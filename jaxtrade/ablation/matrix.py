@@ -31,6 +31,7 @@ from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
 from jaxtrade.metrics import JsonlSink, read_rows
 from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
+from jaxtrade.rl.health import population_health
 from jaxtrade.rl.hooks import Change
 from jaxtrade.rl.population import SEEDS, Axes, Stack
 from jaxtrade.rl.ppo import make_ppo
@@ -57,7 +58,7 @@ class Learner(NamedTuple):
 class Trained(NamedTuple):
     """state: [K, S, ...] without its advice. advice: as it stood at the end, see `first_advice`. history: float64[U, K,
     S] per figure, NaN where undefined. turned: update from which second answers came, or None. seconds: of training,
-    without compile_seconds. health: as of `TrainResult`, the worst agent's."""
+    without compile_seconds. health: check -> (passed, value) over the whole run, of the worst agent."""
 
     state: PyTree
     advice: AdviceState
@@ -257,9 +258,11 @@ def train_matrix(learner: Learner, tables: Sequence[KindTable], followed: np.nda
         sink.close()
     history = before + trained.history
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
+    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
+    health = population_health(history, recompiles, stack)
     return Trained(trained.state.replace(advice=()), trained.state.advice,
                    {figure: stack.each(history, figure) for figure in FIGURES}, min(later, default=None), seconds,
-                   trained.compile_seconds, trained.health)
+                   trained.compile_seconds, health)
 
 
 def first_state(learner: Learner, stack: Stack, advice: AdviceState) -> PyTree:
@@ -279,5 +282,5 @@ def _start(learner: Learner, stack: Stack, advice: AdviceState,
     if not checkpoint.list_checkpoints(folder / CHECKPOINTS):
         return first(advice), [JsonlSink(metrics)], []
     restored = checkpoint.restore_latest(folder / CHECKPOINTS, jax.eval_shape(first, advice))
-    sink = JsonlSink(metrics, resume_update=restored.step)
+    sink = JsonlSink(metrics, resume_update=restored.step)  # drops the rows after it
     return restored.state, [sink], read_rows(metrics)

@@ -41,6 +41,8 @@ def add_parser(commands: Any, data_options: Callable[[argparse.ArgumentParser], 
                          f"train.num_seeds, or {SEEDS} where it is 1)")
     advisor.add_argument("--out", type=Path, metavar="DIR", help="folder of ablation.json, .txt and .png (default: "
                          "runs/<market-ablation-utc-id>)")
+    advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out, which was killed; "
+                         "give the other flags again")
     advisor.add_argument("--test", action="store_true", help="a small matrix on synthetic bars, to see that everything "
                          "works")
 
@@ -50,6 +52,7 @@ def run(args: argparse.Namespace, resolve: Resolve) -> int:
 
     Raises ConfigError, DataError: before anything is trained.
     """
+    from jaxtrade.ablation.folder import check_new, reopen, settings_of
     from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
 
     kinds = parse_kinds(args.kinds or (TEST_KINDS if args.test else None))
@@ -59,8 +62,10 @@ def run(args: argparse.Namespace, resolve: Resolve) -> int:
                      seconds=args.seconds, quotes=args.quotes, contract=args.contract)
     config = with_seeds(config, TEST_SEEDS if args.seeds is None and args.test else args.seeds)
     folder = args.out or rundir.new_run_path(config.data.market, "ablation")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--out {folder}: exists and is not an empty folder; name a new one")
+    if args.resume:
+        reopen(folder, settings_of(config, kinds, fusions))
+    else:
+        check_new(folder)
     os.environ.setdefault("NPROC", str(os.cpu_count() or 1))  # the number of threads changes bits on a CPU
     from jaxtrade.ablation.report import table, write
     from jaxtrade.ablation.run import ablate
@@ -69,7 +74,8 @@ def run(args: argparse.Namespace, resolve: Resolve) -> int:
     if problem := use_cache():
         _say(f"note: {problem}")
     paths = list[Path]()
-    found = ablate(config, kinds, fusions, _say, lambda so_far: paths.extend(write(so_far, folder)))
+    found = ablate(config, kinds, fusions, _say, lambda so_far: paths.extend(write(so_far, folder)),
+                   folder)
     print(table(found))
     for path in dict.fromkeys(paths):
         _say(f"wrote {path}")
