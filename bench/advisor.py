@@ -83,7 +83,7 @@ class Loop:
         self.done += UPDATES
         began = time.perf_counter()
         if self.exchange is not None:
-            self.exchange.told(self.done, news)
+            self.exchange.receive(self.done, news)
         spent.append(time.perf_counter() - began)
         found = {} if self.advisor is None else self.advisor.bridge.statistics()
         return {"calls_ms": [1e3 * seconds for seconds in spent], "updates": self.done,

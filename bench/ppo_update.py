@@ -24,7 +24,9 @@ import jax.numpy as jnp
 
 from jaxtrade.config import PPOConfig
 from jaxtrade.rl.minibatches import minibatch_rows, take_rows
-from jaxtrade.rl.ppo import Batch, make_network, update_statistics
+from jaxtrade.rl.ppo.loss import Batch
+from jaxtrade.rl.ppo.network import make_network
+from jaxtrade.rl.ppo.update import update_statistics
 from jaxtrade.types import Array
 
 from . import harness, programs, setting
@@ -78,7 +80,7 @@ def _shuffle(config: PPOConfig) -> Callable[[Array, Batch], Array]:
 
     def gather(key: Array, batch: Batch) -> Array:
         def minibatch(total: Array, rows: Array) -> tuple[Array, None]:
-            picked = take_rows(batch._replace(carry=(), first=()), rows)
+            picked = take_rows(batch._replace(carry=None, first=None), rows)
             return total + sum(x.sum(dtype=jnp.float32) for x in jax.tree.leaves(picked)), None
 
         def epoch(total: Array, key: Array) -> tuple[Array, None]:
@@ -96,11 +98,11 @@ def gradient_flops(config: PPOConfig, observation_size: int, num_actions: int) -
     program, which has elementwise operations too."""
     network = make_network(config, num_actions)
     rows = config.num_envs * config.num_steps // config.num_minibatches
-    parameters: Any = jax.eval_shape(network.init, jax.random.key(0), (), jnp.zeros(observation_size))
+    parameters: Any = jax.eval_shape(network.init, jax.random.key(0), None, jnp.zeros(observation_size))
     seen = jax.ShapeDtypeStruct((rows, observation_size), jnp.float32)
 
     def loss(parameters: Any, seen: Array) -> Array:
-        made: Any = network.apply(parameters, (), seen)
+        made: Any = network.apply(parameters, None, seen)
         _, logits, value = made
         return jnp.square(logits).mean() + jnp.square(value).mean()
 
@@ -128,14 +130,15 @@ def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     state, key = jax.jit(algorithm.init)(jax.random.key(0), params), jax.random.key(1)
 
     def whole(algorithm: Any) -> Callable[..., Any]:
-        return lambda state, params: algorithm.update(state, params, ())
+        return lambda state, params: algorithm.update(state, params, None)
 
     traced = [programs.matmul_flops(whole(each), state, params) for each in (algorithm, double)]
     update = programs.compiled(whole(algorithm), state, params)
     update_twice = programs.compiled(whole(double), state, params).program
     rollout = programs.compiled(programs.acting(algorithm, config.num_steps), state, params, key).program
     seen = rollout(state, params, key)[1]
-    batch = Batch((), seen.ref, seen.first, (), seen.action, seen.log_prob, seen.value, seen.value, seen.value)
+    log_prob, value, _ = seen.extras
+    batch = Batch(None, seen.ref, seen.first, None, seen.action, log_prob, value, value, value)
     statistics_of = programs.compiled(lambda stats, refs, params: update_statistics(env, stats, refs, params),
                                       state.normaliser, seen.ref, params).program
     shuffle = programs.compiled(_shuffle(config), key, batch).program

@@ -32,17 +32,16 @@ from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, MetricSink, Tensor
 from jaxtrade.preparation import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.rl import control
 from jaxtrade.rl.advised import start_advice
-from jaxtrade.rl.health import Watch, population_health
+from jaxtrade.rl.health import Watch, health_labels, population_health
 from jaxtrade.rl.opening import OpeningPlan
 from jaxtrade.rl.population import population, seed_keys
-from jaxtrade.rl.state import TrainState, finished
+from jaxtrade.rl.ppo.state import TrainState
+from jaxtrade.rl.state import finished
 from jaxtrade.rl.train import Hook, TrainResult, train
 from jaxtrade.rl.transfer import Coverage, coverage_json, coverage_lines
 from jaxtrade.source import Source, adopt, begin, check_alone, describe, open_source
 from jaxtrade.types import PyTree
 
-HEALTH = {"learning_rate": "lowest learning rate", "approx_kl": "highest KL", "param_delta": "smallest step",
-          "illegal": "illegal actions", "recompiles": "recompiles"}
 BEST_FOLDER = "policy_best"  # of a run directory, beside `policy`
 
 
@@ -188,12 +187,12 @@ def _opening_lines(
 
 
 def _sinks(setup: Setup, path: Path, restored: checkpoint.Restored | None, resuming: bool) -> list[MetricSink]:
-    config, names = setup.config, figure_names(setup.env)
+    config, names, columns = setup.config, figure_names(setup.env), setup.algorithm.progress
     update = restored.step if restored else 0
     sinks: list[MetricSink] = [
-        ConsoleSink(names=names),
+        ConsoleSink(names=names, columns=columns),
         JsonlSink(path / "metrics.jsonl", resume_update=update if resuming else None, names=names),
-        LogSink(path / "run.log", names=names),
+        LogSink(path / "run.log", names=names, columns=columns),
     ]
     if config.train.tensorboard:
         steps = update * setup.plan.steps_per_update
@@ -210,7 +209,8 @@ def _controller(setup: Setup, path: Path, restored: checkpoint.Restored | None, 
     if not chosen.evaluate_every:
         return None
     start = restored or begun
-    if start is not None and not isinstance(start.state.opening, tuple):  # no early stop before new actions are open
+    # No early stop before new actions are open.
+    if start is not None and getattr(start.state, "opening", None) is not None:
         updates = config.transfer.open_until * setup.plan.total_updates
         least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
         chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
@@ -225,7 +225,8 @@ def _controller(setup: Setup, path: Path, restored: checkpoint.Restored | None, 
     made = control.Controller(
         chosen, score, path / control.FOLDER, chunk_updates=config.train.chunk_updates,
         total_updates=setup.plan.total_updates, steps_per_update=setup.plan.steps_per_update, metadata=metadata,
-        tell=tell, unit=f"mean reward per session{over}")
+        tell=tell, unit=f"mean reward per session{over}", step_sizes=setup.algorithm.step_sizes,
+        exploration=setup.algorithm.exploration)
     made.recall(restored.metadata["hooks"][made.name] if restored else {})
     return made
 
@@ -260,8 +261,7 @@ def _save_policies(setup: Setup, path: Path, state: PyTree, folder: str) -> dict
     policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
                                                                strict=True)}
     for seed, policy in policies.items():
-        save_policy_bundle(policy_path(path, config, seed, folder), policy, setup.env, setup.algorithm, setup.market,
-                           config)
+        save_policy_bundle(policy_path(path, config, seed, folder), policy, setup.env, setup.market, config)
     return policies
 
 
@@ -282,7 +282,7 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
             rundir.write_json(path / "transfer.json", coverage_json(begun.coverage))
         metadata = {"config_sha256": config.digest(), "data_sha256": setup.market.fingerprint}
         controller = _controller(setup, path, restored, begun, metadata, tell)
-        watch = Watch(tell, figure_names(setup.env))
+        watch = Watch.of(setup.algorithm, tell, figure_names(setup.env))
         # Nobody is asked where nothing is left to train.
         left = restored is None or restored.step < setup.plan.total_updates
         advisor = None if setup.fusion is None or not left else TrainingAdvisor(
@@ -294,9 +294,9 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
         policies = _save_policies(setup, path, trained.state, FOLDER)
         if controller and controller.state.scores:
             _save_policies(setup, path, controller.best(trained.state), BEST_FOLDER)
-        trained = trained._replace(health=_whole_health(path, trained, config.train.num_seeds))
+        trained = trained._replace(health=_whole_health(path, trained, setup))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, tell)
-        for line in _closing_lines(trained, controller):
+        for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             tell(line)
         if advice is not None:
             steps = len(trained.history) * setup.plan.steps_per_update * config.train.num_seeds
@@ -312,24 +312,25 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
                "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
                "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
                "stopped_early": trained.stopped,
-               "rollbacks": int(np.reshape(trained.state.rollbacks, -1)[0]), "warnings": watch.told}
+               "rollbacks": int(np.reshape(trained.state.rollbacks, -1)[0]), "warnings": watch.seen}
     if controller:
         summary["validation"] = controller.state._asdict()
     rundir.write_json(path / "summary.json", summary)
     return RunResult(path, trained, results, 1 if failed else 0)
 
 
-def _whole_health(path: Path, trained: TrainResult, num_seeds: int) -> dict[str, tuple[bool, float]]:
+def _whole_health(path: Path, trained: TrainResult, setup: Setup) -> dict[str, tuple[bool, float]]:
     """`learning_health` over every update of the run, those of earlier processes too; recompiles are this one's."""
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
-    return population_health(history(path), recompiles, num_seeds)
+    return population_health(history(path), recompiles, setup.config.train.num_seeds, setup.algorithm.health)
 
 
-def _closing_lines(trained: TrainResult, controller: control.Controller | None) -> Iterator[str]:
+def _closing_lines(trained: TrainResult, controller: control.Controller | None,
+                   labels: dict[str, str]) -> Iterator[str]:
     if trained.history:
         yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
                f"{trained.compile_seconds:.1f} s of compilation")
-        checks = ", ".join(f"{HEALTH[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+        checks = ", ".join(f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
                            for name, (ok, value) in trained.health.items())
         yield f"learning health over the run: {checks}"
     else:

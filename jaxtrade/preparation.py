@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
+
 from jaxtrade.advisor.fusion import Fusion, make_fusion
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.advisor_run import Shown, shown, view_of
@@ -21,9 +23,9 @@ from jaxtrade.env.summary import summarise
 from jaxtrade.metrics import Names
 from jaxtrade.rl.population import agent
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import Policy, TrainState, policy_of
+from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train import Plan, plan_run
-from jaxtrade.types import Algorithm, SessionSet
+from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
@@ -71,12 +73,14 @@ def seeds_of(config: RunConfig) -> range:
     return range(config.seed, config.seed + config.train.num_seeds)
 
 
-def policies_of(setup: Setup, state: TrainState) -> list[Policy]:
+def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
     """The policies of a run's state, one per seed, with the trust that they act with."""
-    agents, advice = setup.config.train.num_seeds, state.advice
-    trust = () if setup.fusion is None or isinstance(advice, tuple) else setup.fusion.trust(advice.outcomes)
-    stacked = policy_of(state.replace(advice=()))
-    return [agent(stacked, i, agents).replace(fusion=trust) for i in range(agents)]
+    agents, advice = setup.config.train.num_seeds, getattr(state, "advice", None)
+    if advice is not None:  # one for all agents: without their leading axis
+        state = state.replace(advice=None)
+    trust = None if setup.fusion is None or advice is None else setup.fusion.trust(advice.outcomes)
+    policies = setup.algorithm.policy(state) if agents == 1 else jax.vmap(setup.algorithm.policy)(state)
+    return [agent(policies, i, agents).replace(fusion=trust) for i in range(agents)]
 
 
 def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[str], None] | None = None

@@ -17,8 +17,8 @@ from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
+from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.rl.schedules import optimiser
-from jaxtrade.rl.state import TrainState
 from jaxtrade.rl.transfer import Coverage, Layout
 from jaxtrade.types import PyTree
 

@@ -20,7 +20,7 @@ from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.experiment import begun_with, resume, run
 from jaxtrade.preparation import prepare
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.transfer import check_layouts, movement
 from jaxtrade.source import adopt, layout_of, load_source, require_same
 

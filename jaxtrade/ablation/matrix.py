@@ -28,8 +28,7 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
-from jaxtrade.rl.advised import AdviceState, start_advice
-from jaxtrade.rl.advised import heard as hear
+from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
 from jaxtrade.rl.population import seed_keys
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.train import Plan, plan_run
@@ -106,7 +105,7 @@ def advised(shared: AdviceState, own: Heard) -> AdviceState:
 
 
 def _hear(shared: AdviceState, own: Heard, delta: Delta) -> Heard:
-    state = hear(advised(shared, own), delta)
+    state = with_answers(advised(shared, own), delta)
     return Heard(state.view.table, state.outcomes)
 
 

@@ -16,7 +16,7 @@ from jaxtrade.advisor_run import view_of
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import Record, backtests, decision_bars
-from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.rl.state import Policy
 from jaxtrade.types import PyTree, SessionSet
 
 
@@ -24,7 +24,7 @@ def policies_of(learner: Learner, trained: Trained, kind: int) -> Policy:
     """A kind's policies, [S, ...], with the trust that training left: an evaluation measures none."""
     state = jax.tree.map(lambda x: x[kind], trained.state)
     outcomes = jax.tree.map(lambda x: x[kind], trained.heard.outcomes)
-    policies = jax.vmap(policy_of)(state)
+    policies = jax.vmap(learner.algorithm.policy)(state)
     seeds = state.update.shape[0]
     trust = jax.tree.map(lambda x: np.broadcast_to(x, (seeds, *x.shape)), learner.fusion.trust(outcomes))
     return policies.replace(fusion=trust)

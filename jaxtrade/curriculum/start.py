@@ -15,7 +15,7 @@ from jaxtrade.experiment import Begun
 from jaxtrade.preparation import Setup, prepare
 from jaxtrade.rl.opening import closed
 from jaxtrade.rl.population import seed_keys
-from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.rl.state import Policy
 from jaxtrade.source import Source
 from jaxtrade.types import PyTree
 
@@ -72,12 +72,12 @@ def start_check(source: Source, setup: Setup, begun: Begun) -> dict[str, Any]:
     if not len(mine):
         return {"sessions": 0, "equal": None, "net_profit": {}}
     fresh = jax.jit(setup.algorithm.init)(seed_keys(setup.config.seed, 1), setup.params)
-    begins = policy_of(begun.state)
+    begins = setup.algorithm.policy(begun.state)
     before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))], mine)
     shut = begins.replace(opening=closed(begins.opening))
     # The fresh policy carries the same opening, so that both are one compiled program; without closing it, it may use
     # every action.
-    every = policy_of(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
+    every = setup.algorithm.policy(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
     after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], theirs)
     results = before | after
     return {"sessions": len(mine), "equal": _same(before["source"], after["transferred"]),

@@ -30,9 +30,10 @@ from jaxtrade.env.observation import make_spec
 from jaxtrade.errors import CheckpointError
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.rl.opening import Opening
-from jaxtrade.rl.ppo import first_parameters, make_ppo
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.network import first_parameters
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Array, PyTree
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -92,11 +93,11 @@ def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfi
 
 
 def save_policy_bundle(
-    directory: Path, policy: Policy, env: TradingEnv, algorithm: Algorithm, market: Market, config: RunConfig
+    directory: Path, policy: Policy, env: TradingEnv, market: Market, config: RunConfig
 ) -> Path:
     """Write the bundle, replacing an old one only once the new one is complete. Raises OSError (disk)."""
-    schema = make_schema(env.config, algorithm.config, market, config)
-    opening = not isinstance(policy.opening, tuple)  # of a run that stopped before its new actions were open
+    schema = make_schema(env.config, config.ppo, market, config)
+    opening = policy.opening is not None  # of a run that stopped before its new actions were open
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
@@ -163,7 +164,7 @@ class LoadedPolicy:
         return bool(jax.tree.leaves(self._carry))
 
     def first_carry(self, batch: int | None = None) -> PyTree:
-        """The memory before an episode's first observation: float32[H], or of B episodes float32[B, H]; () without."""
+        """The memory before an episode's first observation: float32[H], or of B episodes float32[B, H], or None."""
         lead = () if batch is None else (batch,)
         return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._carry)
 
@@ -178,7 +179,7 @@ class LoadedPolicy:
         if self.has_memory:
             raise ValueError("this policy remembers its episode: carry = policy.first_carry() where one begins, then "
                              "carry, action = policy.step(carry, observation, mask) at every bar")
-        return self.step((), observation, mask, explore, key)[1]
+        return self.step(self.first_carry(), observation, mask, explore, key)[1]
 
     def step(
         self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
@@ -246,7 +247,7 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     def act(
         policy: Policy, carry: PyTree, observation: Array, mask: Array, key: Array | None, explore: bool
     ) -> tuple[PyTree, Array]:
-        return algorithm.act(policy, carry, _Given(observation, mask), (), key, explore)[:2]
+        return algorithm.act(policy, carry, _Given(observation, mask), None, key, explore)[:2]
 
     return LoadedPolicy(path, policy, schema, algorithm.carry, jax.jit(act, static_argnums=5))
 
@@ -303,8 +304,8 @@ def policy_structure(config: PPOConfig, size: int, actions: int, opening: bool =
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
-        trust = () if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
+        trust = None if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
         return Policy(first_parameters(config, actions, size, key, fusion), init_stats(size), trust,
-                      opening=Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else ())
+                      opening=Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None)
 
     return jax.eval_shape(build, jax.random.key(0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,12 +74,16 @@ def decide(state: ControlState, score: float, update: int, config: ControlConfig
     return state, Decision(best=False, adjust=True, stop=False)
 
 
-def adjusted(floats: Mapping[str, float], config: ControlConfig) -> dict[str, float]:
-    """Tunable floats after one adjustment; what lies beyond its bound already stays as it is."""
+def adjusted(floats: Mapping[str, float], config: ControlConfig, step_sizes: Sequence[str],
+             exploration: Sequence[str]) -> dict[str, float]:
+    """Tunable floats after one adjustment; what lies beyond its bound already stays as it is.
+
+    step_sizes, exploration: names of the floats that are lowered and raised, as in `Algorithm`.
+    """
     lower = {name: min(floats[name], max(floats[name] * config.plateau_lr_factor, config.plateau_lr_min))
-             for name in ("learning_rate", "learning_rate_end")}
+             for name in step_sizes}
     raised = {name: max(floats[name], min(floats[name] * config.plateau_ent_factor, config.plateau_ent_max))
-              for name in ("ent_coef", "ent_coef_end")}
+              for name in exploration}
     return lower | raised
 
 
@@ -95,13 +99,15 @@ class Controller:
 
     def __init__(self, config: ControlConfig, score: Callable[[PyTree], float], folder: Path, *, chunk_updates: int,
                  total_updates: int, steps_per_update: int, metadata: Mapping[str, Any], tell: Callable[[str], None],
-                 unit: str) -> None:
+                 unit: str, step_sizes: Sequence[str] = (), exploration: Sequence[str] = ()) -> None:
         """
         Args:
             score: state -> score of its policy, higher is better. unit: what it is, in words.
             folder: of the best state. metadata: of its checkpoints, beside what is remembered.
             tell: takes one line for every evaluation.
+            step_sizes, exploration: names of the tunable floats that a plateau lowers and raises (`Algorithm`).
         """
+        self._step_sizes, self._exploration = tuple(step_sizes), tuple(exploration)
         self.state = ControlState()
         self._config, self._score, self._folder = config, score, folder
         self._chunk_updates, self._total_updates = chunk_updates, total_updates
@@ -139,10 +145,11 @@ class Controller:
             notes = ["the best so far"]
         if decision.adjust:
             floats = {name: float(np.reshape(getattr(state.hparams, name), -1)[0])
-                      for name in ("learning_rate", "learning_rate_end", "ent_coef", "ent_coef_end")}
-            overrides = adjusted(floats, self._config)
-            notes.append("no progress: " + ", ".join(
-                f"{name} {floats[name]:.3g} -> {value:.3g}" for name, value in overrides.items()))
+                      for name in (*self._step_sizes, *self._exploration)}
+            overrides = adjusted(floats, self._config, self._step_sizes, self._exploration)
+            notes.append("no progress: " + (", ".join(
+                f"{name} {floats[name]:.3g} -> {value:.3g}" for name, value in overrides.items())
+                or "this learner has nothing to adjust"))
         if decision.stop:
             notes.append(f"stopped early, after {self.state.since_best} evaluations without a better one")
         self._tell(f"validation at update {update}: {self._unit} {score:.6g}; {'; '.join(notes)}")

@@ -47,14 +47,14 @@ class AdviceExchange:
 
     def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
         if self.inside:
-            return state, ()
+            return state, None
         advice, news = wanted(state.advice, self.most)
         return state.replace(advice=advice), news
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        return () if self.inside else first_of(self.bridge.delta(update), updates, self._bars)
+        return None if self.inside else first_of(self.bridge.delta(update), updates, self._bars)
 
-    def told(self, update: int, news: PyTree) -> None:
+    def receive(self, update: int, news: PyTree) -> None:
         del update
         if not self.inside:
             self.bridge.wanted(*news)

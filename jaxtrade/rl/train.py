@@ -19,11 +19,10 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
 from jaxtrade.metrics import EACH, MetricSink, Rewinding
 from jaxtrade.rl.advised import Exchange
-from jaxtrade.rl.health import learning_health as learning_health  # part of this module's interface
 from jaxtrade.rl.health import population_health
 from jaxtrade.rl.population import mean_and_each, population
 from jaxtrade.rl.signals import catch_signals
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Algorithm, Array, LoopState, PyTree
 
 
 class Control(enum.Enum):
@@ -86,7 +85,7 @@ class TrainResult(NamedTuple):
 
 
 def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
-    """Round `total_timesteps` up to whole updates and these to whole chunks."""
+    """Round `total_timesteps` up to whole updates of `num_envs` x `num_steps` steps, and these to whole chunks."""
     steps_per_update = num_envs * num_steps
     per_chunk = steps_per_update * config.chunk_updates
     chunks = -(-config.total_timesteps // per_chunk)
@@ -118,28 +117,28 @@ def _compilations() -> _Compilations:
 class _Chunk:
     """`updates` updates as one compiled program, which takes the state over (donates it).
 
-    inputs: of the updates, [updates, ...]; () where an algorithm hears nothing.
+    inputs: of the updates, [updates, ...]; None where nothing comes from outside.
     """
 
     def __init__(self, algorithm: Algorithm, updates: int, exchange: Exchange | None = None) -> None:
         self.recompiles = 0
 
-        def run(state: PyTree, params: PyTree, inputs: PyTree = ()) -> tuple[PyTree, dict[str, Array], PyTree]:
-            state, metrics = jax.lax.scan(lambda s, heard: algorithm.update(s, params, heard), state, inputs,
+        def run(state: PyTree, params: PyTree, inputs: PyTree = None) -> tuple[PyTree, dict[str, Array], PyTree]:
+            state, metrics = jax.lax.scan(lambda s, given: algorithm.update(s, params, given), state, inputs,
                                           length=updates)
-            state, news = exchange.close_chunk(state) if exchange else (state, ())
+            state, news = exchange.close_chunk(state) if exchange else (state, None)
             return state, metrics, news
 
         self._jitted = jax.jit(run, donate_argnums=0)
 
-    def compile(self, state: PyTree, params: PyTree, inputs: PyTree = ()) -> float:
+    def compile(self, state: PyTree, params: PyTree, inputs: PyTree = None) -> float:
         """Ahead of time; returns the seconds it took."""
         start = time.perf_counter()
         self._compiled = self._jitted.lower(state, params, inputs).compile()
         return time.perf_counter() - start
 
     def __call__(self, state: PyTree, params: PyTree,
-                 inputs: PyTree = ()) -> tuple[PyTree, dict[str, np.ndarray], PyTree]:
+                 inputs: PyTree = None) -> tuple[PyTree, dict[str, np.ndarray], PyTree]:
         """Returns once the device has finished. Counts what was compiled meanwhile."""
         before = _compilations().count
         state, metrics, news = self._compiled(state, params, inputs)
@@ -150,12 +149,15 @@ class _Chunk:
 
 def set_hparams(state: PyTree, overrides: Mapping[str, float]) -> PyTree:
     """`state` with some tunable floats changed, for good: they are part of the state. Raises ConfigError."""
-    known = {name: getattr(state.hparams, name) for name in state.hparams.__dataclass_fields__}
+    if not overrides:
+        return state
+    fields = () if state.hparams is None else state.hparams.__dataclass_fields__
+    known = {name: getattr(state.hparams, name) for name in fields}
     for name in overrides:
         if name not in known:
-            raise ConfigError(f"'{name}' is not a tunable float of this run (there are: {', '.join(known)})")
+            raise ConfigError(f"'{name}' is not a tunable float of this run (there are: {', '.join(known) or 'none'})")
     changed = {name: jnp.full_like(known[name], value) for name, value in overrides.items()}
-    return state.replace(hparams=state.hparams.replace(**changed)) if changed else state
+    return state.replace(hparams=state.hparams.replace(**changed))
 
 
 def _rows(metrics: dict[str, np.ndarray], first_update: int, total_updates: int, steps_per_update: int,
@@ -179,22 +181,22 @@ def _rows(metrics: dict[str, np.ndarray], first_update: int, total_updates: int,
 def _fault(row: Row) -> str:
     each = row.get("finite" + EACH)
     whose = f" of agent {each.index(False)}" if each else ""
-    return (f"update {row['update']}: a loss or gradient{whose} is not finite, at learning rate "
-            f"{row['learning_rate']:.3g}")
+    rate = f", at learning rate {row['learning_rate']:.3g}" if "learning_rate" in row else ""
+    return f"update {row['update']}: a loss or gradient{whose} is not finite{rate}"
 
 
-def _diverged(row: Row, directory: Path | None, rollbacks: int) -> DivergedError:
+def _diverged(row: Row, directory: Path | None, rollbacks: int, remedy: str) -> DivergedError:
     saved = checkpoint.list_checkpoints(directory) if directory else []
     kept = f"; the last checkpoint is {saved[-1][1]}" if saved else ""
     often = f", after {rollbacks} rollback{'' if rollbacks == 1 else 's'}" if rollbacks else ""
-    return DivergedError(f"{_fault(row)}{often}{kept}; lower ppo.learning_rate or ppo.max_grad_norm, or check the "
-                         "scale of the reward")
+    tries = f"{remedy}, or check" if remedy else "check"
+    return DivergedError(f"{_fault(row)}{often}{kept}; {tries} the scale of the reward")
 
 
 class _Point(NamedTuple):
     """Where a run can roll back to: what was saved, or started from, last. memories: of hooks, by name."""
 
-    state: PyTree
+    state: LoopState
     update: int
     memories: dict[str, dict[str, Any]]
 
@@ -203,14 +205,12 @@ class _Point(NamedTuple):
         return _first(self.state.rollbacks)
 
 
-def rolled_back(state: PyTree, times: int) -> PyTree:
+def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) -> PyTree:
     """`state` to go on from, after the run has come back to it `times` times: the count of all rollbacks is folded into
-    its key, and the learning rate (and its end) halved for each of these."""
+    its key, and `retry` (`Algorithm.retry`) changes its hparams."""
     rollbacks = state.rollbacks + jnp.int32(times)
     fold = jax.vmap(jax.random.fold_in) if rollbacks.ndim else jax.random.fold_in
-    hparams = state.hparams
-    return state.replace(key=fold(state.key, rollbacks), rollbacks=rollbacks, hparams=hparams.replace(
-        learning_rate=hparams.learning_rate * 0.5**times, learning_rate_end=hparams.learning_rate_end * 0.5**times))
+    return state.replace(key=fold(state.key, rollbacks), rollbacks=rollbacks, hparams=retry(state.hparams, times))
 
 
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
@@ -235,7 +235,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             whole run, in the state. Rows since then are dropped, by sinks that are `Rewinding` too. Of several agents
             all go back when one has to. A run that was stopped by a signal between two checkpoints of its schedule and
             resumed goes back to where it was stopped, and no further.
-        exchange: what the run hears from outside in its updates; one that remembers is among the hooks, too.
+        exchange: brings advice into the run's updates; one that remembers is among the hooks, too.
     Raises:
         DivergedError: a loss or gradient is not finite, and no rollback is left; that state is not saved.
         PreemptedError, InterruptedRunError: SIGTERM, SIGINT; saved at the chunk border (main thread only).
@@ -249,14 +249,14 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     algorithm = population(algorithm, agents)
     if exchange is not None:
         algorithm = exchange.wrap(algorithm)
-    given: PyTree = jax.jit(algorithm.init)(_agent_keys(key, agents), params) if state is None else state
+    given: LoopState = jax.jit(algorithm.init)(_agent_keys(key, agents), params) if state is None else state
     if given.update.shape != _leading(agents):
         raise ConfigError(f"train.num_seeds={agents}: the given state is of {given.update.size} agent(s); keep the "
                           "value that the run was started with")
     # A chunk takes its input over: the caller keeps his arrays, and no two leaves may share one.
     current: PyTree = jax.tree.map(jnp.copy, given)
     update, total = _first(current.update), _first(current.total_updates)
-    steps_per_update = algorithm.config.num_envs * algorithm.config.num_steps
+    steps_per_update = algorithm.steps_per_update
     if (total - update) % config.chunk_updates:
         raise ConfigError(f"train.chunk_updates={config.chunk_updates}: the {total - update} updates left are not a "
                           "whole number of chunks; keep the value that the run was started with")
@@ -279,19 +279,21 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             inputs, ready = ready or _inputs(exchange, update, config.chunk_updates), None
             current, metrics, news = chunk(current, params, inputs)
             if exchange is not None:
-                exchange.told(update + config.chunk_updates, news)
+                exchange.receive(update + config.chunk_updates, news)
             seconds += time.perf_counter() - start
             trained += config.chunk_updates
             rows = _rows(metrics, update, total, steps_per_update, agents)
             fault = next((row for row in rows if not row["finite"]), None)
             if fault is not None and good.rollbacks + tries < max_rollbacks:
                 tries += 1
-                current, update = jax.tree.map(jnp.copy, rolled_back(good.state, tries)), good.update
+                current = jax.tree.map(jnp.copy, rolled_back(good.state, tries, algorithm.retry))
+                update = good.update
                 history = [row for row in history if row["update"] <= update]
                 _recall(hooks, good.memories)
                 run.rewind(update)
+                changes = " and ".join(note for note in (algorithm.retry_note, "other random numbers") if note)
                 run.message(f"{_fault(fault)}; rolled back to update {update} (rollback {good.rollbacks + tries} of at "
-                            f"most {max_rollbacks}), with half the learning rate and other random numbers")
+                            f"most {max_rollbacks}), with {changes}")
                 continue
             update += config.chunk_updates
             speed = trained * steps_per_update * agents / seconds
@@ -301,7 +303,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             history += rows
             run.write(rows)
             if fault is not None:
-                raise _diverged(fault, directory, good.rollbacks + tries)
+                raise _diverged(fault, directory, good.rollbacks + tries, algorithm.remedies.diverged)
             for hook in hooks:
                 control, overrides = hook(current, update)
                 current = set_hparams(current, overrides)
@@ -316,12 +318,12 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
                 run.interrupted(signals.received, update)
     steps = update * steps_per_update
     speed = trained * steps_per_update * agents / seconds if seconds else float("nan")
-    health = population_health(history, chunk.recompiles, agents) if history else {}
+    health = population_health(history, chunk.recompiles, agents, algorithm.health) if history else {}
     return TrainResult(current, history, health, update, steps, compile_seconds, speed, stopped)
 
 
 def _inputs(exchange: Exchange | None, update: int, updates: int) -> PyTree:
-    return () if exchange is None else exchange.inputs(update, updates)
+    return None if exchange is None else exchange.inputs(update, updates)
 
 
 def _first(count: Array) -> int:

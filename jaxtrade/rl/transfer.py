@@ -24,7 +24,7 @@ from jaxtrade.config import PPOConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
 from jaxtrade.rl.opening import OpeningPlan
-from jaxtrade.rl.state import TrainState
+from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.types import Array, PyTree
 
 ADAPTER = "adapter"
@@ -278,15 +278,15 @@ def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, m
                                      in zip(sources, targets, strict=True)]), parts
 
 
-def opening_plan(coverage: Coverage, theirs: Layout, config: TransferConfig) -> Any:
-    """How new actions open, or () where there are none."""
+def opening_plan(coverage: Coverage, theirs: Layout, config: TransferConfig) -> OpeningPlan | None:
+    """How new actions open; None where there are none."""
     if not coverage.new_actions:
-        return ()
+        return None
     new = np.isin(np.array(theirs.actions), np.array(coverage.new_actions))
     return OpeningPlan(jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until))
 
 
-def begin(fresh: TrainState, carried: Carried, opening: Any) -> TrainState:
+def begin(fresh: TrainState, carried: Carried, opening: OpeningPlan | None) -> TrainState:
     """The first state of a run that begins with a source."""
     opt_state = fresh.opt_state if carried.opt_state is None else carried.opt_state
     lead = fresh.update.shape  # (agents,) of a population

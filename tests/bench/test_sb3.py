@@ -14,8 +14,9 @@ from bench import sb3, setting, tape
 from jaxtrade.config import PPOConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.rollout import StepExtras
+from jaxtrade.rl.ppo.state import TrainState, policy_of
 from jaxtrade.rl.rollout import unroll
-from jaxtrade.rl.state import TrainState, policy_of
 from jaxtrade.types import Array, PyTree, Transition
 
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
@@ -102,7 +103,7 @@ class Rollout:
         """The transitions, references replaced by (observations, masks) and observations; and the observations last."""
         def explore(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
             carry, action, extras = act(policy_of(state), carry, ref, params, key, True)
-            return carry, action, extras.log_prob, extras.value
+            return carry, action, StepExtras(extras.log_prob, extras.value, None)
 
         key, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
         env, num_steps = self.world.env, self.world.config.ppo.num_steps

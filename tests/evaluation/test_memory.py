@@ -15,7 +15,7 @@ from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from tests.evaluation.tiny import setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
@@ -40,7 +40,7 @@ def made(tmp_path_factory):
                                       "policy_head": head | {"kernel": 100 * head["kernel"]}}
     policy = policy.replace(normaliser=stats, parameters=parameters)
     run = tmp_path_factory.mktemp("run")
-    save_policy_bundle(run / "policy", policy, env, algorithm, MARKET, config)  # type: ignore[arg-type]
+    save_policy_bundle(run / "policy", policy, env, MARKET, config)  # type: ignore[arg-type]
     return algorithm, policy, env, params, load_policy(run)
 
 

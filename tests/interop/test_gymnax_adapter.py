@@ -10,8 +10,8 @@ import pytest
 from jaxtrade.config import PPOConfig, TrainConfig
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.rollout import reset_all
-from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import plan_run, train
 
 

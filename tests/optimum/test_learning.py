@@ -8,7 +8,7 @@ import pytest
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.baselines import random_masked
 from jaxtrade.preparation import prepare
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.train import train
 from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of
 

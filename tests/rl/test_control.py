@@ -73,13 +73,16 @@ def test_who_stops_or_is_done_is_not_adjusted():
     assert last.adjustments == 0
 
 
+RATES, BONUSES = ("learning_rate", "learning_rate_end"), ("ent_coef", "ent_coef_end")
+
+
 def test_adjustments_stop_at_their_bounds():
     floats = {"learning_rate": 4e-5, "learning_rate_end": 1.5e-5, "ent_coef": 0.06, "ent_coef_end": 0.0}
     config = ControlConfig(evaluate_every=1, plateau_patience=1)
-    assert adjusted(floats, config) == {"learning_rate": 2e-5, "learning_rate_end": 1e-5, "ent_coef": 0.1,
-                                        "ent_coef_end": 0.0}
+    assert adjusted(floats, config, RATES, BONUSES) == {
+        "learning_rate": 2e-5, "learning_rate_end": 1e-5, "ent_coef": 0.1, "ent_coef_end": 0.0}
     beyond = {"learning_rate": 1e-6, "learning_rate_end": 1e-7, "ent_coef": 0.5, "ent_coef_end": 0.2}
-    assert adjusted(beyond, config) == beyond
+    assert adjusted(beyond, config, RATES, BONUSES) == beyond
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -92,7 +95,7 @@ def compiled_once(monkeypatch):
 
 
 class Once(loop._Chunk):
-    def compile(self, state, params, inputs=()):
+    def compile(self, state, params, inputs=None):
         return 0.0 if hasattr(self, "_compiled") else super().compile(state, params, inputs)
 
 
@@ -118,7 +121,8 @@ def controller(folder, scores, said=None, **keys):
     """Scores by update."""
     return Controller(ControlConfig(**{"evaluate_every": 1} | keys), lambda state: scores[int(state.update)], folder,
                       chunk_updates=2, total_updates=8, steps_per_update=64, metadata={"run": "a"},
-                      tell=(said if said is not None else []).append, unit="points")
+                      tell=(said if said is not None else []).append, unit="points", step_sizes=RATES,
+                      exploration=BONUSES)
 
 
 def run(tmp_path, hooks, **keywords):

@@ -14,7 +14,7 @@ import pytest
 
 from jaxtrade.config import PPOConfig
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from tests.rl.probes import Probe, ProbeRef, probe_params
 
 UPDATES = 60

@@ -14,8 +14,9 @@ from jaxtrade import checkpoint
 from jaxtrade.config import PPOConfig, TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
 from jaxtrade.rl import train as loop
+from jaxtrade.rl.health import learning_health
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import Control, learning_health, plan_run, train
+from jaxtrade.rl.train import Control, plan_run, train
 from tests.rl.probes import Probe, probe_params
 
 CONFIG = PPOConfig(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
@@ -96,13 +97,13 @@ def test_health_is_measured(whole):
     assert result.health["recompiles"] == (True, 0)
     assert result.health["illegal"] == (True, 0)
     sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0} for row in result.history]
-    assert not any(passed for passed, _ in learning_health(sick, recompiles=1).values())
+    assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
 
 
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
-    def not_ahead(self, state, params, inputs=()):
+    def not_ahead(self, state, params, inputs=None):
         jax.clear_caches()
         self._compiled = self._jitted
         return 0.0

@@ -15,7 +15,7 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import transfer
 from jaxtrade.rl.opening import closed, opened, opening_at
-from jaxtrade.rl.ppo import make_network
+from jaxtrade.rl.ppo.network import make_network
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
 
@@ -82,7 +82,7 @@ def test_closed_policy_is_the_source(config: PPOConfig, seed: int) -> None:
         key_seen, key_memory, key_mask = jax.random.split(key, 3)
         wide = 5 * jax.random.normal(key_seen, (len(SLOTS),))
         narrow = wide[jnp.array([SLOTS.index(name) for name in OLD_SLOTS])]
-        memory = jax.random.normal(key_memory, (config.rnn_width,)) if config.network == "gru" else ()
+        memory = jax.random.normal(key_memory, (config.rnn_width,)) if config.network == "gru" else None
         mask = jax.random.bernoulli(key_mask, 0.7, (len(ACTIONS),)).at[0].set(True)
         old_carry, old_logits, old_value = judged(mine, before.params, before.normaliser, memory, narrow)
         carry, logits, value = judged(theirs, carried.params, carried.normaliser, memory, wide)
@@ -191,7 +191,7 @@ def test_adapter_hands_the_old_slots_on(config: PPOConfig) -> None:
     kernel = carried.params["adapter"]["kernel"]
     np.testing.assert_array_equal(kernel, [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
     wide = jnp.array([1.0, 7.0, -2.0, 0.5, -9.0])
-    memory = jnp.ones(config.rnn_width) if config.network == "gru" else ()
+    memory = jnp.ones(config.rnn_width) if config.network == "gru" else None
     old = judged(mine, before.params, before.normaliser, memory, wide[jnp.array([0, 2, 3])])
     new = judged(theirs, carried.params, carried.normaliser, memory, wide)
     np.testing.assert_allclose(new[1][:3], old[1], atol=1e-5)
