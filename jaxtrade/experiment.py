@@ -147,7 +147,7 @@ def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
 def source_again(path: Path, named: dict[str, Any]) -> Source:
     """The source of a run that had saved nothing yet. Raises ConfigError where it has changed since."""
     source = open_source(named["path"])
-    if (source.update, source.config.digest()) != (named["update"], named["config_sha256"]):
+    if (source.update, source.config_sha256) != (named["update"], named["config_sha256"]):
         raise ConfigError(f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
                           f"now of update {source.update}; nothing of this run was saved, so train a new one")
     return source
@@ -280,7 +280,7 @@ def _train_and_evaluate(setup: Setup, path: Path, restored: checkpoint.Restored 
             tell(line)
         if begun is not None:
             rundir.write_json(path / "transfer.json", coverage_json(begun.coverage))
-        metadata = {"config_sha256": config.digest(), "data_sha256": setup.market.fingerprint}
+        metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
         controller = _controller(setup, path, restored, begun, metadata, tell)
         watch = Watch.of(setup.algorithm, tell, figure_names(setup.env))
         # Nobody is asked where nothing is left to train.

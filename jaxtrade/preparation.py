@@ -22,7 +22,7 @@ from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.metrics import Names
 from jaxtrade.rl.population import agent
-from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train import Plan, plan_run
 from jaxtrade.types import Algorithm, LoopState, SessionSet
@@ -62,9 +62,9 @@ def prepare(config: RunConfig) -> Setup:
     if fusion is not None:
         view = view_of(config.advisor, market.data.sessions, empty_table(len(market.bars)), True)
         params = params.replace(advice=view)
-    plan = plan_run(config.train, config.ppo.num_envs, config.ppo.num_steps)
-    algorithm = make_ppo(config.ppo, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                         fusion=fusion)
+    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
+                               fusion=fusion)
     return Setup(config, market, splits, env, params, plan, algorithm, fusion)
 
 

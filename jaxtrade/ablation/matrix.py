@@ -28,9 +28,9 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
+from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
 from jaxtrade.rl.population import seed_keys
-from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.train import Plan, plan_run
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 
@@ -81,11 +81,11 @@ def make_learner(config: RunConfig, fusion: str, market: Market, sessions: Sessi
     config = with_fusion(config, fusion)
     env = TradingEnv(config.env)
     params = make_params(market, sessions, config)
-    plan = plan_run(config.train, config.ppo.num_envs, config.ppo.num_steps)
+    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     made = make_fusion(config.advisor, config.env)
     assert made is not None  # its kind is on
-    algorithm = make_ppo(config.ppo, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                         fusion=made)
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
+                               fusion=made)
     return Learner(config, env, params, plan, made, algorithm)
 
 

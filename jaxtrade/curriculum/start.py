@@ -58,7 +58,7 @@ def under(source: Source, setup: Setup) -> Setup:
     """The source's task, slots and network in the phase's market, account, costs and brackets."""
     own = source.config.env
     env = setup.config.env.model_copy(update={name: getattr(own, name) for name in SEEN_AND_DONE})
-    return prepare(setup.config.model_copy(update={"env": env, "ppo": source.config.ppo}))
+    return prepare(setup.config.model_copy(update={"env": env, "network": source.config.network}))
 
 
 def start_check(source: Source, setup: Setup, begun: Begun) -> dict[str, Any]:

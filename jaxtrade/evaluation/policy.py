@@ -22,16 +22,15 @@ from pydantic import BaseModel, ValidationError
 from jaxtrade import checkpoint
 from jaxtrade.advisor.fusion import Fusion, make_fusion
 from jaxtrade.advisor.outcomes import no_outcomes
-from jaxtrade.config import AdvisorConfig, EnvConfig, PPOConfig, RunConfig
+from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
+from jaxtrade.config_legacy import migrated_network
 from jaxtrade.data.schema import absent_features, context_features
 from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
 from jaxtrade.errors import CheckpointError
-from jaxtrade.networks.normalize import init_stats
+from jaxtrade.rl.algorithms import first_policy, make_algorithm
 from jaxtrade.rl.opening import Opening
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.network import first_parameters
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
 
@@ -42,7 +41,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
 FOLDER = "policy"  # of a run directory
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
-NETWORK = {"network", "rnn_width", "adapter", "hidden", "activation", "normalise_observations"}
 
 
 def observation_schema(env: EnvConfig) -> dict[str, Any]:
@@ -70,7 +68,7 @@ def digest(part: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfig) -> dict[str, Any]:
+def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
     """What `schema.json` holds. `absent`: slots that the training data left constant."""
     observation, actions = observation_schema(env), action_schema(env)
     return {
@@ -81,7 +79,8 @@ def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfi
         "actions_sha256": digest(actions),
         "absent": absent_slots(env, market),  # of the data, not of the layout: outside the digests
         "env": env.model_dump(mode="json"),
-        "network": ppo.model_dump(mode="json", include=NETWORK),
+        "algorithm": config.algorithm,
+        "network": config.network.model_dump(mode="json"),
         # Who advised does not matter to the policy, and how he was asked might name what nobody should read.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
             "kind": "none" if config.advisor.on else "off"},
@@ -96,7 +95,7 @@ def save_policy_bundle(
     directory: Path, policy: Policy, env: TradingEnv, market: Market, config: RunConfig
 ) -> Path:
     """Write the bundle, replacing an old one only once the new one is complete. Raises OSError (disk)."""
-    schema = make_schema(env.config, config.ppo, market, config)
+    schema = make_schema(env.config, market, config)
     opening = policy.opening is not None  # of a run that stopped before its new actions were open
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
@@ -237,12 +236,14 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     schema = checkpoint.read_schema(path)
     _check_schema(schema, path)
     size, actions = schema["observation"]["size"], len(schema["actions"]["names"])
-    config = _rebuild(PPOConfig, schema, "network", path)
+    schema["network"] = migrated_network(schema["network"])
+    network = _rebuild(NetworkConfig, schema, "network", path)
+    config = RunConfig(algorithm=schema.get("algorithm", "ppo"), network=network)
     advisor = _rebuild(AdvisorConfig, schema, "advisor", path) if "advisor" in schema else AdvisorConfig()
     fusion = make_fusion(advisor, _rebuild(EnvConfig, schema, "env", path))
     like = policy_structure(config, size, actions, schema.get("opening", False), fusion)
     policy, _ = checkpoint.load_policy(path, like)
-    algorithm = make_ppo(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
+    algorithm = make_algorithm(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
 
     def act(
         policy: Policy, carry: PyTree, observation: Array, mask: Array, key: Array | None, explore: bool
@@ -298,14 +299,14 @@ def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
     return "scaling differs"
 
 
-def policy_structure(config: PPOConfig, size: int, actions: int, opening: bool = False,
+def policy_structure(config: RunConfig, size: int, actions: int, opening: bool = False,
                      fusion: Fusion | None = None) -> Policy:
-    """Shapes and dtypes of the policy that `make_ppo(config, ...)` trains; opening: not all its actions are open."""
+    """Shapes and dtypes of the policy that `config` trains; opening: not all its actions are open."""
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
         trust = None if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
-        return Policy(first_parameters(config, actions, size, key, fusion), init_stats(size), trust,
-                      opening=Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None)
+        policy = first_policy(config, actions, size, key, fusion)
+        return policy.replace(fusion=trust, opening=Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None)
 
     return jax.eval_shape(build, jax.random.key(0))

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.networks.memory import GRU
 from jaxtrade.networks.torso import MLP
 from jaxtrade.types import Array, PyTree
+
+
+class Network(Protocol):
+    """A policy and value network (`network.kind`): a flax module with these methods, called through `init` and `apply`.
+
+    `ActorCritic` says what they do. One without a memory returns None from `first_carry` and the carry from `remember`;
+    one with a memory has `read` and `step` too, as `networks.memory.GRU`.
+    """
+
+    init: Any
+    apply: Any
+
+    def first_carry(self) -> PyTree: ...
+
+    def remember(self, carry: PyTree, observation: Array) -> PyTree: ...
+
+    def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]: ...
+
+    def value(self, carry: PyTree, observation: Array) -> Array: ...
+
+    def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]: ...
 
 
 class ActorCritic(nn.Module):
@@ -80,3 +102,9 @@ class ActorCritic(nn.Module):
 
     def _value(self, features: Array) -> Array:
         return self.value_head(self.value_torso(features))[..., 0]
+
+
+def make_actor_critic(config: NetworkConfig, num_actions: int, precision: Any = None) -> ActorCritic:
+    """The network kinds `mlp` and `gru`."""
+    memory = config.rnn_width if config.kind == "gru" else 0
+    return ActorCritic(num_actions, config.hidden, config.activation, precision, memory, config.adapter)

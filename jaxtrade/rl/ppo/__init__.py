@@ -16,6 +16,10 @@ the rollout's steps, and it is forgotten where an episode begins. Gradients flow
     make      make_ppo
 """
 
+from jaxtrade.rl.algorithms import Learner
 from jaxtrade.rl.ppo.make import make_ppo
+from jaxtrade.rl.ppo.network import first_policy
 
-__all__ = ["make_ppo"]
+LEARNER = Learner(make_ppo, first_policy)
+
+__all__ = ["LEARNER", "make_ppo"]

@@ -40,7 +40,7 @@ class PolicyOutput(NamedTuple):
 def network_input(ppo: PPO, policy: Policy, ref: PyTree, params: PyTree) -> Array:
     """float32[D]: the observation as the network reads it."""
     observation = ppo.env.observe(ref, params)
-    if not ppo.config.normalise_observations:
+    if not ppo.settings.normalise_observations:
         return observation
     assert policy.normaliser is not None
     return normalise(policy.normaliser, observation)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxtrade.advisor.fusion import Fusion
-from jaxtrade.config import PPOConfig
-from jaxtrade.networks.heads import ActorCritic
+from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig
+from jaxtrade.networks.heads import Network
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Env, Stage, Summary
 
@@ -16,14 +16,16 @@ from jaxtrade.types import Env, Stage, Summary
 class PPO:
     """First argument of PPO's functions.
 
-    network: see `make_network`. summary: extra metrics, from what the environment reports in `info`. stage: changes the
+    settings: of the network. network: see `make_network`. summary: extra metrics, from what the environment reports in `info`. stage: changes the
     environment's parameters as the run goes on. fusion: how advice meets the policy. reduce: how figures over
-    environments are formed where several devices share them; the counts of `config` are then those of one device.
+    environments are formed where several devices share them; the counts of `rollout` are then those of one device.
     """
 
     config: PPOConfig
+    rollout: RolloutConfig
+    settings: NetworkConfig
     env: Env
-    network: ActorCritic
+    network: Network
     total_updates: int
     summary: Summary | None = None
     stage: Stage | None = None
@@ -38,4 +40,9 @@ class PPO:
     @property
     def first_env(self) -> Any:
         """Global number of the first environment here."""
-        return self.reduce.offset(self.config.num_envs)
+        return self.reduce.offset(self.rollout.num_envs)
+
+    @property
+    def sequence(self) -> int:
+        """Consecutive steps of one env that stay together in a minibatch: 1, or with a memory all of a rollout's."""
+        return 1 if self.first_carry is None else self.rollout.num_steps

@@ -88,7 +88,7 @@ def block_count(rows: int, gradient_rows: int, sequence: int) -> int:
 
 def pick(ppo: PPO, batch: Batch, rows: Array) -> Batch:
     """A minibatch. Sequences begin where the rollout does, so their first rows are their environments' numbers."""
-    envs = rows[:ppo.config.num_envs // ppo.config.num_minibatches]
+    envs = rows[:ppo.rollout.num_envs // ppo.config.num_minibatches]
     picked = take_rows(batch._replace(carry=None), rows)
     return picked._replace(carry=jax.tree.map(lambda x: x[envs], batch.carry))
 
@@ -129,7 +129,7 @@ def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, batch
 
 def gradient(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch, rows: Array) -> Gradient:
     """Of a minibatch, `rows` int32[B] of the rollout `batch` [T, N, ...]; over all parts."""
-    blocks = block_count(len(rows), ppo.config.gradient_rows, ppo.config.sequence)
+    blocks = block_count(len(rows), ppo.config.gradient_rows, ppo.sequence)
     if blocks == 1:
         loss, terms, grads = gradient_of_rows(ppo, objective, parameters, pick(ppo, batch, rows),
                                               ppo.config.normalise_advantages)

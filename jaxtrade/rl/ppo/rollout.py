@@ -42,7 +42,7 @@ def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
         return value_of(ppo, policy, carry, ref, params)
 
     (env_state, ref, first, carry), seen = unroll(
-        ppo.env, explore, state.env_state, state.ref, state.first, state.carry, params, key, ppo.config.num_steps,
+        ppo.env, explore, state.env_state, state.ref, state.first, state.carry, params, key, ppo.rollout.num_steps,
         state.update, draw=uniforms, tell=ppo.summary.tell if ppo.summary else lambda seen: None,
         first_env=ppo.first_env)
     values = seen.extras.value

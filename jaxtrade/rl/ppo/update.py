@@ -36,7 +36,7 @@ def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTre
 
 def learning_rates(ppo: PPO, parameters: PyTree, learning_rate: Array, fraction: Array, hparams: HParams) -> PyTree:
     """The learning rate of every parameter, float32[] each: behind an adapter 0 until `adapter_freeze` of the run."""
-    if not ppo.config.adapter:
+    if not ppo.settings.adapter:
         return jax.tree.map(lambda _: learning_rate, parameters)
     base = jnp.where(fraction < hparams.adapter_freeze, 0.0, learning_rate)
     return {name: jax.tree.map(lambda _, rate=learning_rate if name == "adapter" else base: rate, part)
@@ -46,7 +46,7 @@ def learning_rates(ppo: PPO, parameters: PyTree, learning_rate: Array, fraction:
 def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: Array, learning_rate: Array,
           fraction: Array) -> tuple[TrainState, dict[str, Array]]:
     """All epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches])."""
-    config, hparams = ppo.config, state.hparams
+    config, rollout, hparams = ppo.config, ppo.rollout, state.hparams
     optimise = optimiser(hparams.max_grad_norm)
     rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams)
 
@@ -67,8 +67,8 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
 
     def epoch(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
         return jax.lax.scan(minibatch, carry, minibatch_rows(
-            key, config.num_steps, config.num_envs, config.shards, config.num_minibatches, config.sequence,
-            ppo.reduce.offset(config.shards)))
+            key, rollout.num_steps, rollout.num_envs, rollout.shards, config.num_minibatches, ppo.sequence,
+            ppo.reduce.offset(rollout.shards)))
 
     (parameters, opt_state, _), history = jax.lax.scan(
         epoch, (state.params, state.opt_state, jnp.bool_(False)), jax.random.split(key, config.num_epochs))
@@ -136,7 +136,7 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     objective = Objective(policy, params, hparams, ent_coef)
     learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
     stats = state.normaliser
-    if ppo.config.normalise_observations:
+    if ppo.settings.normalise_observations:
         stats = update_statistics(ppo.env, stats, seen.ref, params, ppo.reduce)
     episodes, metrics = count_episodes(state.episodes, seen, ppo.reduce)
     new = learnt.replace(normaliser=stats, episodes=episodes, update=state.update + 1)
