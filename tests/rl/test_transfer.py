@@ -170,9 +170,9 @@ def test_what_finds_no_place_is_an_error() -> None:
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"scaling": "seed"}, r"env\.scaling=seed: the source was trained with relative"),
-    ({"config": CONFIG.model_copy(update={"hidden": (8, 8)})}, r"ppo\.hidden=\(8, 8\): the source has \(8, 6\)"),
-    ({"config": GRU}, r"ppo\.network=gru: the source has mlp"),
-    ({"config": CONFIG.model_copy(update={"normalise_observations": False})}, r"ppo\.normalise_observations=False"),
+    ({"config": CONFIG.model_copy(update={"hidden": (8, 8)})}, r"network\.hidden=\(8, 8\): the source has \(8, 6\)"),
+    ({"config": GRU}, r"network\.kind=gru: the source has mlp"),
+    ({"config": CONFIG.model_copy(update={"normalise_observations": False})}, r"network\.normalise_observations=False"),
     ({"slots": ("q", "r")}, "share no observation slot"),
     ({"actions": ("FLAT", "LONG")}, r"always legal \(HOLD, FLAT\)"),
 ])
