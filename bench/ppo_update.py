@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import PPOConfig
 from jaxtrade.rl.minibatches import minibatch_rows, take_rows
 from jaxtrade.rl.ppo.loss import Batch
 from jaxtrade.rl.ppo.network import make_network
@@ -32,6 +31,7 @@ from jaxtrade.types import Array
 from . import harness, programs, setting
 from .catalogue import Options
 from .harness import Sample, Side, rounded
+from .learning import Learning, learning_of
 
 SMALL = {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4}
 BIG = {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10}
@@ -44,14 +44,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 QUICK = {"small_256": SMALL | {"num_envs": 8, "num_steps": 64, "num_minibatches": 2}}
 
 
-def layers(config: PPOConfig, observation_size: int, num_actions: int) -> list[tuple[int, int]]:
+def layers(config: Learning, observation_size: int, num_actions: int) -> list[tuple[int, int]]:
     """(inputs, outputs) of every dense layer: policy torso and head, then value torso and head."""
     widths = (observation_size, *config.hidden)
     torso = list(itertools.pairwise(widths))
     return [*torso, (widths[-1], num_actions), *torso, (widths[-1], 1)]
 
 
-def learn_flops(config: PPOConfig, observation_size: int, num_actions: int) -> int:
+def learn_flops(config: Learning, observation_size: int, num_actions: int) -> int:
     """Of the matrix products of all epochs over one rollout, counted from shapes."""
     dense = layers(config, observation_size, num_actions)
     forward = sum(2 * inputs * outputs for inputs, outputs in dense)
@@ -75,7 +75,7 @@ def chain(rows: int, inner: int, outer: int, length: int) -> tuple[Callable[[], 
     return lambda: program(x, there, back), length * 4 * rows * inner * outer
 
 
-def _shuffle(config: PPOConfig) -> Callable[[Array, Batch], Array]:
+def _shuffle(config: Learning) -> Callable[[Array, Batch], Array]:
     """Permute and gather all minibatches of all epochs; every value enters the sum that comes out."""
 
     def gather(key: Array, batch: Batch) -> Array:
@@ -93,7 +93,7 @@ def _shuffle(config: PPOConfig) -> Callable[[Array, Batch], Array]:
     return gather
 
 
-def gradient_flops(config: PPOConfig, observation_size: int, num_actions: int) -> dict[str, float]:
+def gradient_flops(config: Learning, observation_size: int, num_actions: int) -> dict[str, float]:
     """One minibatch through the network and back: its matrix products from shapes, and XLA's own count of the compiled
     program, which has elementwise operations too."""
     network = make_network(config, num_actions)
@@ -114,7 +114,7 @@ def gradient_flops(config: PPOConfig, observation_size: int, num_actions: int) -
 class Setting(NamedTuple):
     """Programs of one setting by name, and what is known of them without running."""
 
-    config: PPOConfig
+    config: Learning
     sides: dict[str, Side]
     known: dict[str, Any]
 
@@ -122,7 +122,7 @@ class Setting(NamedTuple):
 def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     """The setting and the observation's size."""
     world = setting.world(sessions, ppo=chosen)
-    config, env, params = world.config.ppo, world.env, world.params
+    config, env, params = learning_of(world.config), world.env, world.params
     twice = setting.config(sessions, ppo=chosen | {"num_epochs": 2 * config.num_epochs})
     algorithm = programs.learner(world, 100)
     double = programs.learner(world._replace(config=twice), 100)
@@ -178,7 +178,7 @@ def parts(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
                    "share": rounded(part.wall / whole.wall)} for name, part in medians.items()}
 
 
-def peaks(config: PPOConfig, observation_size: int, square: int) -> dict[str, tuple[tuple[int, int, int], Side, int]]:
+def peaks(config: Learning, observation_size: int, square: int) -> dict[str, tuple[tuple[int, int, int], Side, int]]:
     """Name -> (rows, inner, outer) of the product, a side that runs a chain of it, and that chain's operations."""
     rows = config.num_envs * config.num_steps // config.num_minibatches
     shapes = {"layer": ((rows, observation_size, config.hidden[0]), 64), "square": ((square, square, square), 1)}

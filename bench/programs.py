@@ -49,7 +49,7 @@ def compiled(function: Callable[..., Any], *args: Any, donate: Sequence[int] = (
 
 def learner(world: World, total_updates: int) -> Algorithm:
     """PPO as `jaxtrade train` makes it, with the trading figures in its metrics."""
-    return make_ppo(world.config.ppo, world.env, total_updates, summarise=summarise)
+    return make_ppo(world.config, world.env, total_updates, summarise=summarise)
 
 
 def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:

@@ -78,7 +78,7 @@ def sides(num_envs: int, num_steps: int, sessions: int) -> dict[str, tuple[harne
     world = setting.world(sessions, ppo={"num_envs": num_envs, "num_steps": num_steps})
     key, found = jax.random.key(1), {}
     for name, env in (("references", world.env), ("observations", Storing(world.env))):
-        algorithm = make_ppo(world.config.ppo, env, 100)
+        algorithm = make_ppo(world.config, env, 100)
         state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
         program = _program(algorithm, num_steps, name == "references", state, world.params)
         stored = programs.tree_bytes(program.out_info[1]) // (num_envs * num_steps)

@@ -271,9 +271,9 @@ def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunCo
     return validated(RunConfig, values, name)
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file. Raises ConfigError where it cannot be read or holds no keys."""
-    loaded = parse_yaml(_read(path), str(path))
+def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
+    """The keys of a YAML file; exact: as `parse_yaml`. Raises ConfigError where it cannot be read or holds no keys."""
+    loaded = parse_yaml(_read(path), str(path), exact)
     if loaded is not None and not isinstance(loaded, dict):
         raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
     return loaded or {}

@@ -21,8 +21,8 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.metrics import Names
-from jaxtrade.rl.population import agent
 from jaxtrade.rl.algorithms import make_algorithm
+from jaxtrade.rl.population import agent
 from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train import Plan, plan_run
 from jaxtrade.types import Algorithm, LoopState, SessionSet

@@ -84,7 +84,7 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
 def config_digest(path: Path) -> str:
     """sha256 (hex) of what a run's `config.yaml` says: of the values in the file, not of those that this version makes
     of them, so that a key added later changes no digest."""
-    return digest_of(read_values(path / "config.yaml"))
+    return digest_of(read_values(path / "config.yaml", exact=True))
 
 
 @contextmanager

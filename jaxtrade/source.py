@@ -26,7 +26,8 @@ from jaxtrade.types import PyTree
 class Source(NamedTuple):
     """What a run learned: arrays as in its `TrainState` (with a leading axis of agents where it has several).
 
-    config_sha256: of what its `config.yaml` says. update, total_updates: where its newest good checkpoint stands in its run.
+    config_sha256: of what its `config.yaml` says. update, total_updates: where its newest good checkpoint stands in its
+    run.
     """
 
     path: Path
@@ -73,7 +74,8 @@ def load_source(path: Path) -> Source:
         raise ConfigError(f"{path}: its checkpoint of update {found.step} lies before the end of the opening of its "
                           f"new actions (transfer.open_until={config.transfer.open_until:g} of {total} updates); "
                           "resume it first")
-    return Source(path, config, rundir.config_digest(path), layout, state["params"], state["normaliser"], state["opt_state"], found.step, total)
+    return Source(path, config, rundir.config_digest(path), layout, state["params"], state["normaliser"],
+                  state["opt_state"], found.step, total)
 
 
 def adopt(config: RunConfig, source: Source) -> RunConfig:

@@ -224,8 +224,8 @@ class LoopState(Protocol):
 
     update: int32[] updates done. total_updates: int32[] length of the run. key: typed; a rollback changes it.
     rollbacks: int32[], how often the run went back to a checkpoint. hparams: a `PyTreeNode` of tunable floats, each
-    float32[], or None. With several agents every array has a leading axis of agents. A learner that accepts advice has a
-    field `advice` too, None at first.
+    float32[], or None. With several agents every array has a leading axis of agents. A learner that accepts advice has
+    a field `advice` too, None at first.
     """
 
     @property

@@ -87,7 +87,7 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
     (["train", "--contract", "SPY"], "no bars are bundled for SPY (bundled: ES, EURUSD); give yours with --data FILE"),
     (["data", "describe", "--contract", "SPY"], "no bars are bundled for SPY"),
     (["train", "--resume", "none", "--contract", "SPY"], "drop --contract"),
-    (["train", "--set", "ppo.num_env=8"], "did you mean 'rollout.num_envs'"),
+    (["train", "--set", "rollout.num_env=8"], "did you mean 'rollout.num_envs'"),
     (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
     (["train", "--set", "account.preset=apex"], "account.preset"),
     (["train", "--set", "control.evaluate_every=5"], "split.validation_sessions is 0"),

@@ -24,7 +24,8 @@ from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.transfer import check_layouts, movement
 from jaxtrade.source import adopt, layout_of, load_source, require_same
 
-TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]", "train.total_timesteps=1536",
+TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
+        "train.total_timesteps=1536",
         "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false", "split.validation_sessions=1")
 
 

@@ -28,8 +28,8 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
-from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
+from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.population import seed_keys
 from jaxtrade.rl.train import Plan, plan_run
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet

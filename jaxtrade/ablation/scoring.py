@@ -46,7 +46,7 @@ def score(learner: Learner, trained: Trained, tables: Sequence[KindTable], follo
         params = learner.params.replace(sessions=sessions, advice=view)
         agent = greedy(learner.algorithm, None, learner.env)
         policies = policies_of(learner, trained, k)
-        seeds = policies.normaliser.count.shape[0]
+        seeds = jax.tree.leaves(policies.parameters)[0].shape[0]
         memory = jax.tree.map(lambda x, n=seeds: np.broadcast_to(x, (n, *x.shape)), learner.algorithm.carry)
         agent = agent._replace(name=f"{table.kind}, seed", carry=(policies, memory))
         records.append(backtests(learner.env, agent, params, decisions, "strategy", key))

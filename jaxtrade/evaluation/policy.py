@@ -306,7 +306,7 @@ def policy_structure(config: RunConfig, size: int, actions: int, opening: bool =
 
     def build(key: Array) -> Policy:
         trust = None if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
-        policy = first_policy(config, actions, size, key, fusion)
-        return policy.replace(fusion=trust, opening=Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None)
+        opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
+        return first_policy(config, actions, size, key, fusion).replace(fusion=trust, opening=opened)
 
     return jax.eval_shape(build, jax.random.key(0))

@@ -60,7 +60,7 @@ def forget(carry: PyTree, first: Array) -> PyTree:
     return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
 
 
-def recall(network: nn.Module, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:
+def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:
     """The carry after each observation of S sequences, as acting one step after the other would have made it.
 
     Args:

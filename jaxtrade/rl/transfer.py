@@ -213,8 +213,8 @@ def check_layouts(mine: Layout, theirs: Layout) -> None:
             continue
         here, there = getattr(mine.config, key), getattr(theirs.config, key)
         if here != there:
-            raise ConfigError(f"network.{key}={there}: the source has {here}; a transfer widens inputs and actions only, "
-                              f"so set network.{key} to the source's")
+            raise ConfigError(f"network.{key}={there}: the source has {here}; a transfer widens inputs and actions only"
+                              f", so set network.{key} to the source's")
     if not set(mine.slots) & set(theirs.slots):
         raise ConfigError("source and target share no observation slot; transfer between tasks that do, or train "
                           "afresh")

@@ -1,4 +1,4 @@
-"""How a policy learns: the learner, its network and rollout, transfer, stages, training, its advisor, control and evaluation."""
+"""How a policy learns: learner, network, rollout, transfer, stages, training, advisor, control and evaluation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.errors import ConfigError
 from jaxtrade.registry import Registry
 from jaxtrade.sections.base import Section, Widths
-
 
 LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER"})
 NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
@@ -87,8 +86,8 @@ class PPOConfig(Section, frozen=True):
     @model_validator(mode="after")
     def _thaws(self) -> Self:
         if self.adapter_freeze >= 1:
-            raise ValueError(f"ppo.adapter_freeze ({self.adapter_freeze:g}) is a share of the run and must be below 1: the "
-                             "network behind the adapter would never learn")
+            raise ValueError(f"ppo.adapter_freeze ({self.adapter_freeze:g}) is a share of the run and must be below 1: "
+                             "the network behind the adapter would never learn")
         return self
 
 

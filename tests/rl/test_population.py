@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig
+from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.errors import ConfigError, DivergedError
 from jaxtrade.rl import train as loop
@@ -51,7 +52,7 @@ def one_update(request):
     if request.param == "trading":
         env = TradingEnv(EnvConfig(window=4))
         params = worlds.make_params(worlds.walk_market(sessions=3, length=110), max_steps=20)
-        ppo = make_ppo(PPOConfig(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)), env, 4)
+        ppo = make_ppo(Learning(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)).run, env, 4)
 
     def update(algorithm):
         run = jax.jit(lambda key, params: algorithm.update(algorithm.init(key, params), params, ()))

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import PPOConfig
 from jaxtrade.networks.normalize import merge
 from jaxtrade.rl.ppo import loss as loss_module
 from jaxtrade.rl.ppo import make_ppo
@@ -20,7 +20,7 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params
 
-CONFIG = PPOConfig(num_envs=16, num_steps=12, num_minibatches=4, num_epochs=2, hidden=(16,), learning_rate=1e-2,
+CONFIG = Learning(num_envs=16, num_steps=12, num_minibatches=4, num_epochs=2, hidden=(16,), learning_rate=1e-2,
                    learning_rate_end=1e-3)
 UPDATES = 6
 
@@ -39,7 +39,7 @@ class Learner:
     def __init__(self, env=ENV, config=CONFIG, **keywords):
         self.traces = {"init": 0, "update": 0}
         self.config = config
-        self.algorithm = make_ppo(config, env, UPDATES, precision="highest", **keywords)
+        self.algorithm = make_ppo(config.run, env, UPDATES, precision="highest", **keywords)
         self.init = self._counted("init", self.algorithm.init)
         self.update = self._counted("update", self.algorithm.update)
 
@@ -62,7 +62,7 @@ class Learner:
         return state, history
 
 
-NETWORKS = {"mlp": CONFIG, "gru": CONFIG.model_copy(update={"network": "gru", "rnn_width": 8, "num_shards": 4})}
+NETWORKS = {"mlp": CONFIG, "gru": CONFIG.model_copy(update={"kind": "gru", "rnn_width": 8, "num_shards": 4})}
 
 
 @pytest.fixture(scope="module", params=["mlp", pytest.param("gru", marks=pytest.mark.slow)])
@@ -166,7 +166,7 @@ def loss_of(advantage, normalise_advantages):
     ones = jnp.ones(4)
     batch = Batch(carry=None, ref=ones, first=ones > 1, terms=None, action=jnp.array([0, 1, 1, 0]),
                   log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage), target=5 * ones)
-    hparams = make_hparams(CONFIG).replace(vf_coef=jnp.float32(0.5))
+    hparams = make_hparams(CONFIG.run.ppo).replace(vf_coef=jnp.float32(0.5))
     return ppo_loss({}, Policy(None), forward, batch, None, hparams, jnp.float32(0.1), normalise_advantages)
 
 
@@ -266,7 +266,7 @@ def test_rollout_stores_references_and_no_observations():
         def observe(self, ref, params):
             return jnp.broadcast_to(ref.cue, (wide,))
 
-    algorithm = make_ppo(CONFIG, Wide(ENV.rewards, observation_size=wide), 1)
+    algorithm = make_ppo(CONFIG.run, Wide(ENV.rewards, observation_size=wide), 1)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), PARAMS)
     text = jax.jit(algorithm.update).lower(state, PARAMS, None).as_text()
     rows = CONFIG.num_envs * CONFIG.num_steps
@@ -278,9 +278,9 @@ def test_rollout_stores_references_and_no_observations():
 def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
     state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.config
     reward = Summary(tell=lambda seen: seen.reward.mean(), figures=lambda told: {"mean_reward": told.mean()})
-    algorithm = make_ppo(config, ENV, 1, summarise=reward)
+    algorithm = make_ppo(config.run, ENV, 1, summarise=reward)
     assert jax.eval_shape(algorithm.update, state, PARAMS, None)[1]["mean_reward"].shape == ()
-    clash = make_ppo(config, ENV, 1, summarise=Summary(lambda seen: (), lambda told: {"entropy": jnp.float32(0)}))
+    clash = make_ppo(config.run, ENV, 1, summarise=Summary(lambda seen: (), lambda told: {"entropy": jnp.float32(0)}))
     with pytest.raises(ValueError, match="entropy"):
         jax.eval_shape(clash.update, state, PARAMS, None)
 

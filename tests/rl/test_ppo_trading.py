@@ -15,7 +15,8 @@ from jaxtrade.preparation import prepare
 from jaxtrade.rl.ppo import loss, make_ppo, rollout
 
 UPDATES = 4
-SMALL = ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2", "network.hidden=[16]",
+SMALL = ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2",
+         "network.hidden=[16]",
          "ppo.learning_rate=0.01", "episode.max_steps=25")
 SETUP = prepare(load_config("quickstart", SMALL))
 ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config.ppo

@@ -16,9 +16,10 @@ from jaxtrade.types import Env, Stage, Summary
 class PPO:
     """First argument of PPO's functions.
 
-    settings: of the network. network: see `make_network`. summary: extra metrics, from what the environment reports in `info`. stage: changes the
-    environment's parameters as the run goes on. fusion: how advice meets the policy. reduce: how figures over
-    environments are formed where several devices share them; the counts of `rollout` are then those of one device.
+    settings: of the network. network: see `make_network`. summary: extra metrics, from what the environment reports in
+    `info`. stage: changes the environment's parameters as the run goes on. fusion: how advice meets the policy. reduce:
+    how figures over environments are formed where several devices share them; the counts of `rollout` are then those of
+    one device.
     """
 
     config: PPOConfig
