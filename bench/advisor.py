@@ -59,7 +59,7 @@ class Loop:
         world, chosen = setting.world(SESSIONS_QUICK if quick else setting.SESSIONS, ppo=ppo_of(quick)), config.advisor
         params = world.params
         self.advisor: TrainingAdvisor | None = None
-        algorithm = make_ppo(config.ppo, world.env, 100_000, summarise=summarise,
+        algorithm = make_ppo(config, world.env, 100_000, summarise=summarise,
                              fusion=make_fusion(chosen, config.env))
         if chosen.on:
             table = empty_table(len(world.market.bars))

@@ -26,6 +26,7 @@ from jaxtrade.types import PyTree
 from . import harness, setting
 from . import time_to_reward_settings as chosen
 from .catalogue import Options
+from .learning import sections_of
 from .time_to_reward import LEVEL, REWARD, bootstrap
 from .time_to_reward_settings import Goal
 
@@ -40,7 +41,7 @@ QUICK = Goal(target=-1e9, window=2, updates=4)
 def config_of(task: str) -> RunConfig:
     """The committed settings with another task."""
     sections = {**chosen.SECTIONS, "env": {"task": task},
-                "ppo": {**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS}}
+                **sections_of({**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS})}
     return setting.config(chosen.SESSIONS, **sections)
 
 
@@ -51,7 +52,7 @@ class Phase:
         self.config = config_of(task)
         env, self.params = load_world(self.config)
         self._seeds = seeds
-        agents = Stack.of(seeds).wrap(make_ppo(self.config.ppo, env, updates, summarise=REWARD))
+        agents = Stack.of(seeds).wrap(make_ppo(self.config, env, updates, summarise=REWARD))
         self._init = jax.jit(agents.init)
 
         def train(state: PyTree, params: PyTree) -> tuple[PyTree, jax.Array]:

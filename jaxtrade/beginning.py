@@ -21,7 +21,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.preparation import Setup
 from jaxtrade.rl.advised import AdviceState, start_advice
 from jaxtrade.rl.opening import OpeningPlan
-from jaxtrade.rl.state import TrainState
+from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.rl.transfer import Coverage, coverage_lines
 from jaxtrade.source import Source, begin, open_source
 from jaxtrade.types import PyTree
@@ -134,7 +134,7 @@ def resumed(setup: Setup, path: Path, manifest: dict[str, Any]) -> Beginning:
 def source_again(path: Path, named: dict[str, Any]) -> Source:
     """The source of a run that had saved nothing yet. Raises ConfigError where it has changed since."""
     source = open_source(named["path"])
-    if (source.update, source.config.digest()) != (named["update"], named["config_sha256"]):
+    if (source.update, source.config_sha256) != (named["update"], named["config_sha256"]):
         raise ConfigError(f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
                           f"now of update {source.update}; nothing of this run was saved, so train a new one")
     return source

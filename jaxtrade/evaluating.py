@@ -31,8 +31,8 @@ def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
     Raises ConfigError (not a run, edited configuration) or DataError (other data).
     """
     config, manifest = rundir.read_run(path)
-    if config.digest() != manifest["config_sha256"]:
-        raise ConfigError(f"{path / 'config.yaml'}: sha256 {config.digest()[:16]}..., the run was made with "
+    if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
+        raise ConfigError(f"{path / 'config.yaml'}: sha256 {found[:16]}..., the run was made with "
                           f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
     setup = prepare(config)
     if setup.market.fingerprint != manifest["data_sha256"]:

@@ -25,7 +25,7 @@ from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.metrics import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
 from jaxtrade.preparation import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.rl import control
-from jaxtrade.rl.health import Watch, population_health
+from jaxtrade.rl.health import Watch, health_labels, population_health
 from jaxtrade.rl.hooks import Hook
 from jaxtrade.rl.state import finished
 from jaxtrade.rl.train import TrainResult, train
@@ -33,8 +33,6 @@ from jaxtrade.rl.transfer import coverage_json
 from jaxtrade.source import Source, adopt, check_alone, describe
 from jaxtrade.types import PyTree
 
-HEALTH = {"learning_rate": "lowest learning rate", "approx_kl": "highest KL", "param_delta": "smallest step",
-          "illegal": "illegal actions", "recompiles": "recompiles"}
 BEST_FOLDER = "policy_best"  # of a run directory, beside `policy`
 
 
@@ -107,15 +105,15 @@ class _Job:
     def __init__(self, setup: Setup, path: Path, beginning: Beginning) -> None:
         self.setup, self.path, self.beginning = setup, path, beginning
         self.config = setup.config
-        names, update = figure_names(setup.env), beginning.resume_update
-        self.sinks: list[MetricSink] = [ConsoleSink(names=names),
+        names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
+        self.sinks: list[MetricSink] = [ConsoleSink(names=names, columns=columns),
                                         JsonlSink(path / METRICS, resume_update=update, names=names),
-                                        LogSink(path / "run.log", names=names)]
+                                        LogSink(path / "run.log", names=names, columns=columns)]
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
             self.sinks.append(TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names))
-        self.watch = Watch(self.tell, names)
-        self.metadata = {"config_sha256": self.config.digest(), "data_sha256": setup.market.fingerprint}
+        self.watch = Watch.of(setup.algorithm, self.tell, names)
+        self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
     def tell(self, line: str) -> None:
         """Say one line about the run, on the console and in its log."""
@@ -161,8 +159,7 @@ def _controller(job: _Job) -> control.Controller | None:
     setup, config, chosen = job.setup, job.config, job.config.control
     if not chosen.evaluate_every:
         return None
-    state = job.beginning.state
-    if state is not None and not isinstance(state.opening, tuple):  # no early stop before new actions are open
+    if getattr(job.beginning.state, "opening", None) is not None:  # no early stop before new actions are open
         updates = config.transfer.open_until * setup.plan.total_updates
         least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
         chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
@@ -175,7 +172,8 @@ def _controller(job: _Job) -> control.Controller | None:
     controller = control.Controller(
         chosen, score, job.path / control.FOLDER, chunk_updates=config.train.chunk_updates,
         total_updates=setup.plan.total_updates, steps_per_update=setup.plan.steps_per_update, metadata=job.metadata,
-        tell=job.tell, unit=f"mean reward per session{setup.stack.mean_label}")
+        tell=job.tell, unit=f"mean reward per session{setup.stack.mean_label}", step_sizes=setup.algorithm.step_sizes,
+        exploration=setup.algorithm.exploration)
     controller.recall(job.beginning.memory(controller.name) or {})
     return controller
 
@@ -213,8 +211,8 @@ def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
                                                                strict=True)}
     for seed, policy in policies.items():
-        save_policy_bundle(policy_path(job.path, config, seed, folder), policy, setup.env, setup.algorithm,
-                           setup.market, config)
+        save_policy_bundle(policy_path(job.path, config, seed, folder), policy, setup.env, setup.market,
+                           config)
     return policies
 
 
@@ -235,7 +233,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning) -> RunRe
             _save_policies(job, controller.best(trained.state), BEST_FOLDER)
         trained = trained._replace(health=_whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell)
-        for line in _closing_lines(trained, controller):
+        for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
@@ -255,21 +253,22 @@ def _summary(job: _Job, trained: TrainResult, controller: control.Controller | N
                "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
                "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
                "stopped_early": trained.stopped,
-               "rollbacks": job.setup.stack.first(trained.state.rollbacks), "warnings": job.watch.told}
+               "rollbacks": job.setup.stack.first(trained.state.rollbacks), "warnings": job.watch.seen}
     return summary if controller is None else summary | {"validation": controller.state._asdict()}
 
 
 def _whole_health(job: _Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
     """`learning_health` over every update of the run, those of earlier processes too; recompiles are this one's."""
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
-    return population_health(history(job.path), recompiles, job.setup.stack)
+    return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
 
 
-def _closing_lines(trained: TrainResult, controller: control.Controller | None) -> Iterator[str]:
+def _closing_lines(trained: TrainResult, controller: control.Controller | None,
+                   labels: dict[str, str]) -> Iterator[str]:
     if trained.history:
         yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
                f"{trained.compile_seconds:.1f} s of compilation")
-        checks = ", ".join(f"{HEALTH[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+        checks = ", ".join(f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
                            for name, (ok, value) in trained.health.items())
         yield f"learning health over the run: {checks}"
     else:

@@ -22,11 +22,12 @@ from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.experiment import resume, run
 from jaxtrade.preparation import prepare
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.transfer import check_layouts, movement
 from jaxtrade.source import adopt, layout_of, load_source, require_same
 
-TINY = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=1536",
+TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
+        "train.total_timesteps=1536",
         "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false", "split.validation_sessions=1")
 
 
@@ -132,7 +133,7 @@ def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
     chosen = config("advised", "transfer.mode=adapter", "ppo.adapter_freeze=0.5", "train.total_timesteps=512")
     source = load_source(manage)
     setup = prepare(adopt(chosen, source))
-    assert setup.config.ppo.adapter == len(source.layout.slots)
+    assert setup.config.network.adapter == len(source.layout.slots)
     begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True
     update = jax.jit(setup.algorithm.update)
@@ -161,7 +162,7 @@ def test_continue_takes_the_optimiser_along(entry: Path, tmp_path: Path) -> None
     ("manage", "data.market=NQ", r"data\.market=NQ: .*entry was trained on ES"),
     ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .*entry has 1 policies"),
     ("manage", "env.scaling=seed", r"env\.scaling=seed: the source was trained with relative"),
-    ("manage", "ppo.hidden=[16]", r"ppo\.hidden=\(16,\): the source has \(8,\)"),
+    ("manage", "network.hidden=[16]", r"network\.hidden=\(16,\): the source has \(8,\)"),
     ("manage", "ppo.adapter_freeze=0.2", r"adapter_freeze=0\.2 needs transfer\.mode=adapter"),
     ("manage", "data.source=synthetic", r"data\.source=synthetic: .*entry was trained on real bars"),
 ])
@@ -173,8 +174,8 @@ def test_what_does_not_fit_is_refused(entry: Path, task: str, change: str, messa
 def test_a_freeze_as_long_as_the_run_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"adapter_freeze \(1\) is a share of the run and must be below 1"):
         config("manage", "ppo.adapter_freeze=1.0")
-    with pytest.raises(ConfigError, match=r"ppo\.adapter: an adapter stands between"):
-        run(config("manage", "ppo.adapter=8"))
+    with pytest.raises(ConfigError, match=r"network\.adapter: an adapter stands between"):
+        run(config("manage", "network.adapter=8"))
 
 
 def test_a_missing_source_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,7 +234,7 @@ def test_the_ratio_is_one_while_actions_open(entry: Path) -> None:
     """The rollout's log-probabilities and the loss's are of the same opened policy, at every stage of the opening."""
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "transfer.open_until=1.0"), source))
-    exact = make_ppo(setup.config.ppo, setup.env, setup.plan.total_updates, precision="highest")
+    exact = make_ppo(setup.config, setup.env, setup.plan.total_updates, precision="highest")
     state, update = transferred(setup, source).state, jax.jit(exact.update)
     for _ in range(3):
         state, metrics = update(state, setup.params, ())

@@ -31,10 +31,10 @@ from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
 from jaxtrade.metrics import JsonlSink, read_rows
 from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
+from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.health import population_health
 from jaxtrade.rl.hooks import Change
 from jaxtrade.rl.population import SEEDS, Axes, Stack
-from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.train import Plan, plan_run, train
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 
@@ -81,11 +81,11 @@ def make_learner(config: RunConfig, fusion: str, market: Market, sessions: Sessi
     config = with_fusion(config, fusion)
     env = TradingEnv(config.env)
     params = make_params(market, sessions, config)
-    plan = plan_run(config.train, config.ppo.num_envs, config.ppo.num_steps)
+    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     made = make_fusion(config.advisor, config.env)
     assert made is not None  # its kind is on
-    algorithm = make_ppo(config.ppo, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                         fusion=made)
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
+                               fusion=made)
     return Learner(config, env, params, plan, made, algorithm)
 
 
@@ -172,7 +172,7 @@ class KnownAdvice:
             del inputs
             advice = state.advice
             seen = params.replace(advice=advice.view)
-            state, metrics = algorithm.update(state.replace(advice=()), seen, advice)
+            state, metrics = algorithm.update(state.replace(advice=None), seen, advice)
             return state.replace(advice=advice), {name: metrics[name] for name in metrics if name != "visits"}
 
         return algorithm._replace(update=update)
@@ -259,8 +259,8 @@ def train_matrix(learner: Learner, tables: Sequence[KindTable], followed: np.nda
     history = before + trained.history
     seconds = trained.history[-1]["seconds"] if trained.history else 0.0
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
-    health = population_health(history, recompiles, stack)
-    return Trained(trained.state.replace(advice=()), trained.state.advice,
+    health = population_health(history, recompiles, stack, learner.algorithm.health)
+    return Trained(trained.state.replace(advice=None), trained.state.advice,
                    {figure: stack.each(history, figure) for figure in FIGURES}, min(later, default=None), seconds,
                    trained.compile_seconds, health)
 

@@ -20,8 +20,9 @@ SEEDS = 10  # where neither --seeds nor the configuration says more than one
 # `--test`: a few minutes on two cores, compilation included
 TEST_KINDS = "mock:random,mock:permuted/mock:skilled:0.7,mock:skilled:0.7,mock:oracle"
 TEST_FUSIONS, TEST_SEEDS = "trust", 2
-TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.test_sessions=6", "ppo.num_envs=32",
-                  "ppo.num_steps=64", "ppo.num_minibatches=4", "ppo.hidden=[32,32]", "train.total_timesteps=40_960",
+TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.test_sessions=6", "rollout.num_envs=32",
+                  "rollout.num_steps=64", "ppo.num_minibatches=4", "network.hidden=[32,32]",
+                  "train.total_timesteps=40_960",
                   "train.chunk_updates=5")
 
 

@@ -14,7 +14,7 @@ from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.preparation import Setup, prepare
 from jaxtrade.rl.opening import closed
-from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.rl.state import Policy
 from jaxtrade.source import Source
 from jaxtrade.types import PyTree
 
@@ -57,7 +57,7 @@ def under(source: Source, setup: Setup) -> Setup:
     """The source's task, slots and network in the phase's market, account, costs and brackets."""
     own = source.config.env
     env = setup.config.env.model_copy(update={name: getattr(own, name) for name in SEEN_AND_DONE})
-    return prepare(setup.config.model_copy(update={"env": env, "ppo": source.config.ppo}))
+    return prepare(setup.config.model_copy(update={"env": env, "network": source.config.network}))
 
 
 def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, Any]:
@@ -71,12 +71,12 @@ def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, A
     if not len(mine):
         return {"sessions": 0, "equal": None, "net_profit": {}}
     fresh = jax.jit(setup.algorithm.init)(jax.random.key(setup.config.seed), setup.params)
-    begins = policy_of(begun.state)
+    begins = setup.algorithm.policy(begun.state)
     before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))], mine)
     shut = begins.replace(opening=closed(begins.opening))
     # The fresh policy carries the same opening, so that both are one compiled program; without closing it, it may use
     # every action.
-    every = policy_of(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
+    every = setup.algorithm.policy(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
     after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], theirs)
     results = before | after
     return {"sessions": len(mine), "equal": _same(before["source"], after["transferred"]),

@@ -78,7 +78,7 @@ def with_advice(algorithm: Algorithm, start: AdviceState, most: int = 0, ask: Ho
             advice, (bars, weight) = wanted(advice, most)
             inputs = ask(jnp.reshape(state.update, -1)[0], bars, weight)
         advice = with_answers(advice, inputs)
-        state, metrics = algorithm.update(state.replace(advice=()), params, advice)
+        state, metrics = algorithm.update(state.replace(advice=None), params, advice)
         return state.replace(advice=visited(advice, metrics.pop("visits"))), metrics
 
     return algorithm._replace(init=init, update=update)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,7 @@ import jax.numpy as jnp
 from jaxtrade.errors import DivergedError
 from jaxtrade.metrics import EACH
 from jaxtrade.rl.population import Stack
-from jaxtrade.types import PyTree
-
-Row = Mapping[str, Any]
+from jaxtrade.types import LoopState, Row
 
 
 class Action(enum.Enum):
@@ -40,27 +38,26 @@ def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Action:
 
 
 def describe(rows: Sequence[Row]) -> str:
-    """The first update that is not finite, which agent's it is, and the learning rate."""
+    """The first update that is not finite, which agent's it is, and the learning rate if there is one."""
     fault = next(row for row in rows if not row["finite"])
     each = fault.get("finite" + EACH)
     which = f" of agent {each.index(False)}" if each else ""
-    return (f"update {fault['update']}: a loss or gradient{which} is not finite, at learning rate "
-            f"{fault['learning_rate']:.3g}")
+    rate = f", at learning rate {fault['learning_rate']:.3g}" if "learning_rate" in fault else ""
+    return f"update {fault['update']}: a loss or gradient{which} is not finite{rate}"
 
 
-def diverged(rows: Sequence[Row], rollbacks: int, saved: Path | None) -> DivergedError:
-    """The error of a run that has no rollback left. saved: its last checkpoint."""
+def diverged(rows: Sequence[Row], rollbacks: int, saved: Path | None, remedy: str) -> DivergedError:
+    """The error of a run that has no rollback left. saved: its last checkpoint. remedy: what to try with
+    the learner's own keys, or ""."""
     kept = "" if saved is None else f"; the last checkpoint is {saved}"
     often = f", after {rollbacks} rollback{'' if rollbacks == 1 else 's'}" if rollbacks else ""
-    return DivergedError(f"{describe(rows)}{often}{kept}; lower ppo.learning_rate or ppo.max_grad_norm, or check the "
-                         "scale of the reward")
+    tries = f"{remedy}, or check" if remedy else "check"
+    return DivergedError(f"{describe(rows)}{often}{kept}; {tries} the scale of the reward")
 
 
-def rolled_back(state: PyTree, times: int) -> PyTree:
+def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) -> Any:
     """`state` to go on from, after the run has come back to it `times` times: the count of all rollbacks is folded into
-    its key, and the learning rate (and its end) halved for each of these."""
+    its key, and `retry` (`Algorithm.retry`) changes its hyper-parameters."""
     rollbacks = state.rollbacks + jnp.int32(times)
     fold_in = Stack(state.rollbacks.shape).map(jax.random.fold_in)
-    hparams = state.hparams
-    return state.replace(key=fold_in(state.key, rollbacks), rollbacks=rollbacks, hparams=hparams.replace(
-        learning_rate=hparams.learning_rate * 0.5**times, learning_rate_end=hparams.learning_rate_end * 0.5**times))
+    return state.replace(key=fold_in(state.key, rollbacks), rollbacks=rollbacks, hparams=retry(state.hparams, times))

@@ -86,14 +86,17 @@ def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray])
     values: by name, a float for all agents, or an array of the shape that the state's own have, [N] for N agents.
     Raises ConfigError for an unknown name or another shape.
     """
-    known = {name: getattr(state.hparams, name) for name in state.hparams.__dataclass_fields__}
-    new = {}
+    if not values:
+        return state
+    hparams: Any = state.hparams
+    known = {} if hparams is None else {name: getattr(hparams, name) for name in hparams.__dataclass_fields__}
+    new: dict[str, Array] = {}
     for name, value in values.items():
         if name not in known:
-            raise ConfigError(f"'{name}' is not a tunable float of this run (there are: {', '.join(known)})")
+            raise ConfigError(f"'{name}' is not a tunable float of this run (there are: {', '.join(known) or 'none'})")
         old = known[name]
         if np.shape(value) not in ((), old.shape):
             raise ConfigError(f"hyper-parameter '{name}' has shape {np.shape(value)}; give one number, or one for each "
                               f"agent {old.shape}")
         new[name] = jnp.copy(jnp.broadcast_to(jnp.asarray(value, old.dtype), old.shape))
-    return state.replace(hparams=state.hparams.replace(**new)) if new else state
+    return state.replace(hparams=hparams.replace(**new))  # pyright: ignore[reportOptionalMemberAccess] (it has names)

@@ -18,9 +18,7 @@ import numpy as np
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.metrics import EACH
-from jaxtrade.types import Algorithm, Array, PyTree
-
-Row = Mapping[str, Any]
+from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
 
 
 class Axes(NamedTuple):
@@ -121,7 +119,7 @@ class Stack:
 
     # --- their arrays ------------------------------------------------------------------------------------------------
 
-    def check(self, state: Any) -> None:
+    def check(self, state: LoopState) -> None:
         """Raises ConfigError where `state` is one of another number of agents."""
         if state.update.shape != self.shape:
             raise ConfigError(f"train.num_seeds={self.count}: the given state is of {state.update.size} agent(s); keep "

@@ -18,13 +18,12 @@ from jaxtrade.metrics import MetricSink
 from jaxtrade.rl import divergence
 from jaxtrade.rl.advised import Exchange
 from jaxtrade.rl.chunk import Chunk, compile_chunk
-from jaxtrade.rl.health import learning_health as learning_health  # part of this module's interface
 from jaxtrade.rl.health import population_health
 from jaxtrade.rl.hooks import Hook, Memories, changed, memories, recall
 from jaxtrade.rl.population import Stack
 from jaxtrade.rl.run_io import RunIO
 from jaxtrade.rl.signals import catch_signals
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Algorithm, Array, LoopState, PyTree
 
 Row = dict[str, Any]
 
@@ -45,8 +44,8 @@ class Plan(NamedTuple):
 class TrainResult(NamedTuple):
     """What a run left: final state, one row per update of this process, and figures about the run itself.
 
-    health: check -> (passed, value), see `learning_health`. stopped: a hook ended the run early. With several agents
-    `state` is stacked, `steps` are those of each agent and `steps_per_second` those of all together.
+    health: check -> (passed, value), see `health.learning_health`. stopped: a hook ended the run early. With several
+    agents `state` is stacked, `steps` are those of each agent and `steps_per_second` those of all together.
     """
 
     state: PyTree
@@ -60,7 +59,7 @@ class TrainResult(NamedTuple):
 
 
 def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
-    """Round `total_timesteps` up to whole updates and these to whole chunks."""
+    """Round `total_timesteps` up to whole updates of `num_envs` x `num_steps` steps, and these to whole chunks."""
     steps_per_update = num_envs * num_steps
     per_chunk = steps_per_update * config.chunk_updates
     chunks = -(-config.total_timesteps // per_chunk)
@@ -112,7 +111,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     stacked = stack.wrap(algorithm)
     if exchange is not None:
         stacked = exchange.wrap(stacked)
-    if key is not None:
+    if state is None:
+        assert key is not None
         state = jax.jit(stacked.init)(stack.split_key(key), params)
     stack.check(state)
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
@@ -129,7 +129,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
                 continue
             run.report(rows)
             if action is divergence.Action.END:
-                raise divergence.diverged(rows, run.rollbacks, io.newest())
+                raise divergence.diverged(rows, run.rollbacks, io.newest(), algorithm.remedies.diverged)
             run.call_hooks()
             run.save(signals.received is not None, keep=bool(max_rollbacks))
             if signals.received is not None and run.update < run.total:
@@ -140,7 +140,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
 class _Point(NamedTuple):
     """Where a run can roll back to: what was saved, or started from, last."""
 
-    state: PyTree
+    state: LoopState
     update: int
     rollbacks: int
     memories: Memories
@@ -171,7 +171,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.update, self.total = self.stack.first(self.state.update), self.stack.first(self.state.total_updates)
         self.updates = self.config.chunk_updates
-        self.steps_per_update = self.algorithm.config.num_envs * self.algorithm.config.num_steps
+        self.steps_per_update = self.algorithm.steps_per_update
         if (self.total - self.update) % self.updates:
             raise ConfigError(f"train.chunk_updates={self.updates}: the {self.total - self.update} updates left are "
                               "not a whole number of chunks; keep the value that the run was started with")
@@ -223,14 +223,15 @@ class _Run:
                 **self.stack.row(metrics)}
 
     def roll_back(self, message: str) -> None:
-        """Go back to the last good point, with half the learning rate and other random numbers."""
+        """Go back to the last good point, with other random numbers and what the learner changes."""
         self.retries += 1
-        self.state = jax.tree.map(jnp.copy, divergence.rolled_back(self.good.state, self.retries))
+        self.state = jax.tree.map(jnp.copy, divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry))
         self.update = self.good.update
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
         self.io.rewind(self.update, self.update * self.steps_per_update)
-        self.io.message(f"{message}, with half the learning rate and other random numbers")
+        changes = " and ".join(note for note in (self.algorithm.retry_note, "other random numbers") if note)
+        self.io.message(f"{message}, with {changes}")
 
     def report(self, rows: list[Row]) -> None:
         """The chunk is done: its rows go to the history and the sinks."""
@@ -262,6 +263,8 @@ class _Run:
 
     def result(self) -> TrainResult:
         recompiles, seconds = (0, 0.0) if self.chunk is None else (self.chunk.recompiles, self.chunk.compile_seconds)
-        health = population_health(self.history, recompiles, self.stack) if self.history else {}
+        health = {}
+        if self.history:
+            health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
         return TrainResult(self.state, self.history, health, self.update, self.update * self.steps_per_update, seconds,
                            self.speed, self.stopped)

@@ -74,7 +74,7 @@ def one_update(made):
 
 
 def without_advice(state):
-    return state.replace(advice=())
+    return state.replace(advice=None)
 
 
 def of(tree, k: int):

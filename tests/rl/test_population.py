@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig
+from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.errors import ConfigError, DivergedError
 from jaxtrade.rl.hooks import Change, set_hparams
@@ -76,7 +77,7 @@ def one_update(request):
     if request.param == "trading":
         env = TradingEnv(EnvConfig(window=4))
         params = worlds.make_params(worlds.walk_market(sessions=3, length=110), max_steps=20)
-        ppo = make_ppo(PPOConfig(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)), env, 4)
+        ppo = make_ppo(Learning(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)).run, env, 4)
 
     def update(algorithm):
         run = jax.jit(lambda key, params: algorithm.update(algorithm.init(key, params), params, None))
@@ -137,7 +138,7 @@ def test_health_is_that_of_the_worst_agent(whole):
     assert all(passed for passed, _ in result.health.values())
     assert result.health["recompiles"] == (True, 0)
     sick = [row | {"param_delta/each": [0.1, 0.0, 0.1], "illegal/each": [0, 2, 0]} for row in result.history]
-    health = population_health(sick, 0, STACK)
+    health = population_health(sick, 0, STACK, PPO.health)
     assert health["param_delta"] == (False, 0.0)
     assert health["illegal"] == (False, 2 * len(sick))
     assert health["approx_kl"][0]

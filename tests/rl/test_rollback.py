@@ -68,7 +68,7 @@ def plain(rows):
 
 def test_the_count_is_folded_into_the_key_and_the_rate_halves():
     state = INIT(KEY, PARAMS).replace(rollbacks=jnp.int32(1))
-    back = rolled_back(state, 2)
+    back = rolled_back(state, 2, PPO.retry)
     assert int(back.rollbacks) == 3
     assert_same(back.key, jax.random.fold_in(state.key, 3))
     np.testing.assert_allclose([back.hparams.learning_rate, back.hparams.learning_rate_end],

@@ -10,20 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import PPOConfig, TrainConfig
+from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
 from jaxtrade.rl import chunk
+from jaxtrade.rl.health import learning_health
 from jaxtrade.rl.hooks import Change
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import learning_health, plan_run, train
+from jaxtrade.rl.train import plan_run, train
 from tests.rl.probes import Probe, probe_params
 
-CONFIG = PPOConfig(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
+CONFIG = Learning(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
 TRAIN = TrainConfig(total_timesteps=8 * 8 * 8, chunk_updates=2, checkpoint_every=2, keep_checkpoints=9)
 TOTAL = plan_run(TRAIN, 8, 8).total_updates
 ENV = Probe((lambda ref, action: ref.cue * action, lambda ref, action: jnp.where(ref.time > 3, jnp.nan, 1.0)))
-PPO = make_ppo(CONFIG, ENV, TOTAL)
+PPO = make_ppo(CONFIG.run, ENV, TOTAL)
 PARAMS = probe_params(length=5)
 KEY = jax.random.key(0)
 
@@ -97,7 +99,7 @@ def test_health_is_measured(whole):
     assert result.health["recompiles"] == (True, 0)
     assert result.health["illegal"] == (True, 0)
     sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0} for row in result.history]
-    assert not any(passed for passed, _ in learning_health(sick, recompiles=1).values())
+    assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
 
 
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
