@@ -16,10 +16,10 @@ from jax.interpreters import partial_eval
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.summary import summarise
+from jaxtrade.rl.chunk import chunk_program
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.rollout import StepExtras
 from jaxtrade.rl.rollout import unroll
-from jaxtrade.rl.state import policy_of
-from jaxtrade.rl.train import _Chunk
 from jaxtrade.types import Algorithm, PyTree, Transition
 
 from .harness import Sample, rounded
@@ -49,12 +49,12 @@ def compiled(function: Callable[..., Any], *args: Any, donate: Sequence[int] = (
 
 def learner(world: World, total_updates: int) -> Algorithm:
     """PPO as `jaxtrade train` makes it, with the trading figures in its metrics."""
-    return make_ppo(world.config.ppo, world.env, total_updates, summarise=summarise)
+    return make_ppo(world.config, world.env, total_updates, summarise=summarise)
 
 
 def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
     """The program that `rl.train.train` runs, not a copy of it: `updates` updates, the state donated."""
-    return compiled(_Chunk(algorithm, updates)._jitted, state, params)
+    return compiled(chunk_program(algorithm, updates), state, params)
 
 
 def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], PyTree] | None = None
@@ -62,11 +62,11 @@ def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], Py
     """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`, and `tell`."""
 
     def run(state: PyTree, params: PyTree, key: jax.Array) -> Any:
-        policy = policy_of(state)
+        policy = algorithm.policy(state)
 
         def act(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
             carry, action, extras = algorithm.act(policy, carry, ref, params, key, True)
-            return carry, action, extras.log_prob, extras.value, ()
+            return carry, action, StepExtras(extras.log_prob, extras.value, None)
 
         return unroll(algorithm.env, act, state.env_state, state.ref, state.first, state.carry, params, key, num_steps,
                       state.update, tell=tell)

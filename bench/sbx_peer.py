@@ -9,7 +9,8 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxtrade.config import PPOConfig, make_config
+from bench.learning import Learning
+from jaxtrade.config import make_config
 
 DIFFERENCES = (
     "no action masks (sbx has no MaskablePPO): it samples among all actions, and an illegal one is executed as HOLD",
@@ -23,7 +24,7 @@ def left_out() -> str | None:
     return None if importlib.util.find_spec("sbx") else "is not installed: pip install 'jaxtrade[bench]'"
 
 
-def arguments(config: PPOConfig) -> dict[str, Any]:
+def arguments(config: Learning) -> dict[str, Any]:
     """`config` in its words, the policy's left out."""
     return {
         "n_steps": config.num_steps, "batch_size": config.num_envs * config.num_steps // config.num_minibatches,

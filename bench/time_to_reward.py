@@ -29,6 +29,7 @@ from jaxtrade.types import Summary
 from . import harness, sb3, setting
 from . import time_to_reward_settings as chosen
 from .catalogue import Options
+from .learning import sections_of
 from .tape import make_tape, save
 from .time_to_reward_settings import Goal
 from .worker import Reply, Worker
@@ -54,7 +55,8 @@ class Run(NamedTuple):
 
 def config_of(num_envs: int) -> RunConfig:
     """The committed settings with `num_envs` environments; the steps and minibatches of an update stay the same."""
-    sections = {**chosen.SECTIONS, "ppo": {**chosen.PPO, "num_envs": num_envs, "num_steps": chosen.ROLLOUT // num_envs}}
+    ppo = {**chosen.PPO, "num_envs": num_envs, "num_steps": chosen.ROLLOUT // num_envs}
+    sections = {**chosen.SECTIONS, **sections_of(ppo)}
     return setting.config(chosen.SESSIONS, **sections)
 
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.preparation import make_env
     from jaxtrade.rl.ppo import make_ppo
-    from jaxtrade.rl.state import policy_of
     from jaxtrade.rl.train import plan_run, train
 
 __version__ = "0.1.0"
@@ -62,7 +61,6 @@ _HOME = {
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
     "plan_run": "rl.train",
-    "policy_of": "rl.state",
     "register_envs": "interop.registration",
     "run": "experiment",
     "split_sessions": "data.splits",
@@ -99,7 +97,6 @@ __all__ = [
     "make_params",
     "make_ppo",
     "plan_run",
-    "policy_of",
     "register_envs",
     "run",
     "split_sessions",

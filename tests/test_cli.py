@@ -87,7 +87,7 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
     (["train", "--contract", "SPY"], "no bars are bundled for SPY (bundled: ES, EURUSD); give yours with --data FILE"),
     (["data", "describe", "--contract", "SPY"], "no bars are bundled for SPY"),
     (["train", "--resume", "none", "--contract", "SPY"], "drop --contract"),
-    (["train", "--set", "ppo.num_env=8"], "did you mean 'ppo.num_envs'"),
+    (["train", "--set", "rollout.num_env=8"], "did you mean 'rollout.num_envs'"),
     (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
     (["train", "--set", "account.preset=apex"], "account.preset"),
     (["train", "--set", "control.evaluate_every=5"], "split.validation_sessions is 0"),
@@ -190,8 +190,8 @@ def test_data_check_reports_a_good_file(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no fault" in capsys.readouterr().out
 
 
-TINY = ("--set", "ppo.num_envs=8", "--set", "ppo.num_steps=16", "--set", "ppo.num_minibatches=2", "--set",
-        "ppo.hidden=[8]", "--set", "train.total_timesteps=512", "--set", "train.chunk_updates=2", "--set",
+TINY = ("--set", "rollout.num_envs=8", "--set", "rollout.num_steps=16", "--set", "ppo.num_minibatches=2", "--set",
+        "network.hidden=[8]", "--set", "train.total_timesteps=512", "--set", "train.chunk_updates=2", "--set",
         "train.checkpoint_every=1", "--set", "train.tensorboard=false")
 
 

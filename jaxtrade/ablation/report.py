@@ -107,6 +107,7 @@ def to_json(ablation: Ablation) -> dict[str, Any]:
 def _fusion_json(ablation: Ablation, fusion: FusionResult) -> dict[str, Any]:
     return {
         "seconds": fusion.seconds, "compile_seconds": fusion.compile_seconds,
+        "health": {name: {"passed": passed, "value": value} for name, (passed, value) in fusion.health.items()},
         "evaluation_seconds": fusion.evaluation_seconds, "turned_at_update": fusion.turned,
         "claims": {claim.kind: {"helps": claim.helps, "found": claim.found} for claim in claims(ablation, fusion)},
         "kinds": {kind: {

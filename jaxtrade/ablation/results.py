@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +33,8 @@ class Scores(NamedTuple):
 class FusionResult(NamedTuple):
     """One fusion's matrix. scores: by split. history: float64[U, K, S] per figure of training. trust: float64[K, B]
     log-odds by range of confidence, at the end. digests: sha256 of the parameters, [K][S]. turned: update from which
-    second answers came. seconds: of training, without compile_seconds. evaluation_seconds: of all splits."""
+    second answers came. seconds: of training, without compile_seconds. evaluation_seconds: of all splits. health:
+    check -> (passed, value), of the worst agent."""
 
     fusion: str
     scores: dict[str, Scores]
@@ -42,6 +45,7 @@ class FusionResult(NamedTuple):
     seconds: float
     compile_seconds: float
     evaluation_seconds: float
+    health: Mapping[str, tuple[bool, float]] = MappingProxyType({})
 
 
 class Ablation(NamedTuple):

@@ -16,8 +16,9 @@ SEEDS = 10  # where neither --seeds nor the configuration says more than one
 # `--test`: a few minutes on two cores, compilation included
 TEST_KINDS = "mock:random,mock:permuted/mock:skilled:0.7,mock:skilled:0.7,mock:oracle"
 TEST_FUSIONS, TEST_SEEDS = "trust", 2
-TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.test_sessions=6", "ppo.num_envs=32",
-                  "ppo.num_steps=64", "ppo.num_minibatches=4", "ppo.hidden=[32,32]", "train.total_timesteps=40_960",
+TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.test_sessions=6", "rollout.num_envs=32",
+                  "rollout.num_steps=64", "ppo.num_minibatches=4", "network.hidden=[32,32]",
+                  "train.total_timesteps=40_960",
                   "train.chunk_updates=5")
 
 
@@ -37,6 +38,8 @@ def add_parser(commands: Any) -> None:
                          f"train.num_seeds, or {SEEDS} where it is 1)")
     advisor.add_argument("--out", type=Path, metavar="DIR", help="folder of ablation.json, .txt and .png (default: "
                          "runs/<market-ablation-utc-id>)")
+    advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out, which was killed; "
+                         "give the other flags again")
     advisor.add_argument("--test", action="store_true", help="a small matrix on synthetic bars, to see that everything "
                          "works")
 
@@ -46,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ConfigError, DataError: before anything is trained.
     """
+    from jaxtrade.ablation.folder import check_new, reopen, settings_of
     from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
 
     kinds = parse_kinds(args.kinds or (TEST_KINDS if args.test else None))
@@ -54,15 +58,17 @@ def run(args: argparse.Namespace) -> int:
     config = resolve(args, config=args.config or "advisor_ablation", overrides=[*own, *args.overrides], test=False)
     config = with_seeds(config, TEST_SEEDS if args.seeds is None and args.test else args.seeds)
     folder = args.out or rundir.new_run_path(config.data.market, "ablation")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"--out {folder}: exists and is not an empty folder; name a new one")
+    if args.resume:
+        reopen(folder, settings_of(config, kinds, fusions))
+    else:
+        check_new(folder)
     pin_threads()
     from jaxtrade.ablation.report import table, write
     from jaxtrade.ablation.run import ablate
 
     keep_programs()
     paths = list[Path]()
-    found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)))
+    found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)), folder)
     print(table(found))
     for path in dict.fromkeys(paths):
         say(f"wrote {path}")

@@ -9,9 +9,10 @@ import numpy as np
 
 from jaxtrade import checkpoint, rundir
 from jaxtrade.advising import JOURNAL
+from jaxtrade.beginning import source_again
 from jaxtrade.config import make_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.experiment import run, source_again
+from jaxtrade.experiment import run
 
 
 def replay(path: Path, target: Path) -> int:

@@ -17,8 +17,8 @@ MARKET = ("market", "contract", "data", "seconds", "quotes")  # what names bars
 # `--test`: about a minute on two cores, compilation included
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
-    "ppo.num_envs=64",
-    "ppo.num_steps=64",
+    "rollout.num_envs=64",
+    "rollout.num_steps=64",
     "ppo.num_minibatches=4",
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
@@ -30,7 +30,7 @@ _WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onwar
 def data_options(parser: argparse.ArgumentParser) -> None:
     """Add `--set` and the flags that name a market."""
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-                        help="set a configuration key, e.g. --set ppo.num_envs=1024 (repeatable)")
+                        help="set a configuration key, e.g. --set rollout.num_envs=1024 (repeatable)")
     parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
                         f"{' and '.join(BUNDLED)}, synthetic for others unless --data is given")
     parser.add_argument("--contract", metavar="FILE", help="your own contract instead of --market: a YAML file of its "

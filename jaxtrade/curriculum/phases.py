@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade import rundir
 from jaxtrade.advisor_run import check_advisor
+from jaxtrade.beginning import transferred
 from jaxtrade.compilation import pin_threads
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import Curriculum, Phase, dump_curriculum, read_curriculum
@@ -26,7 +27,7 @@ from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.experiment import begun_with, resume, run
+from jaxtrade.experiment import resume, run
 from jaxtrade.preparation import params_shown, prepare
 from jaxtrade.rl.transfer import coverage_json, movement, percent
 from jaxtrade.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
@@ -177,7 +178,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
     if loaded is not None and not start.is_file():
         config = adopt(phase.config, loaded)
         setup = prepare(config)
-        begun = begun_with(setup, loaded)
+        begun = transferred(setup, loaded)
         folder.parent.mkdir(parents=True, exist_ok=True)
         rundir.write_json(start, start_check(loaded, setup, begun)
                           | {"transfer": coverage_json(begun.coverage), "coverage": percent(begun.coverage)})
@@ -219,7 +220,7 @@ def _judged(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     found["test"] = {"split": setup.evaluation_split(), "sessions": document["settings"]["sessions"],
                      "coverage": document["settings"]["coverage"], **document["agents"]["greedy"]["strategy"]}
     if source is not None:
-        begun = begun_with(setup, load_source(source))
+        begun = transferred(setup, load_source(source))
         moved = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)
         found["movement"] = {"moved": len(moved["moved"]), "still": moved["still"], "constant": moved["constant"]}
     return found

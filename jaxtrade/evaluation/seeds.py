@@ -1,9 +1,14 @@
-"""The seeds of one run side by side: median, interquartile mean, lowest and highest of each figure."""
+"""The seeds of one run side by side: median, interquartile mean, lowest and highest of each figure.
+
+The table and the document of one seed alone are those of its own evaluation.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jaxtrade.evaluation import report
@@ -45,6 +50,8 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 def table(results: Mapping[int, EvaluationResult]) -> str:
     """The console table: figures of the greedy policy over seeds, and one line per seed's net profit."""
     first = next(iter(results.values()))
+    if len(results) == 1:
+        return report.table(first)
     figures, sessions = spread(results), len(first.decisions.ids)
     lines = [["", *COLUMNS]]
     for which, title, rows in PASSES:
@@ -66,5 +73,16 @@ def table(results: Mapping[int, EvaluationResult]) -> str:
 
 def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
     """Plain data: the spread, and each seed's own evaluation by seed."""
+    if len(results) == 1:
+        return report.to_json(next(iter(results.values())))
     return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
             "seeds": {str(seed): report.to_json(result) for seed, result in results.items()}}
+
+
+def write(results: Mapping[int, EvaluationResult], folder: Path) -> None:
+    """`seeds.json` and `seeds.txt` in `folder`; nothing of one seed, whose own files say it all."""
+    if len(results) == 1:
+        return
+    document = json.dumps(to_json(results), indent=2, allow_nan=False)
+    (folder / "seeds.json").write_text(document + "\n", encoding="utf-8")
+    (folder / "seeds.txt").write_text(table(results) + "\n", encoding="utf-8")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array
+
+
+def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:
+    """Advantages float32[B] less their mean, over their standard deviation."""
+    return (advantage - reduce.mean(advantage)) / (reduce.deviation(advantage) + 1e-8)
 
 
 def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float) -> Array:
@@ -37,8 +43,8 @@ def clip_fraction(log_prob: Array, old_log_prob: Array, clip_eps: Array | float)
     return jnp.mean((jnp.abs(jnp.expm1(log_prob - old_log_prob)) > clip_eps).astype(jnp.float32))
 
 
-def explained_variance(value: Array, target: Array) -> Array:
+def explained_variance(value: Array, target: Array, reduce: Reduce = LOCAL) -> Array:
     """1 - var(target - value) / var(target); NaN (undefined) where the targets do not vary."""
-    variance = jnp.var(target)
-    unexplained = jnp.var(target - value)
+    variance = reduce.variance(target)
+    unexplained = reduce.variance(target - value)
     return jnp.where(variance > 0.0, 1.0 - unexplained / jnp.where(variance > 0.0, variance, 1.0), jnp.nan)

@@ -30,17 +30,18 @@ def permutation(key: Array, count: int) -> Array:
 
 
 def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, num_minibatches: int,
-                   length: int = 1) -> Array:
+                   length: int = 1, first_group: int | Array = 0) -> Array:
     """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]; each row occurs once.
 
     What is permuted are sequences of `length` consecutive steps of one environment (T is a multiple of it). Of the S
-    sequences in a minibatch, entry `l * S + s` is step l of sequence s.
+    sequences in a minibatch, entry `l * S + s` is step l of sequence s. Groups draw by their global number, which
+    begins at `first_group`; rows count the environments that are here.
     """
     group_envs = num_envs // num_groups
     group_sequences = num_steps // length * group_envs
 
     def permute(group: Array) -> Array:
-        picked = permutation(jax.random.fold_in(key, group), group_sequences)
+        picked = permutation(jax.random.fold_in(key, first_group + group), group_sequences)
         return picked // group_envs * (length * num_envs) + group * group_envs + picked % group_envs
 
     permuted = jax.vmap(permute)(jnp.arange(num_groups))

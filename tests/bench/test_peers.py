@@ -17,6 +17,7 @@ from gymnax.environments import spaces
 
 from bench import harness, peers, purejaxrl, setting
 from bench.catalogue import Options
+from bench.learning import learning_of
 from bench.old_gymnax import OLD_ID, offered
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import ConfigError
@@ -99,7 +100,7 @@ def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Pa
     before, path = set(sys.modules), list(sys.path)
     config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})
     world = setting.World(config, ENV, PARAMS, None, None)  # pyright: ignore[reportArgumentType]
-    train = purejaxrl.compiled(config.ppo, world, 1, checkout)
+    train = purejaxrl.compiled(learning_of(config), world, 1, checkout)
     assert not {"wrappers", "brax", "navix"} & (set(sys.modules) - before)
     assert sys.path == path
 
@@ -153,7 +154,7 @@ def options() -> Options:
 @pytest.mark.parametrize("name", ["purejaxrl", "rejax", "sbx"])
 def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     world = setting.world(2, ppo=PPO)
-    if reason := peers.left_out(world.config.ppo, options).get(name):
+    if reason := peers.left_out(learning_of(world.config), options).get(name):
         pytest.skip(f"{name}: {reason} (a checkout: JAXTRADE_PUREJAXRL)")
     others = dict.fromkeys({"purejaxrl", "rejax", "sbx"} - {name}, "not asked for")
     monkeypatch.setattr(peers, "left_out", lambda config, options: others)

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from bench import sb3, setting, tape
-from jaxtrade.config import PPOConfig
+from bench.learning import Learning, learning_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.rollout import StepExtras
+from jaxtrade.rl.ppo.state import TrainState, policy_of
 from jaxtrade.rl.rollout import unroll
-from jaxtrade.rl.state import TrainState, policy_of
 from jaxtrade.types import Array, PyTree, Transition
 
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
@@ -34,30 +35,30 @@ REFUSED = {"adapter", "num_shards", "network", "normalise_observations", "learni
 WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze"}
 
 
-@pytest.mark.parametrize("name", list(PPOConfig.model_fields))
+@pytest.mark.parametrize("name", list(Learning.model_fields))
 def test_every_field_is_mapped_or_refused(name: str) -> None:
-    changed = PPOConfig(**{**BASE, name: OTHER[name]})
+    changed = Learning(**{**BASE, name: OTHER[name]})
     if name in REFUSED:
         with pytest.raises(ConfigError, match=name):
             sb3.arguments(changed)
     else:
-        same = sb3.arguments(changed) == sb3.arguments(PPOConfig(**BASE))
+        same = sb3.arguments(changed) == sb3.arguments(Learning(**BASE))
         assert same == (name in WITHOUT_EFFECT)
 
 
 def test_a_constant_rate_is_mapped() -> None:
     rates = {"learning_rate": 1e-3, "learning_rate_end": 1e-3, "ent_coef_end": 0.01}
-    chosen = sb3.arguments(PPOConfig(**{**BASE, **rates}))
+    chosen = sb3.arguments(Learning(**{**BASE, **rates}))
     assert (chosen["learning_rate"], chosen["ent_coef"]) == (1e-3, 0.01)
 
 
 def test_what_is_refused_is_told_at_once() -> None:
     with pytest.raises(ConfigError, match=r"normalise_observations = True.*vf_clip_eps = 0\.1"):
-        sb3.arguments(PPOConfig(**{**BASE, "normalise_observations": True, "vf_clip_eps": 0.1}))
+        sb3.arguments(Learning(**{**BASE, "normalise_observations": True, "vf_clip_eps": 0.1}))
 
 
 def test_counts_are_those_of_the_whole_rollout() -> None:
-    chosen = sb3.arguments(PPOConfig(**BASE))
+    chosen = sb3.arguments(Learning(**BASE))
     assert (chosen["n_steps"], chosen["batch_size"]) == (64, 128)
 
 
@@ -92,7 +93,7 @@ class Rollout:
     def __init__(self, **changed: Any) -> None:
         self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
         env, params = self.world.env, self.world.params
-        algorithm = make_ppo(self.world.config.ppo, env, 10)
+        algorithm = make_ppo(self.world.config, env, 10)
         self.before: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
         self.after: TrainState = jax.jit(algorithm.update)(self.before, params)[0]
         self.seen, self.last = jax.device_get(
@@ -102,10 +103,10 @@ class Rollout:
         """The transitions, references replaced by (observations, masks) and observations; and the observations last."""
         def explore(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
             carry, action, extras = act(policy_of(state), carry, ref, params, key, True)
-            return carry, action, extras.log_prob, extras.value
+            return carry, action, StepExtras(extras.log_prob, extras.value, None)
 
         key, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
-        env, num_steps = self.world.env, self.world.config.ppo.num_steps
+        env, num_steps = self.world.env, learning_of(self.world.config).num_steps
         (_, ref, _, _), seen = unroll(env, explore, state.env_state, state.ref, state.first, state.carry, params, key,
                                       num_steps, state.update)
         observe, mask = jax.vmap(env.observe, (0, None)), jax.vmap(env.action_mask)
@@ -142,7 +143,7 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
     from stable_baselines3.common.logger import Logger
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    env, seen, count = rollout.world.env, rollout.seen, rollout.world.config.ppo.num_envs
+    env, seen, count = rollout.world.env, rollout.seen, learning_of(rollout.world.config).num_envs
     envs = DummyVecEnv([lambda: Spaces(env.observation_size, env.num_actions)] * count)
     model = sb3.make_model(envs, chosen, 0)
     model.set_logger(Logger(None, []))
@@ -158,7 +159,7 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
 
     buffer = model.rollout_buffer
     buffer.reset()
-    for t in range(rollout.world.config.ppo.num_steps):
+    for t in range(learning_of(rollout.world.config).num_steps):
         now: Transition = jax.tree.map(lambda x, t=t: x[t], seen)
         observation, mask = now.ref
         final = values(now.final_ref).numpy()[:, 0]
@@ -173,7 +174,7 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
 
 def distance(torch: Any, rollout: Rollout, **changed: Any) -> float:
     """|our step - SB3's step| / |our step| over all weights, with some of SB3's arguments changed."""
-    theirs = updated(torch, rollout, {**sb3.arguments(rollout.world.config.ppo), **changed})
+    theirs = updated(torch, rollout, {**sb3.arguments(learning_of(rollout.world.config)), **changed})
     apart = moved = 0.0
     for path, weight in theirs.items():
         before, after = (np.asarray(at(state.params, path)["kernel"]) for state in (rollout.before, rollout.after))
@@ -211,7 +212,7 @@ def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: str) -> None:
     from stable_baselines3.common.vec_env import VecEnvWrapper
 
-    ppo, paid = PPOConfig(**UPDATE), []
+    ppo, paid = Learning(**UPDATE), []
 
     class Till(VecEnvWrapper):
         def reset(self) -> Any:
@@ -229,7 +230,7 @@ def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: st
 
 
 def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
-    ppo = PPOConfig(**UPDATE)
+    ppo = Learning(**UPDATE)
     envs = sb3.vector_env(tape_path, "dummy", ppo.num_envs)
     first, again, other = (sb3.Learner(ppo, envs, seed)() for seed in (0, 0, 1))
     assert first == again != other
@@ -237,7 +238,7 @@ def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
 
 @pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
 def test_a_trainer_tells_its_threads_then_its_times(torch: Any, tape_path: str, kind: str) -> None:
-    work = sb3.trainer(PPOConfig(**UPDATE).model_dump(mode="json"), tape_path, kind, [1])
+    work = sb3.trainer(Learning(**UPDATE).model_dump(mode="json"), tape_path, kind, [1])
     assert work() == {"threads": 1, "trial_seconds": {}}
     seconds = work()
     assert seconds.keys() == {"collect", "update"}

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig, RunConfig
+from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation import policy as bundles
@@ -21,18 +22,18 @@ from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from tests.evaluation.tiny import setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
-PPO = PPOConfig(num_envs=4, num_steps=8, num_minibatches=1, num_shards=1, hidden=(16, 16))
+PPO = Learning(num_envs=4, num_steps=8, num_minibatches=1, num_shards=1, hidden=(16, 16))
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """An untrained network with lively outputs and a normaliser that is not the identity, saved as a run would."""
     env, params, config = setup(MARKET, MARKET.sessions(0, 1))
-    algorithm = make_ppo(PPO, env, 1)
+    algorithm = make_ppo(PPO.run, env, 1)
     policy = policy_of(algorithm.init(jax.random.key(1), params))
     rng = np.random.default_rng(0)
     size = env.observation_size
@@ -42,7 +43,7 @@ def trained(tmp_path_factory):
     parameters = {**policy.parameters, "policy_head": {**head, "kernel": 100 * head["kernel"]}}
     policy = policy.replace(normaliser=stats, parameters=parameters)
     run = tmp_path_factory.mktemp("run")
-    save_policy_bundle(run / "policy", policy, env, algorithm, MARKET, config)
+    save_policy_bundle(run / "policy", policy, env, MARKET, config)
     return run, policy, env, params, algorithm
 
 

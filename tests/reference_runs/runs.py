@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 ROOT = Path(__file__).parents[2]
-TINY = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.num_epochs=2", "ppo.hidden=[16]",
+TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "ppo.num_epochs=2", "network.hidden=[16]",
         "train.total_timesteps=1536", "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false",
         "train.keep_checkpoints=9", "split.validation_sessions=1", "control.evaluate_every=1")
 STATED = ("data.stamp=open",)
@@ -46,13 +46,13 @@ RUNS: dict[str, list[str]] = {
                           "env.actions=seed6", "reward.preset=seed_phase2", "ppo.target_kl=0.01"),
     "stages": _train("env.task=manage", "stages.commission_start=0", "stages.commission_until=0.5",
                      "stages.forced_start=0.5", "stages.forced_start_end=0.2", "ppo.gradient_rows=32"),
-    "gru": _train("env.task=manage", "ppo.network=gru", "ppo.rnn_width=8", "ppo.num_shards=2"),
+    "gru": _train("env.task=manage", "network.kind=gru", "network.rnn_width=8", "rollout.num_shards=2"),
     "fusion_trust": _advised("advisor.fusion=trust"),
     "fusion_gate": _advised("advisor.fusion=gate"),
     "fusion_rules": _advised("advisor.fusion=rules"),
     "fusion_slots": _advised("advisor.fusion=slots"),
     "fusion_none": _advised("advisor.fusion=none"),
-    "fusion_gru": _advised("advisor.fusion=trust", "ppo.network=gru", "ppo.rnn_width=8", "ppo.num_shards=2"),
+    "fusion_gru": _advised("advisor.fusion=trust", "network.kind=gru", "network.rnn_width=8", "rollout.num_shards=2"),
     "two_seeds": _train("env.task=manage", "train.num_seeds=2"),
     "two_advised_seeds": _advised("advisor.fusion=trust", "train.num_seeds=2"),
     "quotes": _file("two_sided.csv", "env.task=manage"),
