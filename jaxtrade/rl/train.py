@@ -111,13 +111,16 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     stacked = stack.wrap(algorithm)
     if exchange is not None:
         stacked = exchange.wrap(stacked)
+    given: LoopState
     if state is None:
         assert key is not None
-        state = jax.jit(stacked.init)(stack.split_key(key), params)
-    stack.check(state)
+        given = jax.jit(stacked.init)(stack.split_key(key), params)
+    else:
+        given = state
+    stack.check(given)
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
-    run = _Run(stacked, params, state, config, stack, io, hooks, exchange)
+    run = _Run(stacked, params, given, config, stack, io, hooks, exchange)
     with catch_signals() as signals:
         run.compile()
         while run.unfinished:
