@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -17,8 +18,15 @@ from jaxtrade.types import Array
 ILLEGAL = float(jnp.finfo(jnp.float32).min)
 
 
+def _check(logits: Array, mask: Array) -> None:
+    """Raises AssertionError, when traced, where they are not float and bool of one shape [..., A]."""
+    chex.assert_equal_shape([logits, mask])
+    chex.assert_type([logits, mask], [float, bool])
+
+
 def log_probs(logits: Array, mask: Array) -> Array:
     """Log-probability of every action, float32[..., A]: log-softmax over the legal actions, `ILLEGAL` elsewhere."""
+    _check(logits, mask)
     # Bounded, so that the difference of two legal logits is finite.
     legal = jnp.where(mask, jnp.clip(logits, ILLEGAL / 4, -ILLEGAL / 4), ILLEGAL)
     # Shifted by the largest legal logit; `where` before `exp`, so that illegal entries send no gradient either.
@@ -34,6 +42,8 @@ def probs(logits: Array, mask: Array) -> Array:
 
 def log_prob(logits: Array, mask: Array, action: Array) -> Array:
     """Log-probability of `action` int32[...], float32[...]."""
+    chex.assert_type(action, int)
+    chex.assert_shape(action, jnp.shape(logits)[:-1])
     return jnp.take_along_axis(log_probs(logits, mask), action[..., None], axis=-1)[..., 0]
 
 
@@ -51,6 +61,7 @@ def kl(logits_p: Array, logits_q: Array, mask: Array) -> Array:
 
 def mode(logits: Array, mask: Array) -> Array:
     """Most probable legal action, int32[...]; the lowest id among equals."""
+    _check(logits, mask)
     # A legal logit of -inf must still beat every illegal action.
     legal = jnp.where(mask, jnp.maximum(logits, ILLEGAL), -jnp.inf)
     return jnp.argmax(legal, axis=-1).astype(jnp.int32)

@@ -6,6 +6,7 @@ so a device that holds whole groups never needs rows of another, and layouts can
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -37,8 +38,11 @@ def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, n
     sequences in a minibatch, entry `l * S + s` is step l of sequence s. Groups draw by their global number, which
     begins at `first_group`; rows count the environments that are here.
     """
+    chex.assert_is_divisible(num_envs, num_groups)
+    chex.assert_is_divisible(num_steps, length)
     group_envs = num_envs // num_groups
     group_sequences = num_steps // length * group_envs
+    chex.assert_is_divisible(group_sequences, num_minibatches)
 
     def permute(group: Array) -> Array:
         picked = permutation(jax.random.fold_in(key, first_group + group), group_sequences)
@@ -52,4 +56,6 @@ def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, n
 
 def take_rows(tree: PyTree, rows: Array) -> PyTree:
     """Rows of arrays [T, N, ...] -> [len(rows), ...]."""
+    chex.assert_rank(rows, 1)
+    chex.assert_type(rows, int)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[rows], tree)
