@@ -133,11 +133,11 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
     with _keeping(setup, path):
         params, _ = params_shown(setup, split, None if advisor else path)
-    made = [make(setup.env, params, agents, setup.market, sessions, config)
+    shown = [make(setup.env, params, agents, setup.market, sessions, config)
             for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
     if as_json:
-        return json.dumps({grid.title: grids.to_json(grid) for grid in made}, indent=2, allow_nan=False)
-    return "\n\n".join(grids.table(grid) for grid in made)
+        return json.dumps({grid.title: grids.to_json(grid) for grid in shown}, indent=2, allow_nan=False)
+    return "\n\n".join(grids.table(grid) for grid in shown)
 
 
 def _held_out(setup: Setup, split: str) -> SessionSet:

@@ -85,24 +85,24 @@ def adopt(config: RunConfig, source: Source) -> RunConfig:
     return fit(config, source.config, str(source.path))
 
 
-def fit(config: RunConfig, mine: RunConfig, where: str) -> RunConfig:
-    """`adopt`, of configurations alone. mine: the source's; where: names it in messages."""
-    (symbol, made), (theirs, makes) = ((contract_of(each.data).symbol, each.data.source == "synthetic")
-                                       for each in (mine, config))
-    if symbol != theirs:
-        raise ConfigError(f"data.market={theirs}: {where} was trained on {symbol}; go on with the same market, or "
+def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
+    """`adopt`, of configurations alone. trained: the source's; where: names it in messages."""
+    (symbol, synthetic), (own_symbol, own_synthetic) = (
+        (contract_of(each.data).symbol, each.data.source == "synthetic") for each in (trained, config))
+    if symbol != own_symbol:
+        raise ConfigError(f"data.market={own_symbol}: {where} was trained on {symbol}; go on with the same market, or "
                           "train afresh")
-    if made != makes:
-        real = {True: "synthetic", False: "real"}
-        raise ConfigError(f"data.source={config.data.source}: {where} was trained on {real[made]} bars, and these are "
-                          f"{real[makes]}; go on with such bars, or train afresh")
-    if mine.train.num_seeds != config.train.num_seeds:
-        raise ConfigError(f"train.num_seeds={config.train.num_seeds}: {where} has {mine.train.num_seeds} policies; "
+    if synthetic != own_synthetic:
+        kind = {True: "synthetic", False: "real"}
+        raise ConfigError(f"data.source={config.data.source}: {where} was trained on {kind[synthetic]} bars, and "
+                          f"these are {kind[own_synthetic]}; go on with such bars, or train afresh")
+    if trained.train.num_seeds != config.train.num_seeds:
+        raise ConfigError(f"train.num_seeds={config.train.num_seeds}: {where} has {trained.train.num_seeds} policies; "
                           "keep that number")
-    if config.algorithm != mine.algorithm:
-        raise ConfigError(f"algorithm={config.algorithm}: {where} was trained by {mine.algorithm}; set "
-                          f"algorithm={mine.algorithm}")
-    layout = layout_of(mine)
+    if config.algorithm != trained.algorithm:
+        raise ConfigError(f"algorithm={config.algorithm}: {where} was trained by {trained.algorithm}; set "
+                          f"algorithm={trained.algorithm}")
+    layout = layout_of(trained)
     width = transfer.adapter_width(layout, config.transfer.mode)
     if config.network.adapter not in (0, width):
         raise ConfigError(f"network.adapter={config.network.adapter}: set by the transfer ({width} here); leave it out")
@@ -118,9 +118,9 @@ def fit(config: RunConfig, mine: RunConfig, where: str) -> RunConfig:
     return adopted
 
 
-def require_carried(config: RunConfig, mine: RunConfig) -> None:
+def require_carried(config: RunConfig, trained: RunConfig) -> None:
     """Raises ConfigError where slots or actions of the source have no place and `transfer.allow_dropped` is not set."""
-    old, new = layout_of(mine), layout_of(config)
+    old, new = layout_of(trained), layout_of(config)
     lost = [name for name in (*old.slots, *old.actions) if name not in {*new.slots, *new.actions}]
     if lost and not config.transfer.allow_dropped:
         raise ConfigError(f"{len(lost)} slots and actions before it find no place in it ({', '.join(lost[:4])}); "
@@ -140,18 +140,18 @@ def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainSt
 
     Raises ConfigError where something of the source would be dropped and `transfer.allow_dropped` is not set.
     """
-    theirs = layout_of(config)
+    layout = layout_of(config)
     moments = source.opt_state if config.transfer.moments else None
-    carried = transfer.transfer(source.params, source.normaliser, moments, source.layout, fresh, theirs)
+    carried = transfer.transfer(source.params, source.normaliser, moments, source.layout, fresh, layout)
     transfer.require_complete(carried.coverage, config.transfer.allow_dropped)
-    return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, theirs, config.transfer)), \
+    return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer)), \
         carried.coverage
 
 
 def require_same(source: Source, config: RunConfig) -> None:
     """`--continue`: raises ConfigError where slots or actions differ from the source's."""
-    mine, theirs = source.layout, layout_of(config)
-    parts = (("observation slots", mine.slots, theirs.slots), ("actions", mine.actions, theirs.actions))
+    before, after = source.layout, layout_of(config)
+    parts = (("observation slots", before.slots, after.slots), ("actions", before.actions, after.actions))
     for what, here, there in parts:
         if here != there:
             differ = sorted(set(here) ^ set(there))

@@ -82,11 +82,11 @@ def make_learner(config: RunConfig, fusion: str, market: Market, sessions: Sessi
     env = TradingEnv(config.env)
     params = make_params(market, sessions, config)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    made = make_fusion(config.advisor, config.env)
-    assert made is not None  # its kind is on
+    chosen = make_fusion(config.advisor, config.env)
+    assert chosen is not None  # its kind is on
     algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                               fusion=made)
-    return Learner(config, env, params, plan, made, algorithm)
+                               fusion=chosen)
+    return Learner(config, env, params, plan, chosen, algorithm)
 
 
 def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version: int, least: int = 1) -> Delta:

@@ -45,7 +45,7 @@ def _kinds(ablation: Ablation, fusion: FusionResult) -> list[str]:
 def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:
     kind, scores = ablation.kinds[k], fusion.scores[ablation.split]
     none, placebo = ablation.to_none(fusion, kind), ablation.to_placebo(fusion, kind)
-    return (kind + (" (CHEATS)" if ablation.told[k] else ""), f"{scores.net[k].mean():,.2f}", _mean(none),
+    return (kind + (" (CHEATS)" if ablation.uses_future[k] else ""), f"{scores.net[k].mean():,.2f}", _mean(none),
             _interval(none and none.interval), _interval(none and none.deflated), _mean(placebo),
             _interval(placebo and placebo.deflated), _share(scores.skill[k].hit_rate),
             _number(_last(fusion.history["trust"][:, k])), _share(_defined(scores.agreement[k])),
@@ -99,7 +99,7 @@ def to_json(ablation: Ablation) -> dict[str, Any]:
     return _plain({
         "format": FORMAT, "settings": ablation.settings, "provenance": ablation.provenance,
         "labels": list(ablation.labels), "kinds": list(ablation.kinds),
-        "cheats": [kind for kind, told in zip(ablation.kinds, ablation.told, strict=True) if told],
+        "cheats": [kind for kind, future in zip(ablation.kinds, ablation.uses_future, strict=True) if future],
         "seeds": list(ablation.seeds), "split": ablation.split,
         "fusions": {fusion.fusion: _fusion_json(ablation, fusion) for fusion in ablation.fusions}})
 
@@ -111,7 +111,8 @@ def _fusion_json(ablation: Ablation, fusion: FusionResult) -> dict[str, Any]:
         "evaluation_seconds": fusion.evaluation_seconds, "turned_at_update": fusion.turned,
         "claims": {claim.kind: {"helps": claim.helps, "found": claim.found} for claim in claims(ablation, fusion)},
         "kinds": {kind: {
-            "cheats": ablation.told[k], "trust_by_confidence": fusion.trust[k], "parameters_sha256": fusion.digests[k],
+            "cheats": ablation.uses_future[k], "trust_by_confidence": fusion.trust[k],
+            "parameters_sha256": fusion.digests[k],
             "training": {name: _short(values[:, k]) for name, values in fusion.history.items()},
             **{split: _scores_json(ablation, fusion, scores, k) for split, scores in fusion.scores.items()},
         } for k, kind in enumerate(ablation.kinds)}}

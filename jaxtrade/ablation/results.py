@@ -49,11 +49,11 @@ class FusionResult(NamedTuple):
 
 
 class Ablation(NamedTuple):
-    """A whole ablation. told: which kinds know what the bars bring. split: the one that is compared, held out where any
-    session is. settings, provenance: JSON values. labels: what must be known before a figure is read."""
+    """A whole ablation. uses_future: which kinds know what the bars bring. split: the one that is compared, held out
+    where any session is. settings, provenance: JSON values. labels: what must be known before a figure is read."""
 
     kinds: tuple[str, ...]
-    told: tuple[bool, ...]
+    uses_future: tuple[bool, ...]
     seeds: tuple[int, ...]
     fusions: tuple[FusionResult, ...]
     split: str

@@ -43,7 +43,7 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
     tables, followed, askable = make_tables(kinds, config, market, tell)
     for table in tables:
         say(f"{table.kind}: {len(table.bars):,} answers about {int(askable.sum()):,} bars"
-            f"{'; CHEATS: it is told what each bar brings' if table.told else ''}")
+            f"{'; CHEATS: it knows what each bar brings' if table.uses_future else ''}")
     if folder is not None:
         begin(folder, settings_of(config, kinds, fusions), market.fingerprint)
     split = "test" if int(splits["test"].count) else "train"
@@ -53,12 +53,12 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
                 "market": market.contract.symbol, "bars": market.bars.source, "synthetic": market.synthetic,
                 "config": config.model_dump(mode="json")}
     provenance, found = rundir.provenance(config, market.fingerprint), list[FusionResult]()
-    told = tuple(table.told for table in tables)
+    uses_future = tuple(table.uses_future for table in tables)
     whole: Ablation | None = None
     for fusion in fusions:
         found.append(_fusion(config, fusion, market, splits, tables, followed, askable, compared, tell,
                              None if folder is None else folder / TRAINING / fusion))
-        whole = Ablation(tuple(kinds), told, seeds, tuple(found), split, settings, provenance,
+        whole = Ablation(tuple(kinds), uses_future, seeds, tuple(found), split, settings, provenance,
                          tuple(_labels(tables, market, split, found)))
         if keep is not None:
             keep(whole)
@@ -89,8 +89,8 @@ def _labels(tables: Sequence[KindTable], market: Market, split: str, found: Sequ
         labels.append("synthetic: these bars were generated, no market ever traded them")
     if split == "train":
         labels.append("in sample: nothing is held out, so the agents were trained on the days they are compared on")
-    if told := [table.kind for table in tables if table.told]:
-        labels.append(f"cheating: {', '.join(told)} are told what each bar brings; nobody has such an advisor")
+    if cheating := [table.kind for table in tables if table.uses_future]:
+        labels.append(f"cheating: {', '.join(cheating)} know what each bar brings; no real advisor does")
     for result in found:
         if not result.history["finite"].all():
             labels.append(f"diverged: fusion {result.fusion} met a loss or gradient that is not finite; those steps "

@@ -112,10 +112,10 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
         if before is None:
             check_alone(config)
         else:
-            mine, where = before
+            trained, where = before
             try:
-                config = fit(config, mine, where)
-                require_carried(config, mine)
+                config = fit(config, trained, where)
+                require_carried(config, trained)
             except ConfigError as error:
                 raise ConfigError(f"phase {phase.name}: {error}") from None
         before = config, f"phase {phase.name}"
@@ -144,7 +144,7 @@ def _run_phases(curriculum: Curriculum, path: Path) -> CurriculumResult:
         folder = path / "phases" / f"{number}-{phase.name}"
         if not (folder / "gate.json").is_file():
             _train_phase(phase, folder, source)
-            rundir.write_json(folder / "gate.json", _judged(phase, folder, source))
+            rundir.write_json(folder / "gate.json", _outcome(phase, folder, source))
         row: dict[str, Any] = read_json(folder / "gate.json")
         row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
         rows.append(row)
@@ -186,7 +186,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
         _say(start_line(read_json(start)))
     try:
         if not (folder / "manifest.json").is_file():
-            shutil.rmtree(folder, ignore_errors=True)  # killed while it was being made: nothing is in it
+            shutil.rmtree(folder, ignore_errors=True)  # killed while the folder was written: nothing is in it
             run(phase.config, folder, loaded)
         else:
             resume(folder)
@@ -195,7 +195,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
         raise type(stop)(f"{what}; continue with: jaxtrade curriculum --resume {folder.parents[1]}") from None
 
 
-def _judged(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
+def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     """What the phase came to: gate, figures, what moved."""
     trained = load_source(folder)
     setup = prepare(trained.config)

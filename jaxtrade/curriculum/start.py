@@ -67,19 +67,20 @@ def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, A
     same; None where the two hold no session in common), and net dollars of each with account rules off.
     """
     source_setup = under(source, setup)
-    mine, theirs = common_sessions([source_setup, setup])
-    if not len(mine):
+    source_ids, ids = common_sessions([source_setup, setup])
+    if not len(source_ids):
         return {"sessions": 0, "equal": None, "net_profit": {}}
     fresh = jax.jit(setup.algorithm.init)(jax.random.key(setup.config.seed), setup.params)
     begins = setup.algorithm.policy(begun.state)
-    before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))], mine)
+    before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))],
+                      source_ids)
     shut = begins.replace(opening=closed(begins.opening))
     # The fresh policy carries the same opening, so that both are one compiled program; without closing it, it may use
     # every action.
     every = setup.algorithm.policy(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
-    after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], theirs)
+    after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], ids)
     results = before | after
-    return {"sessions": len(mine), "equal": _same(before["source"], after["transferred"]),
+    return {"sessions": len(ids), "equal": _same(before["source"], after["transferred"]),
             "net_profit": {name: result.strategy_figures["net_profit"] for name, result in results.items()},
             "trades": {name: result.strategy_figures["trades"] for name, result in results.items()}}
 

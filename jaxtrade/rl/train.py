@@ -121,22 +121,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     run = _Run(stacked, params, given, config, stack, io, hooks, exchange)
-    with catch_signals() as signals:
-        run.compile()
-        while run.unfinished:
-            rows = run.advance()
-            action = divergence.respond(rows, run.rollbacks, max_rollbacks)
-            if action is divergence.Action.ROLL_BACK:
-                run.roll_back(f"{divergence.describe(rows)}; rolled back to update {run.good.update} "
-                              f"(rollback {run.rollbacks + 1} of at most {max_rollbacks})")
-                continue
-            run.report(rows)
-            if action is divergence.Action.END:
-                raise divergence.diverged(rows, run.rollbacks, io.newest(), algorithm.remedies.diverged)
-            run.call_hooks()
-            run.save(signals.received is not None, keep=bool(max_rollbacks))
-            if signals.received is not None and run.update < run.total:
-                raise io.interrupted(signals.received, run.update)
+    _loop(run, max_rollbacks)
     return run.result()
 
 
@@ -271,3 +256,24 @@ class _Run:
             health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
         return TrainResult(self.state, self.history, health, self.update, self.update * self.steps_per_update, seconds,
                            self.speed, self.stopped)
+
+
+def _loop(run: _Run, max_rollbacks: int | None) -> None:
+    """Chunk by chunk to the end of the run, or to where a hook, a signal or a loss that is not finite ends it."""
+    with catch_signals() as signals:
+        run.compile()
+        while run.unfinished:
+            rows = run.advance()
+            action = divergence.respond(rows, run.rollbacks, max_rollbacks)
+            if action is divergence.Action.ROLL_BACK:
+                run.roll_back(f"{divergence.describe(rows)}; rolled back to update {run.good.update} "
+                              f"(rollback {run.rollbacks + 1} of at most {max_rollbacks})")
+                continue
+            run.report(rows)
+            if action is divergence.Action.END:
+                remedy = run.algorithm.remedies.diverged
+                raise divergence.diverged(rows, run.rollbacks, run.io.newest(), remedy)
+            run.call_hooks()
+            run.save(signals.received is not None, keep=bool(max_rollbacks))
+            if signals.received is not None and run.update < run.total:
+                raise run.io.interrupted(signals.received, run.update)
