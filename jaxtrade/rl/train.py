@@ -151,13 +151,12 @@ def set_hparams(state: PyTree, overrides: Mapping[str, float]) -> PyTree:
     """`state` with some tunable floats changed, for good: they are part of the state. Raises ConfigError."""
     if not overrides:
         return state
-    hparams: Any = state.hparams
-    known = {} if hparams is None else {name: getattr(hparams, name) for name in hparams.__dataclass_fields__}
+    known = {name: getattr(state.hparams, name) for name in getattr(state.hparams, "__dataclass_fields__", ())}
     for name in overrides:
         if name not in known:
             raise ConfigError(f"'{name}' is not a tunable float of this run (there are: {', '.join(known) or 'none'})")
     changed = {name: jnp.full_like(known[name], value) for name, value in overrides.items()}
-    return state.replace(hparams=hparams.replace(**changed))
+    return state.replace(hparams=state.hparams.replace(**changed))
 
 
 def _rows(metrics: dict[str, np.ndarray], first_update: int, total_updates: int, steps_per_update: int,
