@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import rules
-from jaxtrade.env.execution import quote_at
+from jaxtrade.env.leg import quote_at
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.types import Array
 

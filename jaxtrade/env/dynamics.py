@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import execution, observation, rules, tasks
+from jaxtrade.env import observation, rules, tasks
 from jaxtrade.env.actions import action_mask, task_actions
 from jaxtrade.env.episode import (
     count_close,
@@ -20,10 +20,12 @@ from jaxtrade.env.episode import (
     start,
     start_drawn,
 )
-from jaxtrade.env.execution import Book, select
+from jaxtrade.env.execution import fill_leg, trail_distance
+from jaxtrade.env.leg import LegBar, quote_at, select
 from jaxtrade.env.observation import ObservationRef, ObservationSpec
 from jaxtrade.env.record import add_bar, new_record
 from jaxtrade.env.rewards import Happened, total, weighted_terms
+from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
 from jaxtrade.types import Array, Outcome
 
@@ -31,53 +33,17 @@ from jaxtrade.types import Array, Outcome
 def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
     """One bar: from the close of `state.row` to the close of the next row. No session jump, no reset.
 
-    Of two-sided bars a position is marked, and leaves, on the side it would be closed at, and is opened on the other.
-    Order of events: mark at the open, order exit, entry, amended stop, opening print, intrabar, forced flat, close
-    mark, floors, trail. `state.row` must be a decision bar.
+    The leg fills (`execution.fill_leg`), then the account settles (`settle.settle`). `state.row` must be a decision
+    bar.
     """
-    market, live_marks = params.market, config.mark == "extreme"
     row = state.row + 1
     params = params.replace(contract=rules.contract_at(params, row))
-    quote = execution.quote_at(market, row)
-    carried, wanted = jnp.sign(state.position.quantity), jnp.sign(order.quantity)
-    bar = quote.leaving(carried)
-    session = params.sessions.ids[state.slot]
-    allowed = rules.may_open(state, params)
-    if config.fill == "next_open":
-        exit_price, entry_price = bar.open, quote.entering(wanted).open
-    else:
-        decided = execution.quote_at(market, state.row)
-        exit_price, entry_price = decided.leaving(carried).close, decided.entering(wanted).close
-
-    book = Book(state.position, state.account, execution.empty_event(bar.open))
-    if live_marks:
-        book = book._replace(account=rules.raise_high_water(book.position, book.account, bar.open, params))
-    book = execution.exit_by_order(book, order, exit_price, params)
-    book = book._replace(position=execution.amend(book.position, order))
-    book = execution.enter(book, order, allowed, entry_price, row, params)
-    bar = quote.leaving(jnp.sign(book.position.quantity))  # from here on of the position that is held now
-    book = book._replace(event=book.event.replace(favourable=bar.open, adverse=bar.open))
-    book = execution.opening_print(book, bar.open, live_marks, params)
-    book = execution.resolve(book, bar, row, config.intrabar, live_marks, params)
-    at_flat_bar = row > market.sessions.last[session]
-    reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
-    book = execution.force_exit(book, at_flat_bar, bar.close, reason.astype(jnp.int32), params)
-    if not live_marks:
-        book = _close_marks(book, bar.close, params)
-
-    position, account, event = book
-    account = account.replace(equity=account.balance + rules.unrealised(position, bar.close, params.contract))
+    stop_level = StopLevel(state.account, params.account)
+    leg = fill_leg(config, state.position, order, _leg_bar(config, state, params), params.contract, stop_level)
+    position, event = leg.position, leg.event
     filled = (event.order_exit_quantity != 0) | (event.entry_quantity != 0) | (event.exit_quantity != 0)
-    bust = rules.at_drawdown_floor(account, params.account)
-    daily = rules.at_daily_floor(account, params.account)
-    account = account.replace(
-        days=account.days + (filled & ~account.traded).astype(jnp.int32),
-        traded=account.traded | filled,
-        locked=account.locked | daily,
-    )
-    floor = rules.drawdown_floor(account, params.account)
-    event = event.replace(floor=floor, breach=bust | (daily & ~state.account.locked))
-    position = execution.ratchet(position, bar.close, market.tr_sum[row], params)
+    account, breach = settle(state.account, leg.cash, leg.marks, filled, params.account)
+    event = event.replace(floor=rules.drawdown_floor(account, params.account), breach=breach)
     stats = count_fills(state.stats, event, state.position.entry, params.contract)
     after = state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats)
     if state.record is not None:
@@ -85,15 +51,22 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     return after, event
 
 
-def _close_marks(book: Book, close: Array, params: EnvParams) -> Book:
-    """`mark=close`: high-water mark and floors see bar closes and realised fills only."""
-    account = rules.raise_high_water(book.position, book.account, close, params)
-    exit_cost = jnp.abs(book.position.quantity) * params.contract.commission
-    net = account.balance + rules.unrealised(book.position, close, params.contract) - exit_cost
-    floor = rules.highest_floor(account, params.account)
-    breached = (floor != rules.NO_FLOOR) & (net <= floor)
-    return execution.force_exit(book._replace(account=account), breached, close, jnp.int32(ExitReason.LIQUIDATION),
-                                params)
+def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
+    """The bar after `state.row` as the position of `state` meets it."""
+    market, row = params.market, state.row + 1
+    session = params.sessions.ids[state.slot]
+    reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
+    at_flat_bar = row > market.sessions.last[session]
+    return LegBar(
+        row=row,
+        quote=quote_at(market, row),
+        decided=quote_at(market, state.row) if config.fill == "close" else None,
+        may_open=rules.may_open(state, params),
+        largest=params.account.max_contracts,
+        forced=jnp.where(at_flat_bar, reason, ExitReason.NONE).astype(jnp.int32),
+        trail=trail_distance(market.tr_sum[row], params),
+        path=market.path,
+    )
 
 
 def next_session(state: EnvState, params: EnvParams) -> EnvState:

@@ -6,6 +6,7 @@ Units: prices int32 ticks; money int32 mills relative to the start balance; quan
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from flax import struct
@@ -104,6 +105,17 @@ class Account(struct.PyTreeNode):
         """At the start balance, nothing filled, nothing locked."""
         zero, no = jnp.int32(0), jnp.bool_(False)
         return cls(zero, zero, zero, zero, no, zero, no)
+
+
+class Marks(NamedTuple):
+    """What a leg, or all of an account's legs together, was worth in a bar, apart from what it began with; int32[]
+    mills, no exit costs.
+
+    high: the most that profit realised in the bar plus open profit was marked at. close: open profit at the close.
+    """
+
+    high: Array
+    close: Array
 
 
 class EpisodeStats(struct.PyTreeNode):

@@ -14,7 +14,7 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import tasks
 from jaxtrade.env.actions import Action, task_actions
 from jaxtrade.env.dynamics import TradingEnv, next_session
-from jaxtrade.env.execution import select
+from jaxtrade.env.leg import select
 from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
 from jaxtrade.types import Array, MarketData, Quotes
 from tests.differential.reference import REVERSE, SIDE, Fill, Fine, Log, Terms
