@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import observation, rules, tasks
-from jaxtrade.env.actions import action_mask, task_actions
+from jaxtrade.env import observation, rules
 from jaxtrade.env.episode import (
     count_close,
     count_fills,
@@ -23,11 +23,12 @@ from jaxtrade.env.episode import (
 from jaxtrade.env.execution import fill_leg, trail_distance
 from jaxtrade.env.leg import LegBar, quote_at, select
 from jaxtrade.env.observation import ObservationRef, ObservationSpec
-from jaxtrade.env.record import add_bar, new_record
+from jaxtrade.env.orders import bracket
 from jaxtrade.env.rewards import Happened, total, weighted_terms
 from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
-from jaxtrade.types import Array, Outcome
+from jaxtrade.env.tasks.base import HOLD, Task, task_of
+from jaxtrade.types import Array, Outcome, PyTree
 
 
 def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
@@ -46,8 +47,9 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
     event = event.replace(floor=rules.drawdown_floor(account, params.account), breach=breach)
     stats = count_fills(state.stats, event, state.position.entry, params.contract)
     after = state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats)
-    if state.record is not None:
-        after = after.replace(record=add_bar(state.record, state, after, event, params.contract))
+    keeper = task_of(config).record
+    if keeper is not None:
+        after = after.replace(record=keeper.add_bar(state.record, state, after, event, params.contract))
     return after, event
 
 
@@ -89,7 +91,7 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
     it is no step: `time` and `stats.length` are 0. An episode that the bar would end starts at `state` instead.
     """
     side = forced_side(state, probability, params)
-    moved, _ = transition(config, state, tasks.bracket(state, side * config.quantity, params), params)
+    moved, _ = transition(config, state, bracket(state, side * config.quantity, params), params)
     moved = moved.replace(time=state.time, stats=count_close(moved.stats, moved.account.equity))
     entered = (side != 0) & (end_reason(moved, params) == EndReason.NONE)
     return select(entered, moved, state)
@@ -99,12 +101,22 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
 class TradingEnv:
     """Minute bars, one symbol, an account with rules. Static and hashable; all data come in `params`.
 
-    Actions: `actions.Action` (a prefix of it, by task). Observation: `spec`, float32[D]. Reward: change of equity in
-    account risk units by default. `terminated`: bust, daily loss (where it fails the account), target, end of the
-    episode's last session. `truncated`: step limit, end of data. An illegal action is executed as HOLD and counted.
+    Actions: `actions`, those of the task. Observation: `spec`, float32[D]. Reward: change of equity in account risk
+    units by default. `terminated`: bust, daily loss (where it fails the account), target, end of the episode's last
+    session. `truncated`: step limit, end of data. An illegal action is executed as action 0, HOLD, and counted.
     """
 
     config: EnvConfig
+
+    @property
+    def task(self) -> Task:
+        """What an agent may do, what its actions mean, what it sees."""
+        return task_of(self.config)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The A action names in id order."""
+        return self.task.actions(self.config)
 
     @property
     def spec(self) -> ObservationSpec:
@@ -114,7 +126,7 @@ class TradingEnv:
     @property
     def num_actions(self) -> int:
         """A."""
-        return len(task_actions(self.config))
+        return len(self.actions)
 
     @property
     def observation_size(self) -> int:
@@ -126,22 +138,28 @@ class TradingEnv:
         state = self._begin(jax.random.bits(key), jnp.int32(0), params)
         return state, self.ref(state, params)
 
-    def _begun(self, state: EnvState) -> EnvState:
-        return state.replace(record=new_record(self.config))
+    def new_record(self) -> PyTree:
+        """The task's record as an episode begins; None where it keeps none."""
+        keeper = self.task.record
+        return None if keeper is None else keeper.new()
 
     def reset_at(
         self, params: EnvParams, slot: Array | int, row: Array | int, seed: int = 0, episode: int = 0
     ) -> EnvState:
         """A new account at the close of market row `row`, which lies in session `slot` of the split."""
-        return self._begun(start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode)))
+        state = start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
+        return state.replace(record=self.new_record())
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]."""
-        return action_mask(self.config, state, params)
+        mask = self.task.mask(self.config, state, params)
+        chex.assert_shape(mask, (self.num_actions,),
+                          custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`")
+        return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
         """The order that a legal action (int32[]) means at `state`."""
-        return tasks.decode(self.config, action, state, params)
+        return self.task.decode(self.config, action, state, params)
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
         """One bar; see `dynamics.transition`."""
@@ -149,7 +167,7 @@ class TradingEnv:
 
     def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
         """The stored form of the observation at `state` (25 bytes; 51 of `advised`; 28 more with an advisor)."""
-        return observation.make_ref(state, self.mask(state, params), params)
+        return observation.make_ref(self.config, state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """float32[D] from a reference, the same bits wherever it is called."""
@@ -164,7 +182,7 @@ class TradingEnv:
     ) -> tuple[EnvState, Outcome[ObservationRef]]:
         """Decode and advance one bar, into the next session where this one ended; an ended episode is left as it is."""
         legal = self.mask(state, params)[action]
-        order = self.decode(jnp.where(legal, action, 0), state, params)
+        order = self.decode(jnp.where(legal, action, HOLD), state, params)
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
         terms = weighted_terms(state, moved, Happened(action, ~legal, event), params)
@@ -187,7 +205,7 @@ class TradingEnv:
         return self._begin(state.seed, state.episode + 1, params)
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
-        state = self._begun(start_drawn(params, seed, episode, self.config.random_start))
+        state = start_drawn(params, seed, episode, self.config.random_start).replace(record=self.new_record())
         if params.forced_start is None:
             return state
         return forced_entry(self.config, state, params.forced_start, params)

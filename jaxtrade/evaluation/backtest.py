@@ -23,7 +23,6 @@ from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.episode import end_reason
 from jaxtrade.env.leg import select
-from jaxtrade.env.record import new_record
 from jaxtrade.env.rewards import Happened, total, weighted_terms
 from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order, Trailing
 from jaxtrade.errors import ConfigError, DataError
@@ -169,7 +168,7 @@ def _advance(
     session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
     episode_over = over | (jumped.sessions_left < 0)
     jumped = jumped.replace(sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left),
-                            record=select(episode_over, new_record(env.config), jumped.record))
+                            record=select(episode_over, env.new_record(), jumped.record))
     return _Loop(
         state=select(session_over, jumped, locked),
         carry=carry,

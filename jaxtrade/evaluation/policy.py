@@ -24,9 +24,9 @@ from jaxtrade.advisor.fusion import Fusion, make_fusion
 from jaxtrade.advisor.outcomes import no_outcomes
 from jaxtrade.config import AdvisorConfig, EnvConfig, PPOConfig, RunConfig
 from jaxtrade.data.schema import absent_features, context_features
-from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
+from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.rl.opening import Opening
@@ -53,7 +53,7 @@ def observation_schema(env: EnvConfig) -> dict[str, Any]:
 
 def action_schema(env: EnvConfig) -> dict[str, Any]:
     """Action names in id order."""
-    return {"names": [action.name for action in task_actions(env)]}
+    return {"names": list(action_names(env))}
 
 
 def absent_slots(env: EnvConfig, market: Market) -> list[str]:

@@ -373,7 +373,7 @@ def make_ppo(config: PPOConfig, env: Env, total_updates: int, *, summarise: Summ
             "action_share": jnp.mean(seen.action[..., None] == jnp.arange(env.num_actions), axis=(0, 1)),
         }
         if fusion is not None:
-            metrics |= figures(seen, policy.fusion, inputs.outcomes)
+            metrics |= figures(fusion.env, seen, policy.fusion, inputs.outcomes)
             metrics["visits"] = visits(seen, inputs.view)
         extra = dict(summarise.figures(seen.info)) if summarise else {}
         if clash := (metrics.keys() | staged.keys()) & extra.keys() | metrics.keys() & staged.keys():

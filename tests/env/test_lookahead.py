@@ -424,7 +424,7 @@ def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str)
 
 def nothing_seen(task: str, *shape: int) -> AccountSeen | tuple[()]:
     """An account's part of references that show a new account."""
-    return AccountSeen(*[jnp.zeros(shape, jnp.int32)] * 8) if task == "advised" else ()
+    return AccountSeen(*[jnp.zeros(shape, jnp.int32)] * 8) if task == "advised" else None
 
 
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
@@ -470,7 +470,7 @@ def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
                                             context=task == "advised"))
     close = int(bars.close[row])
     leg = i32([[1, close - 7, close - 20, close + 33, 4]])
-    ref = ObservationRef(i32([row]), leg, nothing_seen(task), bits_of(jnp.ones(env.num_actions, bool)), (),
+    ref = ObservationRef(i32([row]), leg, nothing_seen(task), bits_of(jnp.ones(env.num_actions, bool)), None,
                          env.num_actions)
 
     def observe(view: MarketView) -> jax.Array:

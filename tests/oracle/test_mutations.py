@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import jaxtrade.env
+import jaxtrade.parts
 from tests.oracle.agreement import Comparison, Lane, both_scalings, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, view_of
@@ -24,6 +25,7 @@ from tests.oracle.model import Settings
 from tests.oracle.test_agreement import PRESETS, SLOW_UNITS, UNITS, lanes_of, markets, names_of, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
+PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks
 LANES, STEPS = 8, 150
 INTRABAR_UNITS = ("full/nearer_extreme", "full/path")
 
@@ -134,7 +136,11 @@ MUTATIONS = (
              "side * (close - breakeven) >= 0"),
     Mutation("trail behind any stop", "actions", "& (side * (position.stop - position.entry) >= 0)", ""),
     Mutation("break-even on the losing side", "actions", "position.entry + jnp.sign", "position.entry - jnp.sign"),
-    Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
+    Mutation("BUY sells", "tasks/entry", "jnp.where(action == Action.BUY, 1, -1)",
+             "jnp.where(action == Action.BUY, -1, 1)"),
+    Mutation("CLOSE keeps the position", "tasks/manage", "jnp.where(action == Action.CLOSE, 0, order.quantity)",
+             "order.quantity"),
+    Mutation("bracket by the next bar's range", "orders", "params.market.tr_sum[state.row]",
              "params.market.tr_sum[state.row + 1]"),
     Mutation("reward of realised money only", "rewards",
              "(next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.risk_unit)",
@@ -202,8 +208,8 @@ MUTATIONS = (
              "happened.action == action", "rewards"),
     Mutation("every close is a loss", "rewards", "_closed_trades(prev, next) - _wins(prev, next)",
              "_closed_trades(prev, next)", "rewards"),
-    Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)", "_wins(prev, next)",
-             "rewards"),
+    Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)",
+             "_wins(prev, next)", "rewards"),
     Mutation("a win does not end the losses", "record", "jnp.where(close.won, 0, record.losses + 1)",
              "record.losses + 1", "advised/full"),
     Mutation("eleven recent trades", "record", "((1 << RECENT) - 1)", "((2 << RECENT) - 1)", "advised/full"),
@@ -211,7 +217,7 @@ MUTATIONS = (
              "jnp.maximum(record.peak, next.account.equity)", "advised/full"),
     Mutation("a short's excursion is a long's", "record", "side * (position.entry - event.adverse)",
              "position.entry - event.adverse", "advised/full"),
-    Mutation("the context of the bar before", "observation", "view.context[row]", "view.context[row - 1]",
+    Mutation("the context of the bar before", "observation", "context[ref.row[0]]", "context[ref.row[0] - 1]",
              "advised/full"),
 )
 
@@ -221,13 +227,15 @@ def load_mutant(folder: Path, mutation: Mutation | None) -> Any:
     name = f"mutant_{abs(hash(mutation)):x}"
     package = folder / name
     package.mkdir()
-    for path in SOURCE.glob("*.py"):
+    for path in (PARTS, *SOURCE.rglob("*.py")):
+        inside = Path(path.name) if path == PARTS else path.relative_to(SOURCE)
         text = path.read_text(encoding="utf-8")
-        if mutation and path.stem == mutation.module:
+        if mutation and inside == Path(f"{mutation.module}.py"):
             assert text.count(mutation.old) == 1, f"'{mutation.old}' occurs {text.count(mutation.old)} times"
             text = text.replace(mutation.old, mutation.new)
-        text = re.sub(r"jaxtrade\.env(?!\.state)\b", name, text)
-        (package / path.name).write_text(text, encoding="utf-8")
+        text = re.sub(r"jaxtrade\.env(?!\.state)\b", name, text).replace("jaxtrade.parts", f"{name}.parts")
+        (package / inside).parent.mkdir(exist_ok=True)
+        (package / inside).write_text(text, encoding="utf-8")
     sys.path.insert(0, str(folder))
     try:
         importlib.invalidate_caches()
