@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jaxtrade.registry import Registry
 
 if TYPE_CHECKING:
+    from jaxtrade.env.rewards import Term
     from jaxtrade.env.tasks.base import Task
 
 TASKS: Registry[Task] = Registry("task", {
@@ -17,3 +18,8 @@ TASKS: Registry[Task] = Registry("task", {
     "manage": "jaxtrade.env.tasks.manage:MANAGE",
     "advised": "jaxtrade.env.tasks.advised:ADVISED",
 })
+
+REWARD_TERMS: Registry[Term] = Registry("reward term", {name: f"jaxtrade.env.rewards:{name}" for name in (
+    "equity_change", "net_return", "closed_profit", "win", "loss", "trail_win", "in_position", "flat", "floor_reached",
+    "forced_flat", "breakeven_moved", "trail_enabled", "trail_enabled_in_profit", "profit_level", "return_level",
+    "illegal", "illegal_management")})

@@ -24,7 +24,7 @@ from jaxtrade.env.execution import fill_leg, trail_distance
 from jaxtrade.env.leg import LegBar, quote_at, select
 from jaxtrade.env.observation import ObservationRef, ObservationSpec
 from jaxtrade.env.orders import bracket
-from jaxtrade.env.rewards import Happened, total, weighted_terms
+from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
 from jaxtrade.env.tasks.base import HOLD, Task, task_of
@@ -185,7 +185,7 @@ class TradingEnv:
         order = self.decode(jnp.where(legal, action, HOLD), state, params)
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
-        terms = weighted_terms(state, moved, Happened(action, ~legal, event), params)
+        terms = weighted_terms(state, moved, StepEvent(action, ~legal, event, self.actions), params)
         moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
 
         done = end != EndReason.NONE

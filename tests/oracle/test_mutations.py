@@ -25,7 +25,7 @@ from tests.oracle.model import Settings
 from tests.oracle.test_agreement import PRESETS, SLOW_UNITS, UNITS, lanes_of, markets, names_of, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
-PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks
+PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks and reward terms
 LANES, STEPS = 8, 150
 INTRABAR_UNITS = ("full/nearer_extreme", "full/path")
 
@@ -204,11 +204,10 @@ MUTATIONS = (
              "closed = account.equity", "rewards"),
     Mutation("closed profit before costs", "rewards", "gross - 2 * closed * params.contract.commission", "gross",
              "rewards"),
-    Mutation("an illegal act is paid", "rewards", "(happened.action == action) & ~happened.illegal",
-             "happened.action == action", "rewards"),
+    Mutation("an illegal act is paid", "rewards", "self.chosen(name) & ~self.illegal", "self.chosen(name)", "rewards"),
     Mutation("every close is a loss", "rewards", "_closed_trades(prev, next) - _wins(prev, next)",
              "_closed_trades(prev, next)", "rewards"),
-    Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)",
+    Mutation("any win is a win of the trail", "rewards", "jnp.where(trailed, _wins(prev, next), 0)",
              "_wins(prev, next)", "rewards"),
     Mutation("a win does not end the losses", "record", "jnp.where(close.won, 0, record.losses + 1)",
              "record.losses + 1", "advised/full"),
