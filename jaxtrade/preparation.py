@@ -12,7 +12,6 @@ from jaxtrade.advisor_run import Shown, shown, view_of
 from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
@@ -102,5 +101,5 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
 
 def figure_names(env: TradingEnv) -> Names:
     """What the entries of the lists among a run's figures are called."""
-    return {"action_share": [action.name for action in task_actions(env.config)],
+    return {"action_share": list(env.actions),
             "end_share": [reason.name for reason in EndReason]}

@@ -11,8 +11,8 @@ from jaxtrade import checkpoint, rundir
 from jaxtrade.advisor.fusion import make_fusion
 from jaxtrade.config import RunConfig
 from jaxtrade.data.contract_file import contract_of
-from jaxtrade.env.actions import task_actions
 from jaxtrade.env.observation import make_spec
+from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
@@ -45,7 +45,7 @@ class Source(NamedTuple):
 def layout_of(config: RunConfig) -> Layout:
     """What the arrays of a configuration's policy mean."""
     spec = make_spec(config.env)
-    return Layout(spec.names, tuple(action.name for action in task_actions(config.env)), spec.scaling, config.network)
+    return Layout(spec.names, action_names(config.env), spec.scaling, config.network)
 
 
 def load_source(path: Path) -> Source:

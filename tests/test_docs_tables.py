@@ -10,7 +10,7 @@ from bench.catalogue import BENCHES
 from jaxtrade.config import ControlConfig
 from jaxtrade.env.presets import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
-from jaxtrade.env.rewards import TERMS
+from jaxtrade.parts import REWARD_TERMS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -55,7 +55,7 @@ def test_control_keys() -> None:
 
 
 def test_reward_terms() -> None:
-    assert list(rows("rewards.md", "term")) == list(TERMS)
+    assert list(rows("rewards.md", "term")) == list(REWARD_TERMS.names)
 
 
 def test_every_bench_has_its_row() -> None:

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "jaxtrade"
 # The most specific entry counts. `jaxtrade` itself is the lazy public API and may name everything.
 LAYERS = {
     "types": 0, "config": 0, "config_legacy": 0,
-    "sections": 0, "errors": 0, "yaml12": 0, "registry": 0, "text": 0,
+    "sections": 0, "errors": 0, "yaml12": 0, "registry": 0, "parts": 0, "text": 0,
     "data": 1, "checkpoint": 1, "compilation": 1, "metrics": 1, "rundir": 1,
     "advisor.host.options": 0, "advisor.table": 1, "advisor.outcomes": 1, "advisor.host": 1, "advisor": 3,
     "env": 2, "networks": 2,

@@ -34,8 +34,8 @@ from flax import struct
 from jaxtrade.advisor.outcomes import Outcomes, bin_of, hit_rate, log_odds
 from jaxtrade.advisor.table import AdviceSeen, AdviceView
 from jaxtrade.config import AdvisorConfig, EnvConfig
-from jaxtrade.env.actions import Action, task_actions
 from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array, PyTree, Transition
@@ -86,26 +86,28 @@ class Gate(nn.Module):
 
 def exposure(env: EnvConfig, side: Array) -> Array:
     """float32[A]: the side held after each action; side: int32[] held now."""
-    ends = {Action.BUY: 1.0, Action.SELL: -1.0, Action.CLOSE: 0.0}
-    side_of = np.array([ends.get(action, 0.0) for action in task_actions(env)], np.float32)
-    keeps = np.array([action not in ends for action in task_actions(env)], np.float32)
+    sides = task_of(env).sides(env)
+    side_of = np.array([after or 0 for after in sides], np.float32)
+    keeps = np.array([after is None for after in sides], np.float32)
     # Of constants, one operation: a stack of choices would be one for each action.
     return jnp.asarray(side_of) + keeps * side.astype(jnp.float32)
 
 
-def side_after(action: Array, side: Array) -> Array:
+def side_after(env: EnvConfig, action: Array, side: Array) -> Array:
     """int32[...]: the side held after `action` int32[...]; as `exposure`."""
-    opened = jnp.where(action == Action.BUY, 1, jnp.where(action == Action.SELL, -1, side))
-    return jnp.where(action == Action.CLOSE, 0, opened)
+    for i, after in enumerate(task_of(env).sides(env)):
+        side = side if after is None else jnp.where(action == i, after, side)
+    return side
 
 
 def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
-    """int32[]: what the old rules would do about advice: BUY or SELL when flat, CLOSE (where the task has it) against
-    an opposite position, else HOLD."""
-    opens = jnp.where(direction > 0, int(Action.BUY), int(Action.SELL))
-    against = int(Action.CLOSE) if Action.CLOSE in task_actions(env) else int(Action.HOLD)
-    chosen = jnp.where(side == 0, opens, jnp.where(side == -direction, against, int(Action.HOLD)))
-    return jnp.where(direction == 0, int(Action.HOLD), chosen)
+    """int32[]: what the old rules would do about advice: open when flat, close (where the task can) an opposite
+    position, else HOLD. Of several actions that do so the first."""
+    sides = task_of(env).sides(env)
+    buy, sell, close = (sides.index(side) if side in sides else HOLD for side in (1, -1, 0))
+    opens = jnp.where(direction > 0, buy, sell)
+    chosen = jnp.where(side == 0, opens, jnp.where(side == -direction, close, HOLD))
+    return jnp.where(direction == 0, HOLD, chosen)
 
 
 def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, weight: float) -> Array:
@@ -116,7 +118,7 @@ def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, 
     takes_advice = (confidence > 0.9) & (p <= 0.6)
     holds = (p < 0.5) & (confidence < 0.5)
     compared = jnp.where(confidence * w > p * (1.0 - w), advised, actions)
-    chosen = jnp.where(holds, int(Action.HOLD), compared)
+    chosen = jnp.where(holds, HOLD, compared)
     chosen = jnp.where(takes_advice, advised, chosen)
     chosen = jnp.where(takes_own | (actions == advised), actions, chosen)
     mixture = jnp.zeros_like(p).at[chosen].add(p)
@@ -175,7 +177,7 @@ class Fusion:
         """
         nothing, side = jnp.float32(0), jnp.sign(ref.legs[0, 0])
         if terms.refused is not None:
-            opens = np.array([action in (Action.BUY, Action.SELL) for action in task_actions(self.env)])
+            opens = np.array([side in (1, -1) for side in task_of(self.env).sides(self.env)])
             mask = mask & ~(opens & terms.refused)
         if terms.advice is None:
             return Fused(logits, mask, nothing)
@@ -213,7 +215,7 @@ def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce =
     return reduce.sum_of_parts(jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop"))
 
 
-def figures(seen: Transition, overridden: Array, trust: Trust, outcomes: Outcomes,
+def figures(env: EnvConfig, seen: Transition, overridden: Array, trust: Trust, outcomes: Outcomes,
             reduce: Reduce = LOCAL) -> dict[str, Array]:
     """float32[] each, of a rollout [T, N]; NaN where nothing of the kind was there.
 
@@ -226,7 +228,7 @@ def figures(seen: Transition, overridden: Array, trust: Trust, outcomes: Outcome
     """
     advice, side = seen.ref.aux, jnp.sign(seen.ref.legs[..., 0, 0])
     directed = advice.direction != 0
-    agreed = directed & (side_after(seen.action, side) == advice.direction)
+    agreed = directed & (side_after(env, seen.action, side) == advice.direction)
     count = outcomes.count.sum()
     return {
         "advice_share": reduce.mean(advice.valid.astype(jnp.float32)),

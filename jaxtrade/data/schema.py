@@ -1,6 +1,6 @@
 """What a feature is: name, unit, warm-up, formula; and the columns of the market's float table.
 
-This module imports neither JAX nor pandas, so that the environment can address columns by name.
+This module imports neither JAX nor pandas, so that names can be checked early.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import TASKS
 
 Unit = Literal["price", "move", "growth", "range", "volume", "index", "negative_index", "score", "ratio", "share",
                "fraction"]
@@ -251,8 +252,8 @@ def context_column(name: str) -> str:
 
 
 def context_features(task: str) -> tuple[str, ...]:
-    """Features that a task shows of the bar decided on itself."""
-    return CONTEXT_FEATURES if task == "advised" else ()
+    """Features that a task (`env.task`) shows of the bar decided on itself. Imports the task, hence JAX."""
+    return TASKS[task].context
 
 
 def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -25,9 +25,9 @@ from jaxtrade.advisor.outcomes import no_outcomes
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
 from jaxtrade.config_legacy import migrated_network
 from jaxtrade.data.schema import absent_features, context_features
-from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
+from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError
 from jaxtrade.rl.algorithms import first_policy, make_algorithm
 from jaxtrade.rl.opening import Opening
@@ -52,7 +52,7 @@ def observation_schema(env: EnvConfig) -> dict[str, Any]:
 
 def action_schema(env: EnvConfig) -> dict[str, Any]:
     """Action names in id order."""
-    return {"names": [action.name for action in task_actions(env)]}
+    return {"names": list(action_names(env))}
 
 
 def absent_slots(env: EnvConfig, market: Market) -> list[str]:

@@ -39,7 +39,7 @@ def ref_of(side: int, advice: str | None, confidence: float = 0.7, risk: float =
     given = advice is not None
     seen = AdviceSeen(jnp.array([*SIDES[advice], confidence, risk, 1.0] if advice else [0.0] * 6, jnp.float32),
                       jnp.int32(given))
-    return ObservationRef(jnp.array([5]), jnp.array([[side, 0, 0, 0, 0]]), (), bits_of(mask), seen, 7)
+    return ObservationRef(jnp.array([5]), jnp.array([[side, 0, 0, 0, 0]]), None, bits_of(mask), seen, 7)
 
 
 def fusion_of(kind: str, **more: Any) -> Fusion:
@@ -68,7 +68,7 @@ def test_exposure_is_the_side_held_after_the_action() -> None:
     assert exposure(ENV, jnp.int32(-1)).tolist() == [-1, 1, -1, -1, -1, -1, 0]
     assert len(exposure(EnvConfig(task="entry"), jnp.int32(0))) == 3
     for side in (-1, 0, 1):
-        after = side_after(jnp.arange(7), jnp.int32(side))
+        after = side_after(ENV, jnp.arange(7), jnp.int32(side))
         np.testing.assert_array_equal(after, exposure(ENV, jnp.int32(side)))
 
 
@@ -96,7 +96,7 @@ def test_absent_advice_changes_no_bit(kind: str) -> None:
         np.testing.assert_array_equal(made.logits, LOGITS)
         np.testing.assert_array_equal(made.mask, ref.mask)
         assert float(made.cost) == 0.0
-    nobody = ref_of(0, None).replace(aux=())
+    nobody = ref_of(0, None).replace(aux=None)
     terms = fusion.terms(None, nobody)
     assert terms == (None, None)
     np.testing.assert_array_equal(fusion.fuse(terms, {}, jnp.ones(4), nobody, LOGITS, FLAT).logits, LOGITS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, RewardConfig, load_config
+from jaxtrade.env import rewards
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.reward_presets import REWARDS, TERM_NAMES, resolve_reward
-from jaxtrade.env.rewards import TERMS
+from jaxtrade.env.reward_presets import REWARDS, resolve_reward
 from jaxtrade.env.state import EndReason, EnvParams, StepInfo
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import REWARD_TERMS
 from tests.env.worlds import i32, make_params, rules, run_random, walk_market
 
 MARKET = walk_market(3, sessions=2, length=80, step=8)
@@ -41,13 +43,13 @@ def test_a_preset_with_weights_over_it() -> None:
 @pytest.mark.parametrize("name", list(REWARDS))
 def test_presets_are_made_of_known_terms(name: str) -> None:
     weights = resolve_reward(RewardConfig(preset=name))
-    assert set(weights) <= set(TERMS)
+    assert set(weights) <= set(REWARD_TERMS.names)
     assert all(weights.values())
 
 
 @pytest.mark.parametrize(("values", "text"), [
     ({"preset": "seed_phase_2"}, "reward.preset: unknown preset 'seed_phase_2' .*did you mean 'seed_phase2'"),
-    ({"weights": {"equity_chnage": 1.0}}, "reward.weights: unknown term 'equity_chnage' .*'equity_change'"),
+    ({"weights": {"equity_chnage": 1.0}}, "reward.weights: no reward term is called 'equity_chnage' .*'equity_change'"),
     ({"weights": {"equity_change": 0.0}}, "every term of the reward has weight 0"),
 ])
 def test_rewards_that_cannot_be(values: dict[str, Any], text: str) -> None:
@@ -68,7 +70,7 @@ def test_only_the_terms_of_the_composition_are_compiled() -> None:
         return str(jax.make_jaxpr(ENV.step)(jax.random.key(0), state, i32(0), params))
 
     sizes = [len(program(weights)) for weights in (REWARDS["equity_change"], REWARDS["seed_phase2"],
-                                                   dict.fromkeys(TERMS, 1.0))]
+                                                   dict.fromkeys(REWARD_TERMS.names, 1.0))]
     assert sizes[0] < sizes[1] < sizes[2]
     assert program({"equity_change": 1.0}) == program({"equity_change": 0.5})
 
@@ -119,5 +121,10 @@ def test_what_a_rollout_tells_of_trading() -> None:
         np.testing.assert_allclose(told[name], value, rtol=1e-5, err_msg=name)
 
 
-def test_the_early_table_names_every_term():
-    assert tuple(TERMS) == TERM_NAMES
+def test_every_row_of_the_table_is_a_term() -> None:
+    """... and every term of the module has a row."""
+    terms = [REWARD_TERMS[name] for name in REWARD_TERMS.names]
+    assert [term.__name__ for term in terms] == list(REWARD_TERMS.names)
+    written = {name for name, value in vars(rewards).items() if inspect.isfunction(value)
+               and list(inspect.signature(value).parameters) == ["prev", "next", "step", "params"]}
+    assert written - {"weighted_terms"} == {term.__name__ for term in terms if term.__module__ == rewards.__name__}

@@ -177,7 +177,7 @@ def test_another_observation_is_refused(trained, monkeypatch):
 
 
 def test_another_action_table_is_refused(trained, monkeypatch):
-    monkeypatch.setattr(bundles, "task_actions", lambda env: (Action.HOLD, Action.SELL, Action.BUY))
+    monkeypatch.setattr(bundles, "action_names", lambda env: ("HOLD", "SELL", "BUY"))
     with pytest.raises(CheckpointError, match="3 instead of 7 names"):
         load_policy(trained[0])
 

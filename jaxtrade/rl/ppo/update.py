@@ -100,8 +100,9 @@ def rollout_metrics(ppo: PPO, seen: Transition, batch: Batch) -> dict[str, Array
 
 
 def advice_metrics(ppo: PPO, seen: Transition, policy: Policy, advice: AdviceState) -> dict[str, Array]:
-    """Metrics of the advice that a rollout was shown, and `visits`."""
-    return figures(seen, seen.extras.overridden, policy.fusion, advice.outcomes, ppo.reduce) | {
+    """Metrics of the advice that a rollout was shown, and `visits`; of a learner with a fusion."""
+    assert ppo.fusion is not None
+    return figures(ppo.fusion.env, seen, seen.extras.overridden, policy.fusion, advice.outcomes, ppo.reduce) | {
         "visits": visits(seen.ref, -seen.extras.log_prob, advice.view, ppo.reduce)}
 
 
