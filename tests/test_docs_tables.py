@@ -1,4 +1,4 @@
-"""The tables of docs/accounts.md and docs/rewards.md say what the presets are, that of docs/training.md the keys, that
+"""The tables of docs/accounts.md and docs/rewards.md say what the presets are, those of docs/training.md the keys, that
 of docs/benchmarks.md the benches.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.catalogue import BENCHES
-from jaxtrade.config import ControlConfig
+from jaxtrade.config import ControlConfig, RunConfig
 from jaxtrade.env.presets import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.parts import REWARD_TERMS
@@ -52,6 +52,15 @@ def test_reward_presets() -> None:
 def test_control_keys() -> None:
     written = {name: float(cells[0]) for name, cells in rows("training.md", "key").items()}
     assert written == {f"control.{name}": value for name, value in ControlConfig().model_dump().items()}
+
+
+def test_learner_keys() -> None:
+    config = RunConfig().model_dump(mode="json")
+    values = {"algorithm": config["algorithm"]} | {
+        f"{section}.{name}": value for section in ("network", "rollout", "ppo")
+        for name, value in config[section].items()}
+    written = {name: cells[0] for name, cells in rows("training.md", "learner key").items()}
+    assert written == {name: "none" if value is None else str(value).lower() for name, value in values.items()}
 
 
 def test_reward_terms() -> None:

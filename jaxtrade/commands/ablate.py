@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
     data_options(advisor)
     advisor.add_argument("--kinds", metavar="A,B,...", help="advisors: rules, mock:KIND[:NUMBER][/OTHER], turn[:Q], "
                          "recorded:FILE, table:FILE; none is always among them (default: a matrix of known skill)")
-    advisor.add_argument("--fusions", metavar="A,B,...", help="how advice meets the policy: trust, slots, gate, rules, "
+    advisor.add_argument("--fusions", metavar="A,B,...", help="how the policy uses advice: trust, slots, gate, rules, "
                          "none (default: trust,slots)")
     advisor.add_argument("--seeds", type=int, metavar="N", help=f"agents of each kind and fusion (default: "
                          f"train.num_seeds, or {SEEDS} where it is 1)")

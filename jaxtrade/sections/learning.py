@@ -141,38 +141,38 @@ class StageConfig(Section, frozen=True):
 
 
 class AdvisorConfig(Section, frozen=True):
-    """Who advises on the bars, and how the policy listens. Latency is of the market: in bars, whatever a clock says."""
+    """The advisor, and how the policy uses its advice. Latency is counted in bars, whatever the clock says."""
 
-    kind: str = Field(default="off", description="off: not compiled; none: nobody answers; rules; mock:KIND[:NUMBER]; "
-                      "recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, made by "
-                      "advise precompute; replay:JOURNAL, an earlier run's")
+    kind: str = Field(default="off", description="off: not compiled; none: compiled, without answers; rules; "
+                      "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, written "
+                      "by advise precompute; replay:JOURNAL of an earlier run")
     fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
-        default="trust", description="how advice meets the policy: trust, log-odds of its measured hit rate; slots, in "
-        "the observation; gate, a learned share of trust; rules, the old system's; none, counted only")
-    transport: Literal["exchange", "callback"] = Field(default="exchange", description="between compiled chunks, or "
-                                                       "by one host callback per update")
+        default="trust", description="how the policy uses advice: trust, by its measured hit rate; slots, in the "
+        "observation; gate, a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)")
+    transport: Literal["exchange", "callback"] = Field(default="exchange", description="exchange: between "
+                                                       "compiled chunks; callback: by one host callback per update")
     horizon: int = Field(default=30, ge=1, le=390, description="bars after which advice is scored")
     latency: Annotated[tuple[Annotated[int, Field(ge=0, le=100_000)], ...], Field(strict=False, min_length=1)] = Field(
         default=(1,), description="bars from a bar's close until its advice is known: one number, or several equally "
         "likely ones, drawn per bar")
     latency_seed: int = Field(default=0, ge=0, lt=2**31)
-    max_age: int = Field(default=30, ge=0, description="bars after which advice is too old to be heard")
+    max_age: int = Field(default=30, ge=0, description="age in bars up to which advice is used")
     bins: int = Field(default=5, ge=1, le=100, description="equal ranges of confidence, each with its own hit rate")
-    memory: int = Field(default=2000, ge=10, description="scored advice that a hit rate remembers (exponentially)")
-    prior: float = Field(default=10.0, gt=0, description="imagined advice per range, half of it right")
-    abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate is no "
-                           "reason to listen")
-    cap: float = Field(default=2.0, gt=0, description="largest log-odds that advice can have")
+    memory: int = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
+    prior: float = Field(default=10.0, gt=0, description="imagined outcomes per range, half of them right")
+    abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate gives "
+                           "no trust")
+    cap: float = Field(default=2.0, gt=0, description="largest log-odds that trust can have")
     weight: float = Field(default=0.3, ge=0, le=1, description="rules: weight of the advisor's confidence")
     gate_cost: float = Field(default=0.001, ge=0, description="gate: cost of its mean opening, in the loss")
-    veto: float = Field(default=2.0, ge=0, description="entries are illegal where the advised risk reaches this; risk "
-                        "is at most 1, so 2 is never")
+    veto: float = Field(default=2.0, ge=0, description="entries are illegal if the advised risk is at least this; risk "
+                        "is at most 1, so 2 means never")
     drop_episode: float = Field(default=0.1, ge=0, le=1, description="share of training episodes without advice")
-    drop_bar: float = Field(default=0.1, ge=0, le=1, description="share of training bars without it")
+    drop_bar: float = Field(default=0.1, ge=0, le=1, description="share of training bars without advice")
     demand: int = Field(default=64, ge=1, le=1024, description="bars asked about per chunk or update at most")
     rows: int = Field(default=256, ge=1, le=1024, description="answers that become visible per chunk or update at most")
     template: str = Field(default="v1", description="the prompt: v1, no_volume, anonymous, pipe")
-    options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="of this kind of advisor: "
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="options of this kind: "
                                                          "model, key_env, seed, ...")
     evaluation_wait_s: float = Field(default=60.0, ge=0, description="seconds that an evaluation waits for answers")
     service: ServiceOptions = ServiceOptions()

@@ -23,7 +23,8 @@ class ToyState(struct.PyTreeNode):
 def make_toy(env: Env, total_updates: int, num_envs: int = 4, num_steps: int = 8) -> Algorithm:
     def act(policy, carry, ref, params, key, explore):
         logits = jnp.broadcast_to(policy.parameters, (mask := env.action_mask(ref)).shape)
-        return carry, distributions.sample(key, logits, mask) if explore else distributions.mode(logits, mask), None
+        chance = jax.random.uniform(key, mask.shape[:-1]) if explore else None
+        return carry, distributions.pick(chance, logits, mask) if explore else distributions.mode(logits, mask), None
 
     def init(key, params):
         worlds = (*reset_all(env, key, params, num_envs), jnp.ones(num_envs, bool), None)
