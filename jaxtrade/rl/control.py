@@ -156,8 +156,9 @@ class Controller:
         return (Control.STOP if decision.stop else Control.CONTINUE), overrides
 
     def _keep(self, state: PyTree, update: int) -> None:
-        told = self._metadata | {"steps": update * self._steps_per_update, "hooks": {self.name: self.state._asdict()}}
-        write_checkpoint(self._folder, update, state, told, KEEP_ALL)
+        hooks = {self.name: self.state._asdict()}
+        metadata = self._metadata | {"steps": update * self._steps_per_update, "hooks": hooks}
+        write_checkpoint(self._folder, update, state, metadata, KEEP_ALL)
         self._prune({update, self._saved_best})
 
     def _prune(self, keep: set[int | None]) -> None:

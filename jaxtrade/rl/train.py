@@ -219,7 +219,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     """Train until `state.total_updates`, the length that the algorithm was made for (see `plan_run`).
 
     Args:
-        params: what the environment is told; traced, never copied into the program.
+        params: the environment's parameters; traced, never copied into the program.
         key: starts a new run. state: continues one. Exactly one of them; the caller's `state` stays valid.
         num_seeds: agents trained side by side as one program, over the same `params` (default: `config.num_seeds`).
             With more than one, `key` is one key per agent (`population.seed_keys`), or one key from which agent i gets
@@ -388,8 +388,8 @@ class _Run(NamedTuple):
     def save(self, state: PyTree, update: int, memories: Mapping[str, Any]) -> None:
         if self.directory is None:
             return
-        told = self.metadata | {"steps": update * self.steps_per_update} | ({"hooks": memories} if memories else {})
-        write_checkpoint(self.directory, update, state, told, self.keep)
+        metadata = self.metadata | {"steps": update * self.steps_per_update} | ({"hooks": memories} if memories else {})
+        write_checkpoint(self.directory, update, state, metadata, self.keep)
 
     def interrupted(self, received: signal.Signals, update: int) -> None:
         kept = f"saved in {self.directory}" if self.directory is not None else "nothing was saved (no directory)"

@@ -17,7 +17,7 @@ from tests.ablation.made import TINY
     (["--kinds", "mock:skiled:0.6"], "did you mean 'skilled'"), (["--kinds", "https://h/v1"], "advise precompute"),
     (["--fusions", "trsut"], "did you mean 'trust'"), (["--seeds", "0"], "--seeds 0"),
     (["--seeds", "-1"], "--seeds -1"),
-    (["nowhere"], "nowhere"), (["--set", "ppo.num_env=3"], "num_envs")])
+    (["nowhere"], "nowhere"), (["--set", "rollout.num_env=3"], "num_envs")])
 def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys):
     out = tmp_path / "new"
     assert main(["ablate", "advisor", *flags, "--out", str(out)]) == 2

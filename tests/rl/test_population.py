@@ -113,7 +113,7 @@ def test_health_is_that_of_the_worst_agent(whole):
     assert all(passed for passed, _ in result.health.values())
     assert result.health["recompiles"] == (True, 0)
     sick = [row | {"param_delta/each": [0.1, 0.0, 0.1], "illegal/each": [0, 2, 0]} for row in result.history]
-    health = population_health(sick, 0, N)
+    health = population_health(sick, 0, N, PPO.health)
     assert health["param_delta"] == (False, 0.0)
     assert health["illegal"] == (False, 2 * len(sick))
     assert health["approx_kl"][0]
