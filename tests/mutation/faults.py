@@ -24,7 +24,7 @@ class Fault:
     caught_by: tuple[str, ...]
 
     def applied(self, root: Path) -> str:
-        """The text of the file with the fault in it. Raises ValueError where `old` does not stand there exactly once."""
+        """The text of the file with the fault in it. Raises ValueError where `old` does not stand there once."""
         text = (root / self.path).read_text(encoding="utf-8")
         if (count := text.count(self.old)) != 1:
             raise ValueError(f"{self.id}: '{self.old}' occurs {count} times in {self.path}, expected once")

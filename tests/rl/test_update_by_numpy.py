@@ -30,7 +30,7 @@ Weights = dict[str, np.ndarray]  # W [D, A], b [A], v [D], c []
 
 
 class Steps(NamedTuple):
-    """A rollout, float64[T, N, ...] and bool[T, N, ...]; next_value: of what follows each step, whatever ended there."""
+    """A rollout, float64 or bool [T, N, ...]; next_value: of what follows each step, whatever ended there."""
 
     observation: np.ndarray
     mask: np.ndarray
