@@ -61,6 +61,7 @@ class Tree:
         env.setdefault("JAXTRADE_SHARED", str(ROOT.parent / "shared"))
         env.setdefault("JAX_COMPILATION_CACHE_DIR", str(self.root.parent / "programs"))
         env.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+        env.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of processes would each compile the whole package
         return subprocess.run([sys.executable, *arguments], cwd=self.root, env=env, capture_output=True, text=True,
                               timeout=SECONDS)
 
