@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "jaxtrade"
@@ -33,6 +32,7 @@ HOST_ONLY = {"pandas", "gymnax", "gymnasium", "matplotlib"}
 TEST_ONLY = {"backtesting", "talib", "pytest", "hypothesis"}
 TRAINING = ("env", "networks", "rl")
 UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+RUNS_TEXT = {"eval", "exec", "__import__"}
 
 
 def modules() -> dict[str, ast.Module]:
@@ -93,79 +93,99 @@ def own_imports(tree: ast.Module) -> set[str]:
 
 
 def breaks_layers(name: str, tree: ast.Module) -> list[str]:
+    """One line for each import of a module that does not point down or sideways."""
     own = layer(name)
-    assert own is not None, f"jaxtrade.{name} is in no layer: add it to LAYERS"
-    return [other for other in sorted(own_imports(tree)) if (there := layer(other)) is None or there > own]
+    if own is None:
+        return [f"{name} is in no layer: add it to LAYERS"]
+    return [f"{name} (layer {own}) imports {other} (layer {there})"
+            for other in sorted(own_imports(tree)) if (there := layer(other)) is None or there > own]
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name])
-def test_imports_point_down_or_sideways(name: str) -> None:
-    assert breaks_layers(name, MODULES[name]) == []
+def forbidden_calls(name: str, tree: ast.Module) -> Iterator[str]:
+    """One line for each call that runs text or unpickles."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in RUNS_TEXT:
+            yield f"{name}, line {node.lineno}: {node.func.id}"
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and not (
+                isinstance(node.value, ast.Constant) and node.value.value is False):
+            yield f"{name}, line {node.value.lineno}: allow_pickle is not False"
 
 
-def test_an_upward_import_is_found() -> None:
-    """The check sees a planted one, inside a function too, and lets TYPE_CHECKING pass."""
-    planted = ast.parse("def f():\n    from jaxtrade.rl.ppo import make_ppo\n    import jaxtrade.evaluation.metrics\n")
-    assert breaks_layers("env.dynamics", planted) == ["evaluation.metrics", "rl.ppo"]
-    typed = ast.parse("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from jaxtrade.rl.ppo import make_ppo\n")
-    assert breaks_layers("env.dynamics", typed) == []
+def forbidden_imports(name: str, tree: ast.Module) -> Iterator[str]:
+    """One line for each library that a module may not name, anywhere in it."""
+    refused = TEST_ONLY | UNSAFE | (HOST_ONLY if name.partition(".")[0] in TRAINING else set())
+    heads = {found.partition(".")[0] for found in imports(tree)}
+    yield from (f"{name} imports {head}" for head in sorted(heads & refused))
 
 
-def test_modules_import_without_a_cycle() -> None:
-    graph = {name: own_imports(tree) - {name} for name, tree in MODULES.items() if name}
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """One line for each circle that a walk down the imports comes upon."""
+    found: list[str] = []
     done: set[str] = set()
 
     def visit(name: str, path: tuple[str, ...]) -> None:
-        assert name not in path, f"import cycle: {' -> '.join((*path[path.index(name):], name))}"
-        if name not in done:
-            for other in graph.get(name, ()):
+        if name in path:
+            found.append(" -> ".join((*path[path.index(name):], name)))
+        elif name not in done:
+            for other in sorted(graph.get(name, ())):
                 visit(other, (*path, name))
             done.add(name)
 
     for name in graph:
         visit(name, ())
+    return found
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in TRAINING])
-def test_training_code_imports_no_host_library(name: str) -> None:
-    heads = {found.partition(".")[0] for found in imports(MODULES[name])}
-    assert not heads & HOST_ONLY
+def test_imports_point_down_or_sideways_and_name_nothing_forbidden() -> None:
+    """Every module at once; each offender is named."""
+    named = {name: tree for name, tree in MODULES.items() if name}
+    assert [line for name, tree in named.items() for line in breaks_layers(name, tree)] == []
+    assert [line for name, tree in MODULES.items() for line in forbidden_imports(name, tree)] == []
+    assert [line for name, tree in MODULES.items() for line in forbidden_calls(name, tree)] == []
 
 
-@pytest.mark.parametrize("name", list(MODULES))
-def test_no_test_library_no_pickle_no_eval(name: str) -> None:
-    heads = {found.partition(".")[0] for found in imports(MODULES[name])}
-    assert not heads & TEST_ONLY
-    assert not heads & UNSAFE
-    for node in ast.walk(MODULES[name]):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"eval", "exec", "__import__"}, f"line {node.lineno}"
-        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-            assert isinstance(node.value, ast.Constant), f"line {node.value.lineno}"
-            assert node.value.value is False, f"line {node.value.lineno}"
+def test_modules_import_without_a_circle() -> None:
+    assert circles({name: own_imports(tree) - {name} for name, tree in MODULES.items() if name}) == []
 
 
-def loaded(statement: str) -> set[str]:
-    """Top-level modules that a fresh interpreter holds after `statement`."""
-    code = f"{statement}\nimport sys\nprint(' '.join(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+def test_planted_offenders_are_found() -> None:
+    """An import inside a function counts, one under TYPE_CHECKING does not."""
+    planted = ast.parse("def f():\n    from jaxtrade.rl.ppo import make_ppo\n    import jaxtrade.evaluation.metrics\n")
+    assert [line.split()[4] for line in breaks_layers("env.dynamics", planted)] == ["evaluation.metrics", "rl.ppo"]
+    typed = ast.parse("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from jaxtrade.rl.ppo import make_ppo\n")
+    assert breaks_layers("env.dynamics", typed) == []
+    assert len(breaks_layers("nowhere", typed)) == 1
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b -> c -> b"]
+    unsafe = ast.parse("import pickle\ndef f(x):\n    import pandas\n    return eval(x), load(x, allow_pickle=True)\n")
+    assert list(forbidden_imports("rl.ppo", unsafe)) == ["rl.ppo imports pandas", "rl.ppo imports pickle"]
+    assert list(forbidden_imports("data.bars", unsafe)) == ["data.bars imports pickle"]
+    assert len([*forbidden_calls("rl.ppo", unsafe)]) == 2
+
+
+def loaded(statements: list[str]) -> dict[str, set[str]]:
+    """Statement -> top-level modules that a fresh interpreter holds after it; they run one after the other."""
+    code = ("import json, sys\nheld = {}\n"
+            f"for statement in {statements!r}:\n"
+            "    exec(statement)\n"
+            "    held[statement] = sorted({name.partition('.')[0] for name in sys.modules})\n"
+            "print(json.dumps(held))")
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120,
                             check=True)
-    return set(result.stdout.split())
+    return {statement: set(names) for statement, names in json.loads(result.stdout).items()}
 
 
-def test_training_modules_load_no_host_library() -> None:
-    names = [f"jaxtrade.{name}" for name in MODULES if name.partition(".")[0] in TRAINING]
-    assert {"jaxtrade.rl.ppo", "jaxtrade.env.dynamics"} <= set(names)
-    found = loaded(f"import {', '.join(names)}")
-    assert "jax" in found
-    assert not found & (HOST_ONLY | TEST_ONLY)
-
-
-@pytest.mark.parametrize("statement", ["import jaxtrade", "import jaxtrade.config", "import jaxtrade.errors",
-                                       "import jaxtrade.data.schema", "import jaxtrade.cli",
-                                       "from jaxtrade import load_config; load_config('quickstart')"])
-def test_what_answers_at_once_loads_no_jax(statement: str) -> None:
-    assert not loaded(statement) & {"jax", "pandas", "flax", "optax", *HOST_ONLY}
+def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library() -> None:
+    """In fresh interpreters: what is imported inside a function, or by a library, counts as well."""
+    at_once = ["import jaxtrade", "import jaxtrade.config", "import jaxtrade.errors", "import jaxtrade.data.schema",
+               "import jaxtrade.cli", "from jaxtrade import load_config; load_config('quickstart')"]
+    slow = {"jax", "pandas", "flax", "optax", *HOST_ONLY}
+    assert {statement: names & slow for statement, names in loaded(at_once).items() if names & slow} == {}
+    training = [f"import jaxtrade.{name}" for name in MODULES if name.partition(".")[0] in TRAINING]
+    assert {"import jaxtrade.env.dynamics", "import jaxtrade.rl.returns"} <= set(training)
+    held = loaded(training)
+    assert "jax" in held[training[-1]]
+    refused = HOST_ONLY | TEST_ONLY
+    assert {statement: names & refused for statement, names in held.items() if names & refused} == {}
 
 
 def test_every_package_is_installed() -> None:

@@ -21,7 +21,7 @@ def delta(*rows: tuple[int, tuple[float, float, float], float], padding: int = 0
 
 
 def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session() -> None:
-    open_ = np.array([0, 10, 10, 10, 10, 10, 10, 10], np.int32)
+    open_ = np.array([20, 10, 10, 10, 10, 10, 10, 10], np.int32)  # of the bar asked about: never read
     close = np.array([0, 10, 14, 13, 10, 4, 10, 99], np.int32)
     # two sessions: decision bars 0..2 (flat bar 3) and 4..6 (flat bar 7); h = 2, a round turn costs 3 ticks
     found = what_followed(open_, close, np.array([0, 4]), np.array([2, 6]), 2, 3)

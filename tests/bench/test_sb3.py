@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bench import sb3, setting, tape
 from bench.learning import Learning, learning_of
 from jaxtrade.errors import ConfigError
+from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.rollout import StepExtras
 from jaxtrade.rl.ppo.state import TrainState, policy_of
-from jaxtrade.rl.rollout import unroll
-from jaxtrade.types import Array, PyTree, Transition
+from jaxtrade.types import Array, PyTree
 
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
                         "normalise_observations": False, "learning_rate_end": 3e-4}
@@ -87,32 +87,58 @@ UPDATE: dict[str, Any] = {
 }
 
 
+class Seen(NamedTuple):
+    """Steps of a rollout, [T, N, ...]; `final`: what was observed after the step, whatever ended there."""
+
+    observation: Array
+    mask: Array
+    final: Array
+    first: Array
+    action: Array
+    log_prob: Array
+    value: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+
+
 class Rollout:
-    """One rollout of ours with truncations, and what our update makes of it."""
+    """One rollout of ours with truncations, and what our update makes of it.
+
+    seen: the rollout once more, step by step from the same random numbers; last: the observations after it.
+    """
 
     def __init__(self, **changed: Any) -> None:
         self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
         env, params = self.world.env, self.world.params
         algorithm = make_ppo(self.world.config, env, 10)
         self.before: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
-        self.after: TrainState = jax.jit(algorithm.update)(self.before, params)[0]
-        self.seen, self.last = jax.device_get(
-            jax.jit(self._unroll, static_argnums=0)(algorithm.act, self.before, params))
+        self.after: TrainState = jax.jit(algorithm.update)(self.before, params, None)[0]
+        again = jax.jit(self._again, static_argnums=0)
+        self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
 
-    def _unroll(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Transition, Array]:
-        """The transitions, references replaced by (observations, masks) and observations; and the observations last."""
-        def explore(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
-            carry, action, extras = act(policy_of(state), carry, ref, params, key, True)
-            return carry, action, StepExtras(extras.log_prob, extras.value, None)
+    def _again(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Seen, Array]:
+        env, ppo, policy = self.world.env, learning_of(self.world.config), policy_of(state)
+        of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
 
-        key, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
-        env, num_steps = self.world.env, learning_of(self.world.config).num_steps
-        (_, ref, _, _), seen = unroll(env, explore, state.env_state, state.ref, state.first, state.carry, params, key,
-                                      num_steps, state.update)
-        observe, mask = jax.vmap(env.observe, (0, None)), jax.vmap(env.action_mask)
-        shown = jax.vmap(observe, (0, None))(seen.ref, params), jax.vmap(mask)(seen.ref)
-        final = jax.vmap(observe, (0, None))(seen.final_ref, params)
-        return seen._replace(ref=shown, final_ref=final, info=()), observe(ref, params)
+        def random_of(number: Array) -> tuple[Array, Array]:
+            of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
+            return jax.random.uniform(of_actions, (ppo.num_steps,)), jax.random.split(of_steps, ppo.num_steps)
+
+        def one(random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array) -> tuple[Any, Seen]:
+            chance, key = random
+            _, _, found = act(policy, None, ref, params, None, False)
+            action = distributions.pick(chance, found.logits, found.mask)
+            env_state, following, outcome = env.step(key, env_state, action, params)
+            return (env_state, following, outcome.terminated | outcome.truncated), Seen(
+                env.observe(ref, params), found.mask, env.observe(outcome.final_ref, params), first, action,
+                distributions.log_prob(found.logits, found.mask, action), found.value, outcome.reward,
+                outcome.terminated, outcome.truncated)
+
+        random = jax.vmap(random_of, out_axes=1)(jnp.arange(ppo.num_envs))
+        (_, ref, _), seen = jax.lax.scan(lambda now, random: jax.vmap(one)(random, *now),
+                                         (state.env_state, state.ref, state.first), random)
+        return seen, jax.vmap(env.observe, (0, None))(ref, params)
 
 
 class Spaces(gymnasium.Env):
@@ -160,12 +186,11 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
     buffer = model.rollout_buffer
     buffer.reset()
     for t in range(learning_of(rollout.world.config).num_steps):
-        now: Transition = jax.tree.map(lambda x, t=t: x[t], seen)
-        observation, mask = now.ref
-        final = values(now.final_ref).numpy()[:, 0]
+        now = Seen(*(x[t] for x in seen))
+        final = values(now.final).numpy()[:, 0]
         reward = now.reward + np.where(now.truncated, chosen["gamma"] * final, 0.0)
-        buffer.add(observation, now.action[:, None], reward, now.first, torch.tensor(now.value),
-                   torch.tensor(now.log_prob), action_masks=mask)
+        buffer.add(now.observation, now.action[:, None], reward, now.first, torch.tensor(now.value),
+                   torch.tensor(now.log_prob), action_masks=now.mask)
     buffer.compute_returns_and_advantage(last_values=values(rollout.last),
                                          dones=seen.terminated[-1] | seen.truncated[-1])
     model.train()
@@ -188,7 +213,7 @@ def test_an_update_is_the_same_update(torch: Any) -> None:
     """Masks, advantages with bootstrapped truncations, losses, gradient norm and Adam, over three epochs."""
     rollout = Rollout(normalise_advantages=False)
     assert int((rollout.seen.truncated & ~rollout.seen.terminated).sum()) > 10
-    assert not rollout.seen.ref[1].all()
+    assert not rollout.seen.mask.all()
     assert distance(torch, rollout) < 1e-4
     for changed in ({"ent_coef": 0.0}, {"vf_coef": 0.45}, {"gamma": 0.89}, {"gae_lambda": 0.9}, {"clip_range": 0.2},
                     {"n_epochs": 4}, {"learning_rate": 3.1e-3}, {"max_grad_norm": 0.01}):

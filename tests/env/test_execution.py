@@ -534,6 +534,14 @@ def test_a_close_mark_below_the_floor_leaves_at_the_close() -> None:
     assert int(kept.position.quantity) == 1
 
 
+@pytest.mark.parametrize(("drawdown", "held"), [(7 * V + 2 * C, 0), (7 * V + 2 * C + 1, 1)])
+def test_a_close_mark_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdown: int, held: int) -> None:
+    """Bought at 101: at a close of 94 equity net of both commissions is -(7 x 12.50 + 2 x 2.08)."""
+    (state, event), = run([(100, 102, 93, 94)], [BUY], EnvConfig(mark="close"), account=rules(drawdown=drawdown))
+    assert int(state.position.quantity) == held
+    assert int(event.exit_reason) == (ExitReason.NONE if held else ExitReason.LIQUIDATION)
+
+
 def test_the_flat_bar_leaves_at_its_close_after_its_stop() -> None:
     rows = [(100, 102, 98, 100), (100, 101, 99, 100)]
     results = run(rows, [BUY, BUY, BUY, BUY])

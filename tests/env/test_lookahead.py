@@ -30,7 +30,7 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef, bits_of
 from jaxtrade.env.record import AccountSeen
-from jaxtrade.env.state import EnvParams, EnvState, Order, Trailing
+from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, Order, Position, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from jaxtrade.parts import REWARD_TERMS
 from jaxtrade.types import MarketView, TickValue
@@ -198,6 +198,16 @@ class LeakyStopEnv(TradingEnv):
         moved, event = dynamics.transition(self.config, state, order, params)
         stop = jnp.where(moved.position.quantity > 0, late.close[moved.row] - 50, moved.position.stop)
         return moved.replace(position=moved.position.replace(stop=stop)), event
+
+
+@dataclass(frozen=True)
+class LeakyTrailEnv(TradingEnv):
+    """Tightens a trailing stop by the range of the bar after."""
+
+    def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple:
+        ranges = jnp.roll(params.market.tr_sum, -1)
+        return dynamics.transition(self.config, state, order,
+                                   params.replace(market=params.market.replace(tr_sum=ranges)))
 
 
 @dataclass(frozen=True)
@@ -420,6 +430,30 @@ def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str)
     env = leaky(EnvConfig())
     found = [paths_differ(env, cut, seed=seed) for seed, cut in enumerate(hand_cuts(25))]
     assert sum(seen in parts for parts in found) >= 5
+
+
+def trailing_position(env: TradingEnv, params: EnvParams, row: int, side: int) -> EnvState:
+    """At the close of `row` in a position whose stop trails, and has not moved yet: the next bar tightens it."""
+    entry = int(params.market.close[row])
+    state = env.reset_at(params, 1, row)
+    return state.replace(position=Position(*map(i32, (side, entry, -side * NO_LEVEL, side * NO_LEVEL, 0, 1, row))))
+
+
+def trails_differ(env: TradingEnv, cut: int, side: int, before: int) -> bool:
+    """Does a stop that trails from `before` bars before `cut` on depend on bars after it? Nothing else is decided."""
+    full, changed = changed_after(cut, env, two_sided=False)
+    start = trailing_position(env, full, cut - before, side)
+    runs = [walk(env, params, start, jnp.zeros(STEPS))["state"] for params in (full, changed)]
+    assert int(runs[0].position.trailing[1]) == 1, "the stop was hit at once: this cut shows nothing"
+    return leaves_differ(*(jax.tree.map(lambda x: np.asarray(x)[: before + 1], run) for run in runs)) != []
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_trailing_stop_does_not_depend_on_later_bars(side: int) -> None:
+    """Held from one or two bars before each cut, so that the last known bar moves the stop, or may."""
+    env = TradingEnv(EnvConfig())
+    assert not any(trails_differ(env, cut, side, before) for cut in hand_cuts(12) for before in (1, 2))
+    assert sum(trails_differ(LeakyTrailEnv(env.config), cut, side, 1) for cut in hand_cuts(12)) >= 6
 
 
 def nothing_seen(task: str, *shape: int) -> AccountSeen | tuple[()]:

@@ -35,3 +35,11 @@ def test_adam_with_clipped_gradients_by_hand():
     _, unclipped = optimise.update(jnp.array([0.3, 0.4]), optimise.init(params))
     np.testing.assert_allclose(unclipped[1].mu, [0.03, 0.04], rtol=1e-6)
     np.testing.assert_allclose(direction, [0.6 / (0.6 + 1e-5), 0.8 / (0.8 + 1e-5)], rtol=1e-5)
+
+
+def test_adams_epsilon_is_ppos_custom():
+    """Where a gradient is as small as 1e-5, epsilon decides: g / (|g| + eps) is 3/4 of a step for 3e-5."""
+    optimise = optimiser(jnp.float32(1.0))
+    gradient = jnp.array([3e-5, -1e-5, 4e-6])
+    direction, _ = optimise.update(gradient, optimise.init(gradient))
+    np.testing.assert_allclose(direction, [0.75, -0.5, 4 / 14], rtol=1e-4)

@@ -40,7 +40,7 @@ class Fresh:
         self.params: Any = jax.tree.map(lambda x: jnp.asarray(draw.normal(0, 0.3, x.shape), jnp.float32),
                                         jax.eval_shape(build, jax.random.key(0)))
         self.opt_state = optimiser(1.0).init(self.params)
-        seen = jnp.asarray(draw.normal(1, 3, (20, len(layout.slots))), jnp.float32)
+        seen = jnp.asarray(draw.normal(1, 3, (20 + seed, len(layout.slots))), jnp.float32)  # each its own count
         self.normaliser = MERGE(init_stats(len(layout.slots)), seen)
 
 
@@ -123,11 +123,16 @@ def test_rows_and_columns_stand_by_name() -> None:
     for i, name in enumerate(SLOTS):
         expected = old[OLD_SLOTS.index(name)] if name in OLD_SLOTS else jnp.zeros(8)
         np.testing.assert_array_equal(new[i], expected)
-    fresh = Fresh(LARGE).normaliser
-    for i, name in enumerate(SLOTS):
-        there = before.normaliser.mean[0, OLD_SLOTS.index(name)] if name in OLD_SLOTS else fresh.mean[0, i]
-        assert carried.normaliser.mean[0, i] == there
     np.testing.assert_array_equal(carried.params["policy_head"]["kernel"][:, 3:], 0.0)
+
+
+@pytest.mark.parametrize("figure", ["count", "mean", "variance"])
+def test_statistics_of_shared_slots_are_the_sources_and_new_slots_start_their_own(figure: str) -> None:
+    before, carried = carry_over(SMALL, LARGE)
+    theirs, fresh = (np.asarray(getattr(stats, figure)[0]) for stats in (before.normaliser, Fresh(LARGE).normaliser))
+    expected = [theirs[OLD_SLOTS.index(name)] if name in OLD_SLOTS else fresh[i] for i, name in enumerate(SLOTS)]
+    np.testing.assert_array_equal(getattr(carried.normaliser, figure)[0], expected)
+    assert not np.isin(theirs, fresh).any(), "the two must differ for this test to tell them apart"
 
 
 def test_moments_move_with_their_parameters() -> None:
