@@ -72,7 +72,7 @@ class Quotes(struct.PyTreeNode):
 
 
 class MarketView(struct.PyTreeNode):
-    """The float half of the market, the only floats an observation reads (`jaxtrade.data.view` has the formula).
+    """The float half of the market, the only floats an observation reads (`data.features.view` has the formula).
 
     value: float32[T, F + 3] one column per feature, then three times. level: the same shape, whole ticks that prices
         are relative to; None (static) where no column needs them. now: float32[T, 4], what a bar's own figures scale

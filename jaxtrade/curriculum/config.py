@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, validated
+from jaxtrade.config.base import Section
+from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
-from jaxtrade.sections.base import Section
-from jaxtrade.yaml12 import dump_yaml
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
