@@ -5,21 +5,18 @@ A new built-in part is its own module and one row here. A user's part is registe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from jaxtrade.registry import Registry
 
-if TYPE_CHECKING:
-    from jaxtrade.env.rewards import Term
-    from jaxtrade.env.tasks.base import Task
-
-TASKS: Registry[Task] = Registry("task", {
+# The types of the parts live above this module: `env.tasks.base.Task`, `env.rewards.Term`.
+TASKS: Registry[Any] = Registry("task", {
     "entry": "jaxtrade.env.tasks.entry:ENTRY",
     "manage": "jaxtrade.env.tasks.manage:MANAGE",
     "advised": "jaxtrade.env.tasks.advised:ADVISED",
 })
 
-REWARD_TERMS: Registry[Term] = Registry("reward term", {name: f"jaxtrade.env.rewards:{name}" for name in (
+REWARD_TERMS: Registry[Any] = Registry("reward term", {name: f"jaxtrade.env.rewards:{name}" for name in (
     "equity_change", "net_return", "closed_profit", "win", "loss", "trail_win", "in_position", "flat", "floor_reached",
     "forced_flat", "breakeven_moved", "trail_enabled", "trail_enabled_in_profit", "profit_level", "return_level",
     "illegal", "illegal_management")})

@@ -13,6 +13,7 @@ from flax import struct
 
 from jaxtrade.advisor.table import AdviceView
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
+from jaxtrade.types import EndReason as EndReason  # its home for everything above the environment
 
 NO_LEVEL = 1 << 29  # further than any price: `-side * NO_LEVEL` is a stop that is never touched
 OFF = 1 << 30  # a money limit that is switched off
@@ -31,18 +32,6 @@ class ExitReason(enum.IntEnum):
     LIQUIDATION = 6  # drawdown or daily-loss floor
     FLAT = 7  # the session's flat bar
     END_OF_DATA = 8
-
-
-class EndReason(enum.IntEnum):
-    """Why an episode (or an account, in evaluation) ended."""
-
-    NONE = 0
-    BUST = 1
-    DAILY_LOSS = 2  # only where on_daily_loss=fail
-    TARGET = 3
-    SESSION_END = 4  # end of the episode's last session
-    STEP_LIMIT = 5  # truncated
-    END_OF_DATA = 6  # truncated
 
 
 class StopKind(enum.IntEnum):

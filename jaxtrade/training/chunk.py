@@ -9,7 +9,7 @@ from typing import Any, Self
 import jax
 import numpy as np
 
-from jaxtrade.rl.listening.state import Exchange
+from jaxtrade.training.hooks import Exchange
 from jaxtrade.types import Algorithm, Array, PyTree
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxtrade.env.state import EndReason
 from jaxtrade.storage.sinks import EACH, UNNAMED, Names, per_episode
 from jaxtrade.training.population import Stack, agent_rows
-from jaxtrade.types import Algorithm, HealthCheck, Remedies, Row, Warn
+from jaxtrade.types import Algorithm, EndReason, HealthCheck, Remedies, Row, Warn
 
 WINDOW = 20  # updates that a figure must be wrong for, unless a single one says it all
 LEAST_EPISODES = 10  # ended in the window, before their ends say anything

@@ -1,4 +1,5 @@
-"""Hooks: functions that the training loop calls at every chunk border, and the changes that they ask for."""
+"""What the training loop calls at every chunk border: hooks with the changes that they ask for, and an exchange with
+the host."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Algorithm, Array, PyTree
 
 Memories = dict[str, dict[str, Any]]  # of hooks, by name
 
@@ -100,3 +101,24 @@ def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray])
                               f"agent {old.shape}")
         new[name] = jnp.copy(jnp.broadcast_to(jnp.asarray(value, old.dtype), old.shape))
     return state.replace(hparams=hparams.replace(**new))  # pyright: ignore[reportOptionalMemberAccess] (it has names)
+
+
+class Exchange(Protocol):
+    """What a run exchanges with the host. The host's methods (`inputs`, `receive`) neither wait nor raise."""
+
+    def wrap(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm (of one agent or a population) with what the exchange adds to its state; static."""
+        ...
+
+    def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
+        """Pure, compiled as the end of a chunk: the state, and news for the host."""
+        ...
+
+    def inputs(self, update: int, updates: int) -> PyTree:
+        """NumPy arrays [updates, ...]: the inputs of the chunk's updates, of constant shapes; None where there are
+        none."""
+        ...
+
+    def receive(self, update: int, news: PyTree) -> None:
+        """The news that `close_chunk` gave at the end of the chunk that ended with `update`, as NumPy arrays."""
+        ...

@@ -14,12 +14,11 @@ import numpy as np
 
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.rl.listening.state import Exchange
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.training import divergence
 from jaxtrade.training.chunk import Chunk, compile_chunk
 from jaxtrade.training.health import population_health
-from jaxtrade.training.hooks import Hook, Memories, changed, memories, recall
+from jaxtrade.training.hooks import Exchange, Hook, Memories, changed, memories, recall
 from jaxtrade.training.population import Stack
 from jaxtrade.training.run_io import RunIO
 from jaxtrade.training.signals import catch_signals

@@ -6,7 +6,7 @@ One state serves all agents of a population: it is taken out before their vmappe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -82,27 +82,6 @@ def with_advice(algorithm: Algorithm, start: AdviceState, most: int = 0, ask: Ho
         return state.replace(advice=visited(advice, metrics.pop("visits"))), metrics
 
     return algorithm._replace(init=init, update=update)
-
-
-class Exchange(Protocol):
-    """What a run exchanges with the host. The host's methods (`inputs`, `receive`) neither wait nor raise."""
-
-    def wrap(self, algorithm: Algorithm) -> Algorithm:
-        """The algorithm (of one agent or a population) with what the exchange adds to its state; static."""
-        ...
-
-    def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
-        """Pure, compiled as the end of a chunk: the state, and news for the host."""
-        ...
-
-    def inputs(self, update: int, updates: int) -> PyTree:
-        """NumPy arrays [updates, ...]: the inputs of the chunk's updates, of constant shapes; None where there are
-        none."""
-        ...
-
-    def receive(self, update: int, news: PyTree) -> None:
-        """The news that `close_chunk` gave at the end of the chunk that ended with `update`, as NumPy arrays."""
-        ...
 
 
 def first_of(delta: Delta, updates: int, bars: int) -> Delta:

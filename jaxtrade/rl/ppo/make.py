@@ -65,9 +65,9 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     Returns:
         `Algorithm`, whose state is a `TrainState`. `inputs` of its update is None, or with a fusion the
         `rl.listening.state.AdviceState` whose table and trust hold in this update (then metric `visits` is
-        float32[T bars], see `fusion.visits`). act returns `ActExtras` for one environment (vmap it over many); `explore` is a Python bool:
-        True samples, False takes the most probable legal action and reads no key. All of them work under vmap over
-        states, with `params` shared.
+        float32[T bars], see `fusion.visits`). act returns `ActExtras` for one environment (vmap it over many);
+        `explore` is a Python bool: True samples, False takes the most probable legal action and reads no key. All of
+        them work under vmap over states, with `params` shared.
     Raises:
         ConfigError: the network remembers, and a minibatch cannot hold whole rollouts of some environments.
     """
