@@ -23,14 +23,17 @@ TEST_OVERRIDES = (
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
-_ABSENT = {"config": None, "overrides": (), **dict.fromkeys(MARKET), "test": False, "advisor": None}
-_WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue"}
+_ABSENT = {"config": None, "overrides": (), **dict.fromkeys(MARKET), "test": False, "advisor": None, "modules": ()}
+_WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue", "modules": "--import"}
 
 
 def data_options(parser: argparse.ArgumentParser) -> None:
     """Add `--set` and the flags that name a market."""
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                         help="set a configuration key, e.g. --set rollout.num_envs=1024 (repeatable)")
+    parser.add_argument("--import", action="append", default=[], metavar="MODULE", dest="modules",
+                        help="import a module that registers parts of your own (a task, a reward term, a feature, a "
+                        "network, ...) before the configuration is read (repeatable); the run remembers it")
     parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
                         f"{' and '.join(BUNDLED)}, synthetic for others unless --data is given")
     parser.add_argument("--contract", metavar="FILE", help="your own contract instead of --market: a YAML file of its "
@@ -59,7 +62,8 @@ def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -
     Raises ConfigError, DataError.
     """
     given = argparse.Namespace(**_ABSENT | vars(args) | instead)
-    flags = [*(TEST_OVERRIDES if given.test else ()), *data_flags(given), *advisor_flags(given.advisor)]
+    flags = [*(TEST_OVERRIDES if given.test else ()), *import_flags(given.modules), *data_flags(given),
+             *advisor_flags(given.advisor)]
     return completed(load_config(given.config or "quickstart", [*flags, *given.overrides]), given, own_files)
 
 
@@ -76,6 +80,11 @@ def data_flags(args: argparse.Namespace) -> list[str]:
     if args.data is not None:
         flags.append("data.source=file")
     return flags
+
+
+def import_flags(modules: Sequence[str]) -> list[str]:
+    """`--import` as overrides."""
+    return [f"imports={json.dumps(list(modules))}"] if modules else []
 
 
 def advisor_flags(advisor: str | None) -> list[str]:

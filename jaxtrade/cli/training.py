@@ -16,6 +16,7 @@ from jaxtrade.cli.shared import (
     advisor_flags,
     completed,
     data_flags,
+    import_flags,
     keep_programs,
     refuse,
     resolve,
@@ -25,7 +26,7 @@ from jaxtrade.runs import rundir
 from jaxtrade.storage.programs import pin_threads
 
 # What a resumed run or curriculum has from its folder, and a continued run from the other one.
-_KEPT = ("config", "overrides", *MARKET, "test", "run_dir", "source", "advisor")
+_KEPT = ("config", "overrides", "modules", *MARKET, "test", "run_dir", "source", "advisor")
 _INHERITED = ("config", "source", "market", "contract", "test")
 
 
@@ -86,7 +87,8 @@ def curriculum(args: argparse.Namespace) -> int:
     from jaxtrade.curriculum.config import load_curriculum
 
     tested, own = (TEST_OVERRIDES, ["enforce_gates=false"]) if args.test else ((), [])
-    course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], [*tested, *data_flags(args)],
+    flags = [*tested, *import_flags(args.modules), *data_flags(args)]
+    course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], flags,
                              lambda sections, where: completed(_advised(sections, where, args.advisor), args))
     if args.source:
         rundir.read_run(Path(args.source))

@@ -9,11 +9,8 @@ from pydantic import AfterValidator, Field, model_validator
 from jaxtrade.config.base import Section, Widths
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import NETWORKS
 from jaxtrade.registry import Registry
-
-LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER"})
-NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
-                                               "gru": "jaxtrade.networks.heads:make_actor_critic"})
 
 
 def name_in(registry: Registry[Any]) -> AfterValidator:

@@ -19,9 +19,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from jaxtrade.config.base import Section
+from jaxtrade.config.base import Names, Section
 from jaxtrade.config.learning import (
-    LEARNERS,
     AdvisorConfig,
     ControlConfig,
     EvaluationConfig,
@@ -48,6 +47,8 @@ from jaxtrade.config.market import (
 )
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import LEARNERS
+from jaxtrade.registry import import_parts
 
 __all__ = [
     "MAX_BYTES",
@@ -92,6 +93,8 @@ _SHORT.maxlevel = 2
 class RunConfig(Section, frozen=True):
     """Everything a run is made of."""
 
+    imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
+                           "terms, features, networks, learners, advisors, report sections")
     seed: int = Field(default=0, ge=0, lt=2**31)
     data: DataConfig = DataConfig()
     session: SessionConfig = SessionConfig()
@@ -267,7 +270,11 @@ def validated(model: type[ModelT], values: Mapping[str, Any], name: str) -> Mode
 
 
 def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunConfig:
-    """Validate nested `values` (section -> key -> value). Raises ConfigError listing every fault."""
+    """Validate nested `values` (section -> key -> value), once the modules that `imports` names have registered their
+    parts. Raises ConfigError listing every fault."""
+    modules = values.get("imports", ())
+    if isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules):
+        import_parts(modules)
     return validated(RunConfig, values, name)
 
 

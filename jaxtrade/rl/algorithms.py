@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.learning import LEARNERS
+from jaxtrade.parts import LEARNERS
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Algorithm, Array, Env, Stage, Summary

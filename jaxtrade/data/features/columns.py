@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,10 @@ from jaxtrade.data.features.schema import (
     VOLUME_BARS,
     FeatureSpec,
     feature_spec,
+    is_built_in,
 )
+from jaxtrade.errors import ConfigError
+from jaxtrade.parts import FEATURES
 
 
 @dataclass(frozen=True)
@@ -185,14 +189,34 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
 }
 
 
+class Feature(NamedTuple):
+    """A feature of a user's own. compute(bars of one window, spec) -> [n], causal: row t reads rows up to t alone.
+
+    Its values are in the unit that `spec.unit` names (`schema.UNITS`), prices in ticks; NaN is put before the warm-up.
+    """
+
+    spec: FeatureSpec
+    compute: Callable[[Window, FeatureSpec], np.ndarray]
+
+
+def register_feature(spec: FeatureSpec, compute: Callable[[Window, FeatureSpec], np.ndarray]) -> Feature:
+    """Make `env.features: [..., spec.name]` known and return the feature. Raises ConfigError if the name is taken."""
+    if spec.name not in FEATURES and is_built_in(spec.name):
+        raise ConfigError(f"feature '{spec.name}' exists already; register yours under another name")
+    return FEATURES.register(spec.name, Feature(spec, compute))
+
+
 def compute_feature(bars: Window, name: str) -> np.ndarray:
     """One feature over one window, float64[n] in ticks (see FeatureSpec.unit); NaN before its warm-up.
 
     Levels, moves and ranges are in ticks, `momentum` is the ratio itself. Raises ConfigError for an unknown name.
     """
     spec = feature_spec(name)
-    key = f"{name.partition('_')[0]}_N" if spec.period else name
-    values = np.array(_COMPUTE[key](bars, spec), np.float64)
+    if name in FEATURES:
+        values = np.array(FEATURES[name].compute(bars, spec), np.float64)
+    else:
+        key = f"{name.partition('_')[0]}_N" if spec.period else name
+        values = np.array(_COMPUTE[key](bars, spec), np.float64)
     values[:spec.warm_up - 1] = np.nan
     return values
 

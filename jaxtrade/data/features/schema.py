@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.parts import TASKS
+from jaxtrade.parts import FEATURES, TASKS
 
 Unit = Literal["price", "move", "growth", "range", "volume", "index", "negative_index", "score", "ratio", "share",
                "fraction"]
@@ -216,6 +216,11 @@ CONTEXT_FEATURES: tuple[str, ...] = MARKET_CONTEXT + TIMEFRAMES + PATTERNS
 _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
 
 
+def is_built_in(name: str) -> bool:
+    """Whether the package itself has a feature of that name, the parametric ones included."""
+    return name in _SEED or _PARAMETRIC.fullmatch(name) is not None
+
+
 def feature_spec(name: str) -> FeatureSpec:
     """The declaration of a feature, parametric ones (`sma_N, ema_N, rsi_N, atr_N`) included.
 
@@ -224,12 +229,15 @@ def feature_spec(name: str) -> FeatureSpec:
     """
     if name in _SEED:
         return _SEED[name]
+    if name in FEATURES:
+        return FEATURES[name].spec
     match = _PARAMETRIC.fullmatch(name)
     if match is None:
-        near = difflib.get_close_matches(name, [*_SEED, "sma_20", "ema_20", "rsi_14", "atr_14"], n=1)
+        near = difflib.get_close_matches(name, [*_SEED, *FEATURES.names, "sma_20", "ema_20", "rsi_14", "atr_14"], n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"env.features: unknown feature '{name}' (known: {', '.join(_SEED)}, sma_N, ema_N, rsi_N, "
-                          f"atr_N with N a number){hint}")
+        known = ", ".join((*_SEED, *FEATURES.names))
+        raise ConfigError(f"env.features: unknown feature '{name}' (known: {known}, sma_N, ema_N, rsi_N, atr_N with N a "
+                          f"number){hint}")
     kind, period = match[1], int(match[2])
     if kind == "rsi" and period < 2:
         raise ConfigError(f"env.features: '{name}': RSI needs a period of at least 2")

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig, RunConfig
-from jaxtrade.config.learning import NETWORKS
 from jaxtrade.networks.heads import Network
 from jaxtrade.networks.normalize import init_stats
+from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
