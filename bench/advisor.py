@@ -34,6 +34,7 @@ from jaxtrade.rl.ppo import make_ppo
 from . import harness, setting
 from .catalogue import Options
 from .harness import Sample, Side
+from .learning import learning_of
 from .worker import Worker
 
 PAIRS = 40  # at least, whatever --repeats says
@@ -157,7 +158,7 @@ def run(options: Options) -> dict[str, Any]:
     launches = 1 if options.quick else LAUNCHES
     repeats = -(-(options.repeats if options.quick else max(options.repeats, PAIRS)) // launches)
     stretch = options.repeats if options.quick else STRETCH // LAUNCHES
-    ppo = config_of("off", "exchange", options.quick).ppo
+    ppo = learning_of(config_of("off", "exchange", options.quick))
     samples, said = map(list, zip(*(launch(options.quick, repeats, stretch) for _ in range(launches)), strict=True))
     pairs = {f"{transport} none/off": paired(samples, f"{transport} none", "off") for transport in SIDES}
     pairs |= {f"{transport} {name}/{transport} none": paired(samples, f"{transport} {name}", f"{transport} none")

@@ -94,7 +94,8 @@ def run(options: Options) -> dict[str, Any]:
     world = setting.world(sessions, ppo=next(iter(training.values())))
     algorithm = programs.learner(world, 100)
     state = state_bytes(world)
-    stored = programs.stored(algorithm, _shapes(world, algorithm), world.params)
+    stored = programs.stored(algorithm, _shapes(world, algorithm), world.params,
+                             world.config.rollout.num_steps)
     ppo = {"num_envs": 64, "num_steps": 16} if options.quick else {"num_envs": 1024, "num_steps": 32}
     peer = PEER | (ppo if options.quick else {})
     stepping = env_step_temporaries(world, ENVS)

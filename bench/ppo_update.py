@@ -153,7 +153,7 @@ def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     if traced[1] - traced[0] != from_shapes:
         raise ValueError(f"the traced epochs have {traced[1] - traced[0]:,} floating-point operations in matrix "
                          f"products, the network's shapes say {from_shapes:,}; bring layers() up to date")
-    kept = programs.stored(algorithm, state, params)
+    kept = programs.stored(algorithm, state, params, config.num_steps)
     return Setting(config, sides, {
         "learn_flops": from_shapes, "learn_flops_per_step": from_shapes // steps,
         "minibatch_flops": gradient_flops(config, env.observation_size, env.num_actions),

@@ -139,12 +139,11 @@ def _matmul_flops(jaxpr: Any) -> int:
     return total
 
 
-def stored(algorithm: Algorithm, state: PyTree, params: PyTree) -> dict[str, int]:
+def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) -> dict[str, int]:
     """Leaf of `Transition` -> bytes per environment step, of those that an update of `learner`'s algorithm still reads
     once dead code is removed: what the rollout's loop has to write. XLA may pad, or keep copies in another layout; see
-    `temporaries`."""
-    config = algorithm.config
-    _, seen = jax.eval_shape(acting(algorithm, config.num_steps, summarise.tell), state, params, jax.random.key(0))
+    `temporaries`. num_steps: of the rollout."""
+    _, seen = jax.eval_shape(acting(algorithm, num_steps, summarise.tell), state, params, jax.random.key(0))
     leaves = jax.tree_util.tree_flatten_with_path(seen)[0]
     shapes = [(leaf.shape, leaf.dtype) for _, leaf in leaves]
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
@@ -153,8 +152,8 @@ def stored(algorithm: Algorithm, state: PyTree, params: PyTree) -> dict[str, int
         stacked = _stacked(equation)
         if [(v.aval.shape, v.aval.dtype) for v in stacked] == shapes:
             kept = {v for other in live.eqns for v in _stacked(other)}
-            steps = config.num_envs * config.num_steps
-            return {jax.tree_util.keystr(path).lstrip("."): _bytes(leaf) // steps
+            steps = algorithm.steps_per_update
+            return {jax.tree_util.keystr(path).lstrip(".").removeprefix("extras."): _bytes(leaf) // steps
                     for (path, leaf), variable in zip(leaves, stacked, strict=True) if variable in kept}
     raise ValueError("no loop of the update gives transitions of the shapes that unroll gives; the rollout has changed "
                      "and this count with it")

@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.learning import Learning
+from bench.learning import Learning, learning_of
 from jaxtrade.config import make_config
 
 DIFFERENCES = (
@@ -45,7 +45,7 @@ class Trainer:
         from jaxtrade.networks.torso import ACTIVATIONS
 
         chosen = make_config(config)
-        ppo = chosen.ppo
+        ppo = learning_of(chosen)
         self._envs = to_sb3(*load_world(chosen), ppo.num_envs)
         self._model = PPO("MlpPolicy", self._envs, **arguments(ppo), seed=0, verbose=0, device="cpu", policy_kwargs={
             "net_arch": list(ppo.hidden), "activation_fn": ACTIVATIONS[ppo.activation], "ortho_init": True})

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jaxtrade.interop.gymnax_env import to_gymnax
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.preparation import make_env
+    from jaxtrade.rl.algorithms import make_algorithm
     from jaxtrade.rl.ppo import make_ppo
     from jaxtrade.rl.train import plan_run, train
 
@@ -59,6 +60,7 @@ _HOME = {
     "load_policy": "evaluation.policy",
     "make_env": "preparation",
     "make_params": "env.params",
+    "make_algorithm": "rl.algorithms",
     "make_ppo": "rl.ppo",
     "plan_run": "rl.train",
     "register_envs": "interop.registration",
@@ -93,6 +95,7 @@ __all__ = [
     "load_config",
     "load_market",
     "load_policy",
+    "make_algorithm",
     "make_env",
     "make_params",
     "make_ppo",

@@ -34,7 +34,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "ppo: {num_envs: 3}": ["unknown key 'ppo.num_envs': it is rollout.num_envs now"],
     "ppo: {network: gru, hidden: [8]}": ["unknown key 'ppo.network': it is network.kind now",
                                          "unknown key 'ppo.hidden': it is network.hidden now"],
-    "algorithm: dqm": ["'algorithm' = 'dqm'", "no learner is called 'dqm' (known: ppo)", "--import MODULE"],
+    "algorithm: dqm": ["'algorithm' = 'dqm'", "no learner is called 'dqm' (known: ppo", "--import MODULE"],
     "network: {kind: grus}": ["'network.kind' = 'grus'", "did you mean 'gru'?"],
     "observation: {features: [close]}": ["unknown key 'observation.features'", "did you mean 'env.features'"],
     "num_envs: 3": ["unknown key 'num_envs'", "did you mean 'rollout.num_envs'"],

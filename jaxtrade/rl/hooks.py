@@ -88,8 +88,7 @@ def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray])
     """
     if not values:
         return state
-    hparams: Any = state.hparams
-    known = {} if hparams is None else {name: getattr(hparams, name) for name in hparams.__dataclass_fields__}
+    known = {name: getattr(state.hparams, name) for name in getattr(state.hparams, "__dataclass_fields__", ())}
     new: dict[str, Array] = {}
     for name, value in values.items():
         if name not in known:
@@ -99,4 +98,4 @@ def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray])
             raise ConfigError(f"hyper-parameter '{name}' has shape {np.shape(value)}; give one number, or one for each "
                               f"agent {old.shape}")
         new[name] = jnp.copy(jnp.broadcast_to(jnp.asarray(value, old.dtype), old.shape))
-    return state.replace(hparams=hparams.replace(**new))  # pyright: ignore[reportOptionalMemberAccess] (it has names)
+    return state.replace(hparams=state.hparams.replace(**new))

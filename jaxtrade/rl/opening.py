@@ -1,6 +1,6 @@
 """Actions that a transferred policy has not learned yet: closed, then opened by a schedule.
 
-A policy widened by new actions must act as its source did until it is told otherwise, and must then meet the new
+A policy widened by new actions must at first act as its source did, and must then meet the new
 actions often enough to learn them. With z the log-sum-exp of the legal old logits, each new action's logit l becomes
 
     l + log eps,    log eps = (1 - fraction) (log probability + z),    fraction in [0, 1],

@@ -122,18 +122,19 @@ def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Pa
 def test_what_cannot_run_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     small = setting.config(ppo=PPO)
-    reasons = peers.left_out(small.ppo, Options())
+    reasons = peers.left_out(learning_of(small), Options())
     assert set(reasons) == {"purejaxrl", "rejax", "sbx"} == set(peers.DIFFERENCES)
     assert "checkout" in reasons["purejaxrl"]
     assert "not installed" in reasons["rejax"]
-    assert "distrax" in peers.left_out(small.ppo, Options(purejaxrl=tmp_path))["purejaxrl"]
+    assert "distrax" in peers.left_out(learning_of(small), Options(purejaxrl=tmp_path))["purejaxrl"]
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
-    assert peers.left_out(small.ppo, Options(purejaxrl=tmp_path)) == {}
+    assert peers.left_out(learning_of(small), Options(purejaxrl=tmp_path)) == {}
     wide = setting.config(ppo=PPO | {"hidden": (256, 128)})
-    assert peers.left_out(wide.ppo, Options(purejaxrl=tmp_path)) == {"purejaxrl": "its network is 64x64, not 256x128"}
+    assert peers.left_out(learning_of(wide), Options(purejaxrl=tmp_path)) == {
+        "purejaxrl": "its network is 64x64, not 256x128"}
     normalised = setting.config(ppo=PPO | {"normalise_observations": True})
-    found = peers.left_out(normalised.ppo, Options(purejaxrl=tmp_path))
+    found = peers.left_out(learning_of(normalised), Options(purejaxrl=tmp_path))
     assert set(found) == {"purejaxrl", "rejax", "sbx"}
     assert all("ppo.normalise_observations = True, expected false" in reason for reason in found.values())
 

@@ -73,15 +73,14 @@ def test_parts_of_an_update_add_up():
 
 def test_what_a_rollout_stores(world, state):
     """Every leaf that the update reads, and none that only stands in `Transition`."""
-    kept = programs.stored(programs.learner(world, 4), state, world.params)
+    kept = programs.stored(programs.learner(world, 4), state, world.params, world.config.rollout.num_steps)
     assert kept["reward"] == kept["value"] == kept["log_prob"] == kept["action"] == 4
     assert kept["ref.legal"] == kept["final_ref.legal"] == 1
     assert kept["ref.legs"] == 20
     assert "behaviour_version" not in kept
     assert not any("observation" in name for name in kept)
-    bare = programs.learner(world, 4)._replace(config=learning_of(world.config).model_copy(update={"num_steps": 9}))
     with pytest.raises(ValueError, match="no loop of the update"):
-        programs.stored(bare, state, world.params)
+        programs.stored(programs.learner(world, 4), state, world.params, 9)
 
 
 def test_stored_observations_are_those_of_the_references(world):
@@ -95,7 +94,7 @@ def test_stored_observations_are_those_of_the_references(world):
     np.testing.assert_array_equal(seen.observation, observation)
     np.testing.assert_array_equal(seen.mask, mask)
     _, after, outcome = jax.eval_shape(storing.step, KEY, state, jnp.int32(0), world.params)
-    assert (after.observation.shape, outcome.final_ref) == ((world.env.observation_size,), ())
+    assert (after.observation.shape, outcome.final_ref) == ((world.env.observation_size,), None)
 
 
 def transfers(algorithm, state):

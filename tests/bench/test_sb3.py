@@ -22,14 +22,14 @@ from jaxtrade.types import Array, PyTree, Transition
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
                         "normalise_observations": False, "learning_rate_end": 3e-4}
 OTHER = {  # another value of every field
-    "num_envs": 8, "num_steps": 128, "num_minibatches": 4, "num_epochs": 9, "num_shards": 2, "network": "gru",
+    "num_envs": 8, "num_steps": 128, "num_minibatches": 4, "num_epochs": 9, "num_shards": 2, "kind": "gru",
     "rnn_width": 32, "hidden": (8,), "activation": "relu", "normalise_observations": True,
     "normalise_advantages": False, "learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 0.5, "gae_lambda": 0.5,
     "clip_eps": 0.1, "vf_clip_eps": 0.2, "ent_coef": 0.02, "ent_coef_end": 0.001, "vf_coef": 0.25,
     "max_grad_norm": 1.0, "target_kl": 0.03, "gradient_rows": 4_096,
     "adapter": 8, "adapter_freeze": 0.1,
 }
-REFUSED = {"adapter", "num_shards", "network", "normalise_observations", "learning_rate_end", "vf_clip_eps",
+REFUSED = {"adapter", "num_shards", "kind", "normalise_observations", "learning_rate_end", "vf_clip_eps",
            "ent_coef_end", "learning_rate"}  # the last alone: the rate would fall to its other end
 # A width and a freeze that this network has not, on either side; and blocks, which change no result.
 WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze"}

@@ -19,7 +19,7 @@ SMALL = ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4",
          "network.hidden=[16]",
          "ppo.learning_rate=0.01", "episode.max_steps=25")
 SETUP = prepare(load_config("quickstart", SMALL))
-ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config.ppo
+ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config
 
 
 class Learner:
@@ -63,7 +63,7 @@ def test_ratio_is_one_after_resets_with_masks(trained):
     """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from bar to bar."""
     _, history = trained
     assert max(m["ratio_error"] for m in history) <= 1e-5
-    assert all(m["episodes"] >= CONFIG.num_envs for m in history)
+    assert all(m["episodes"] >= CONFIG.rollout.num_envs for m in history)
     assert all(m["approx_kl"] > 0 for m in history)
     assert all(0 < m["entropy"] < np.log(ENV.num_actions) for m in history)
 

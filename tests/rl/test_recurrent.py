@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bench.learning import Learning
+from jaxtrade.errors import ConfigError
 from jaxtrade.rl.ppo import loss as loss_module
 from jaxtrade.rl.ppo import make_ppo, rollout
 from jaxtrade.rl.ppo.state import policy_of
@@ -175,7 +176,7 @@ def test_final_values_by_a_slow_loop(monkeypatch):
 
 
 def test_a_minibatch_must_hold_whole_rollouts():
-    with pytest.raises(ValueError, match=r"network=gru: num_envs/num_shards \(4\) must be a multiple .*\(8\)"):
-        config("gru", num_minibatches=8)
+    with pytest.raises(ConfigError, match=r"network.kind=gru: rollout.num_envs/rollout.num_shards \(4\) must .*\(8\)"):
+        make_ppo(config("gru", num_minibatches=8).run, ENV, 1)
     assert config("mlp", num_minibatches=8).sequence == 1
     assert config("gru").sequence == 16

@@ -10,15 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint, evaluate
+from jaxtrade import checkpoint, evaluate, load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import ConfigError, DivergedError
+from jaxtrade.evaluating import evaluate_run
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.metrics import ConsoleSink
 from jaxtrade.preparation import prepare
+from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.health import Watch
 from jaxtrade.rl.hooks import Change
 from jaxtrade.rl.population import Stack
+from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train import plan_run, train
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same
@@ -100,6 +103,29 @@ def test_three_agents_side_by_side_are_three_alone():
     np.testing.assert_allclose(Stack.of(3).agent(three.state, 1).logits, alone.logits, rtol=1e-5)
     assert jax.vmap(TOY.policy)(three.state).parameters.shape == (3, 4)
     assert Stack.of(3).wrap(TOY).steps_per_update == TOY.steps_per_update
+
+
+def toy_policy(config, num_actions, observation_size, key, fusion=None):
+    return Policy(jnp.zeros(num_actions))
+
+
+def toy_of(config, env, total_updates, **options):
+    return make_toy(env, total_updates, config.rollout.num_envs, config.rollout.num_steps)
+
+
+@pytest.mark.slow
+def test_registered_it_is_a_learner_of_the_command_line(monkeypatch, tmp_path):
+    """`algorithm: toy` trains, is saved, evaluated, loaded and evaluated again."""
+    monkeypatch.setattr(LEARNERS, "_added", {})
+    LEARNERS.register("toy", Learner(toy_of, toy_policy))
+    config = load_config("quickstart", ["algorithm=toy", "rollout.num_envs=8", "rollout.num_steps=16",
+                                        "train.total_timesteps=1024", "train.chunk_updates=4"])
+    result = run(config, tmp_path / "run")
+    assert result.exit_code == 0
+    loaded = load_policy(tmp_path / "run")
+    np.testing.assert_array_equal(loaded.policy.parameters, result.training.state.logits)
+    assert loaded.schema["algorithm"] == "toy"
+    assert evaluate_run(tmp_path / "run") == result.table
 
 
 def test_it_is_evaluated_like_any_policy():
