@@ -207,7 +207,7 @@ def test_a_policy_exported_while_opening_acts_as_the_run_does(entry: Path, tmp_p
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
     policy = policy_of(transferred(setup, source).state)
-    save_policy_bundle(tmp_path / "policy", policy, setup.env, setup.algorithm, setup.market, setup.config)
+    save_policy_bundle(tmp_path / "policy", policy, setup.env, setup.market, setup.config)
     loaded = load_policy(tmp_path)
     assert float(loaded.policy.opening.probability) == pytest.approx(0.01)
     state, ref = setup.env.reset(jax.random.key(0), setup.params)

@@ -78,7 +78,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     """Train until `state.total_updates`, the length that the algorithm was made for (see `plan_run`).
 
     Args:
-        algorithm: of one agent. params: of the environment; traced, never copied into the program.
+        algorithm: of one agent. params: the environment's parameters; traced, never copied into the program.
         key: starts a new run. state: continues one. Exactly one of them; the caller's `state` stays valid.
         sinks: each receives the rows of every chunk.
         checkpoint_dir: whole-state checkpoints, every `config.checkpoint_every` chunks and at the end.

@@ -236,8 +236,8 @@ def feature_spec(name: str) -> FeatureSpec:
         near = difflib.get_close_matches(name, [*_SEED, *FEATURES.names, "sma_20", "ema_20", "rsi_14", "atr_14"], n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         known = ", ".join((*_SEED, *FEATURES.names))
-        raise ConfigError(f"env.features: unknown feature '{name}' (known: {known}, sma_N, ema_N, rsi_N, atr_N with N a "
-                          f"number){hint}")
+        raise ConfigError(f"env.features: unknown feature '{name}' (known: {known}, sma_N, ema_N, rsi_N, atr_N with N "
+                          f"a number){hint}")
     kind, period = match[1], int(match[2])
     if kind == "rsi" and period < 2:
         raise ConfigError(f"env.features: '{name}': RSI needs a period of at least 2")
