@@ -162,7 +162,9 @@ def test_training_modules_load_no_host_library() -> None:
 
 @pytest.mark.parametrize("statement", ["import jaxtrade", "import jaxtrade.config", "import jaxtrade.errors",
                                        "import jaxtrade.data.schema", "import jaxtrade.cli",
-                                       "from jaxtrade import load_config; load_config('quickstart')"])
+                                       "from jaxtrade import load_config; load_config('quickstart')",
+                                       "from jaxtrade.cli import check_names; from jaxtrade import load_config; "
+                                       "check_names(load_config(None, ['reward.weights.win=1', 'env.task=advised']))"])
 def test_what_answers_at_once_loads_no_jax(statement: str) -> None:
     assert not loaded(statement) & {"jax", "pandas", "flax", "optax", *HOST_ONLY}
 

@@ -128,7 +128,8 @@ def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path: Path) -> None:
     assert jaxtrade.load_policy(path).action_names == list(ACTIONS)
     agents = json.loads((path / "evaluation/test/evaluation.json").read_text())["agents"]
     assert {"greedy", "random", "buy_hold", "sma_cross"} <= set(agents)
-    assert {figures[which]["illegal_actions"] for figures in agents.values() for which in ("strategy", "account")} == {0}
+    passes = [figures[which] for figures in agents.values() for which in ("strategy", "account")]
+    assert {figures["illegal_actions"] for figures in passes} == {0}
     header, *_, last = replay_run(path, "2013-10-11")
     assert "H=HOLD 1=HOLD_TRAIL 2=HOLD_NO_TRAIL 3=LONG " in header
     assert " H" in last
