@@ -110,7 +110,9 @@ def loaded(statements: list[str]) -> dict[str, set[str]]:
 def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library() -> None:
     """In fresh interpreters: what is imported inside a function, or by a library, counts as well."""
     at_once = ["import jaxtrade", "import jaxtrade.config", "import jaxtrade.errors", "import jaxtrade.cli",
-               "import jaxtrade.data.features.schema", "from jaxtrade import load_config; load_config('quickstart')"]
+               "import jaxtrade.data.features.schema", "from jaxtrade import load_config; load_config('quickstart')",
+               "from jaxtrade.cli.shared import check_names; from jaxtrade import load_config; "
+               "check_names(load_config(None, ['reward.weights.win=1', 'env.task=advised']))"]
     slow = {"jax", "pandas", "flax", "optax", *HOST_ONLY}
     assert {statement: names & slow for statement, names in loaded(at_once).items() if names & slow} == {}
     training = [f"import jaxtrade.{name}" for name in MODULES if name.partition(".")[0] in TRAINING]
