@@ -28,12 +28,13 @@ from jaxtrade.advisor.table import empty_table
 from jaxtrade.advisor_run import TrainingAdvisor, view_of
 from jaxtrade.config import RunConfig
 from jaxtrade.env.summary import summarise
+from jaxtrade.rl.chunk import compile_chunk
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import _Chunk
 
 from . import harness, setting
 from .catalogue import Options
 from .harness import Sample, Side
+from .learning import learning_of
 from .worker import Worker
 
 PAIRS = 40  # at least, whatever --repeats says
@@ -59,7 +60,7 @@ class Loop:
         world, chosen = setting.world(SESSIONS_QUICK if quick else setting.SESSIONS, ppo=ppo_of(quick)), config.advisor
         params = world.params
         self.advisor: TrainingAdvisor | None = None
-        algorithm = make_ppo(config.ppo, world.env, 100_000, summarise=summarise,
+        algorithm = make_ppo(config, world.env, 100_000, summarise=summarise,
                              fusion=make_fusion(chosen, config.env))
         if chosen.on:
             table = empty_table(len(world.market.bars))
@@ -69,11 +70,10 @@ class Loop:
         self.exchange = None if self.advisor is None else self.advisor.exchange
         self.params, self.done = params, 0
         self.state = jax.jit(algorithm.init)(jax.random.key(0), params)
-        self.chunk = _Chunk(algorithm, UPDATES, self.exchange)
-        self.chunk.compile(self.state, params, self._inputs())
+        self.chunk = compile_chunk(algorithm, UPDATES, self.state, params, self._inputs(), self.exchange)
 
     def _inputs(self) -> Any:
-        return () if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
+        return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)
 
     def __call__(self) -> dict[str, Any]:
         began = time.perf_counter()
@@ -83,7 +83,7 @@ class Loop:
         self.done += UPDATES
         began = time.perf_counter()
         if self.exchange is not None:
-            self.exchange.told(self.done, news)
+            self.exchange.receive(self.done, news)
         spent.append(time.perf_counter() - began)
         found = {} if self.advisor is None else self.advisor.bridge.statistics()
         return {"calls_ms": [1e3 * seconds for seconds in spent], "updates": self.done,
@@ -158,7 +158,7 @@ def run(options: Options) -> dict[str, Any]:
     launches = 1 if options.quick else LAUNCHES
     repeats = -(-(options.repeats if options.quick else max(options.repeats, PAIRS)) // launches)
     stretch = options.repeats if options.quick else STRETCH // LAUNCHES
-    ppo = config_of("off", "exchange", options.quick).ppo
+    ppo = learning_of(config_of("off", "exchange", options.quick))
     samples, said = map(list, zip(*(launch(options.quick, repeats, stretch) for _ in range(launches)), strict=True))
     pairs = {f"{transport} none/off": paired(samples, f"{transport} none", "off") for transport in SIDES}
     pairs |= {f"{transport} {name}/{transport} none": paired(samples, f"{transport} {name}", f"{transport} none")

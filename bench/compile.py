@@ -21,6 +21,7 @@ from jaxtrade.rl.train import train
 
 from . import harness, programs, setting
 from .catalogue import Options
+from .learning import learning_of
 from .worker import Worker
 
 CHUNK = 5  # updates, the default of `train.chunk_updates`
@@ -75,7 +76,7 @@ def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
     updates = chunks * CHUNK
     world = setting.world(sessions, ppo=ppo)
     algorithm = programs.learner(world, updates)
-    steps = world.config.ppo.num_envs * world.config.ppo.num_steps
+    steps = learning_of(world.config).num_envs * learning_of(world.config).num_steps
     run = train(algorithm, world.params, key=jax.random.key(0),
                 config=TrainConfig(total_timesteps=updates * steps, chunk_updates=CHUNK))
     found = programs.host_transfers(programs.train_chunk(algorithm, run.state, world.params, CHUNK).program)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtrade.config import RunConfig, TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
-from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.population import Stack
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.source import layout_of
 from jaxtrade.types import PyTree
@@ -26,6 +26,7 @@ from jaxtrade.types import PyTree
 from . import harness, setting
 from . import time_to_reward_settings as chosen
 from .catalogue import Options
+from .learning import sections_of
 from .time_to_reward import LEVEL, REWARD, bootstrap
 from .time_to_reward_settings import Goal
 
@@ -40,7 +41,7 @@ QUICK = Goal(target=-1e9, window=2, updates=4)
 def config_of(task: str) -> RunConfig:
     """The committed settings with another task."""
     sections = {**chosen.SECTIONS, "env": {"task": task},
-                "ppo": {**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS}}
+                **sections_of({**chosen.PPO, "num_envs": NUM_ENVS, "num_steps": chosen.ROLLOUT // NUM_ENVS})}
     return setting.config(chosen.SESSIONS, **sections)
 
 
@@ -51,12 +52,12 @@ class Phase:
         self.config = config_of(task)
         env, self.params = load_world(self.config)
         self._seeds = seeds
-        agents = population(make_ppo(self.config.ppo, env, updates, summarise=REWARD), seeds)
+        agents = Stack.of(seeds).wrap(make_ppo(self.config, env, updates, summarise=REWARD))
         self._init = jax.jit(agents.init)
 
         def train(state: PyTree, params: PyTree) -> tuple[PyTree, jax.Array]:
             def update(state: PyTree, _: None) -> tuple[PyTree, jax.Array]:
-                state, metrics = agents.update(state, params, ())
+                state, metrics = agents.update(state, params, None)
                 return state, metrics["reward"]
 
             return jax.lax.scan(update, state, None, length=updates)
@@ -65,7 +66,7 @@ class Phase:
 
     def start(self, before: tuple[Phase, PyTree] | None = None) -> PyTree:
         """The first states of all seeds; of a later phase with the policies of the one before."""
-        fresh = self._init(seed_keys(0, self._seeds), self.params)
+        fresh = self._init(Stack.of(self._seeds).keys(0), self.params)
         if before is None:
             return fresh
         phase, state = before

@@ -19,6 +19,7 @@ from jaxtrade.env.state import EnvParams
 
 from . import harness, programs
 from .catalogue import Options
+from .learning import learning_of, sections_of
 
 # side: its intrabar order, and how many prices of each minute the market knows
 ORDERS = {"stop_first": ("stop_first", 4), "nearer_extreme": ("nearer_extreme", 4), "path": ("path", 4),
@@ -55,18 +56,18 @@ def with_seconds(sessions: int, count: int) -> tuple[Bars, Bars]:
 
 
 def config_of(mode: str, ppo: dict[str, int]) -> RunConfig:
-    return make_config({"data": {"market": "NQ"}, "env": {"intrabar": mode}, "ppo": ppo})
+    return make_config({"data": {"market": "NQ"}, "env": {"intrabar": mode}, **sections_of(ppo)})
 
 
 def level_side(level: str, config: RunConfig, params: EnvParams) -> harness.Side:
     """`env`: `num_steps` fused steps of `num_envs` environments. `ppo`: one update from one state."""
-    env, steps = TradingEnv(config.env), config.ppo.num_envs * config.ppo.num_steps
+    env, steps = TradingEnv(config.env), learning_of(config).num_envs * learning_of(config).num_steps
     if level == "env":
         key = jax.random.key(1)
-        stepping = programs.stepping(env, config.ppo.num_envs, config.ppo.num_steps)
+        stepping = programs.stepping(env, learning_of(config).num_envs, learning_of(config).num_steps)
         steps_program = programs.compiled(stepping, params, key).program
         return harness.side(lambda: steps_program(params, key), steps)
-    algorithm = make_ppo(config.ppo, env, 100)
+    algorithm = make_ppo(config, env, 100)
     state = jax.jit(algorithm.init)(jax.random.key(0), params)
     update = programs.compiled(lambda state, params: algorithm.update(state, params, ()), state, params).program
     return harness.side(lambda: update(state, params), steps)

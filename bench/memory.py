@@ -16,6 +16,7 @@ import jax
 
 from . import harness, peers, programs, setting
 from .catalogue import Options
+from .learning import learning_of
 from .worker import Worker
 
 ENVS = 65_536  # of the row about `env_step`
@@ -37,7 +38,7 @@ def _update(world: setting.World) -> Any:
 
 def state_bytes(world: setting.World) -> dict[str, Any]:
     """What the train state carries of each environment, in bytes per environment."""
-    state, num_envs = _shapes(world, programs.learner(world, 100)), world.config.ppo.num_envs
+    state, num_envs = _shapes(world, programs.learner(world, 100)), learning_of(world.config).num_envs
     carried = {"env_state": state.env_state, "ref": state.ref, "first": state.first, "episodes": state.episodes}
     leaves = {jax.tree_util.keystr(path).lstrip("."): programs.tree_bytes(leaf) // num_envs
               for path, leaf in jax.tree_util.tree_flatten_with_path(state.env_state)[0]}
@@ -93,7 +94,8 @@ def run(options: Options) -> dict[str, Any]:
     world = setting.world(sessions, ppo=next(iter(training.values())))
     algorithm = programs.learner(world, 100)
     state = state_bytes(world)
-    stored = programs.stored(algorithm, _shapes(world, algorithm), world.params)
+    stored = programs.stored(algorithm, _shapes(world, algorithm), world.params,
+                             world.config.rollout.num_steps)
     ppo = {"num_envs": 64, "num_steps": 16} if options.quick else {"num_envs": 1024, "num_steps": 32}
     peer = PEER | (ppo if options.quick else {})
     stepping = env_step_temporaries(world, ENVS)

@@ -11,22 +11,23 @@ from typing import Any
 
 import jax
 
-from jaxtrade.config import PPOConfig, RunConfig
+from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
 
 from . import harness, purejaxrl, rejax_peer, sbx_peer
 from .catalogue import Options
 from .harness import Side
+from .learning import Learning, learning_of
 from .setting import World
 from .worker import Worker
 
 DIFFERENCES = {"purejaxrl": purejaxrl.DIFFERENCES, "rejax": rejax_peer.DIFFERENCES, "sbx": sbx_peer.DIFFERENCES}
 
 
-def unlike(config: PPOConfig) -> str | None:
+def unlike(config: Learning) -> str | None:
     """Why none of the peers can do the same work, or None."""
     refused = {
-        "network": (config.network != "mlp", "mlp"),
+        "kind": (config.kind != "mlp", "mlp"),
         "normalise_observations": (config.normalise_observations, "false"),
         "normalise_advantages": (not config.normalise_advantages, "true"),
         "target_kl": (config.target_kl != 0, "0"),
@@ -36,7 +37,7 @@ def unlike(config: PPOConfig) -> str | None:
     return "does not do the same: " + "; ".join(faults) if faults else None
 
 
-def left_out(config: PPOConfig, options: Options) -> dict[str, str]:
+def left_out(config: Learning, options: Options) -> dict[str, str]:
     """Peer -> why it cannot run this configuration here."""
     reasons = {"purejaxrl": purejaxrl.left_out(config, options.purejaxrl), "rejax": rejax_peer.left_out(),
                "sbx": sbx_peer.left_out()}
@@ -48,18 +49,18 @@ def sides(config: RunConfig, world: World, updates: int, options: Options,
     """Peer -> `updates` whole updates (rollout and epochs), compiled and, for sbx, in a child; and what is left out.
 
     Args:
-        config: `config.ppo` is what is run; the rest is that of `world`.
+        config: `learning_of(config)` is what is run; the rest is that of `world`.
         stack: closes the child; without it the child ends with this process.
     """
-    missing = left_out(config.ppo, options)
-    steps = updates * config.ppo.num_envs * config.ppo.num_steps
+    missing = left_out(learning_of(config), options)
+    steps = updates * learning_of(config).num_envs * learning_of(config).num_steps
     made: dict[str, Side] = {}
     if "purejaxrl" not in missing:
         assert options.purejaxrl is not None
-        train = purejaxrl.compiled(config.ppo, world, updates, options.purejaxrl)
+        train = purejaxrl.compiled(learning_of(config), world, updates, options.purejaxrl)
         made["purejaxrl"] = harness.side(lambda: train(jax.random.key(0), world.params), steps)
     if "rejax" not in missing:
-        learn, algorithm = rejax_peer.compiled(config.ppo, world, updates)
+        learn, algorithm = rejax_peer.compiled(learning_of(config), world, updates)
         made["rejax"] = harness.side(lambda: learn(algorithm, jax.random.key(0)), steps)
     if "sbx" not in missing:
         told = {"config": config.model_dump(mode="json"), "updates": updates}
@@ -78,17 +79,17 @@ def compiled_temporaries(config: RunConfig, world: World,
     Ours is one update that takes the training state over. The peers' programs are whole runs, of two updates, so that
     the loop over updates is one; their training state is inside, a few MB at most.
     """
-    missing = left_out(config.ppo, options)
+    missing = left_out(learning_of(config), options)
     missing.pop("sbx", None)  # no program of its own: its buffers are NumPy's
-    algorithm = make_ppo(config.ppo, world.env, 2)
+    algorithm = make_ppo(config, world.env, 2)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
     programs: dict[str, Any] = {
         "jaxtrade": jax.jit(algorithm.update, donate_argnums=0).lower(state, world.params).compile()}
     if "purejaxrl" not in missing:
         assert options.purejaxrl is not None
-        programs["purejaxrl"] = purejaxrl.compiled(config.ppo, world, 2, options.purejaxrl)
+        programs["purejaxrl"] = purejaxrl.compiled(learning_of(config), world, 2, options.purejaxrl)
     if "rejax" not in missing:
-        programs["rejax"], _ = rejax_peer.compiled(config.ppo, world, 2)
+        programs["rejax"], _ = rejax_peer.compiled(learning_of(config), world, 2)
     return {name: _bytes(program.memory_analysis()) for name, program in programs.items()}, missing
 
 

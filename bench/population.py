@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 from jaxtrade.config import TrainConfig
-from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.population import Stack
 from jaxtrade.rl.train import train
 
 from . import harness, programs, setting
@@ -37,9 +37,10 @@ QUICK_PPO = PPO | {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden
 def steady_side(num_seeds: int, ppo: dict[str, Any], sessions: int) -> harness.Side:
     """One update of `num_seeds` agents as one program."""
     world = setting.world(sessions, ppo=ppo)
-    agents = population(programs.learner(world, 100), num_seeds)
-    state = jax.jit(agents.init)(seed_keys(0, num_seeds), world.params)
-    program = programs.compiled(lambda state, params: agents.update(state, params, ()), state, world.params).program
+    stack = Stack.of(num_seeds)
+    agents = stack.wrap(programs.learner(world, 100))
+    state = jax.jit(agents.init)(stack.keys(0), world.params)
+    program = programs.compiled(lambda state, params: agents.update(state, params, None), state, world.params).program
     return harness.side(lambda: program(state, world.params), num_seeds * ppo["num_envs"] * ppo["num_steps"])
 
 
@@ -54,7 +55,7 @@ def trainer(num_seeds: int, ppo: dict[str, Any], sessions: int, updates: int, ca
         world = setting.world(sessions, ppo=ppo)
         config = TrainConfig(total_timesteps=updates * ppo["num_envs"] * ppo["num_steps"], num_seeds=num_seeds,
                              chunk_updates=updates)
-        result = train(programs.learner(world, updates), world.params, config=config, key=seed_keys(0, num_seeds))
+        result = train(programs.learner(world, updates), world.params, config=config, key=Stack.of(num_seeds).keys(0))
         return {"compile_seconds": result.compile_seconds, "steps_per_second": result.steps_per_second}
 
     return work

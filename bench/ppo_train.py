@@ -23,12 +23,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import PPOConfig, RunConfig
+from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
 
 from . import harness, peers, sb3, setting
 from .catalogue import Options
 from .harness import Side
+from .learning import Learning, learning_of
 from .tape import make_tape, save
 from .worker import Reply, Worker
 
@@ -93,15 +94,15 @@ def config_of(network: str, num_envs: int, num_steps: int, batch: int = BATCH, *
     return setting.config(ppo=ppo)
 
 
-def update_steps(config: PPOConfig) -> int:
+def update_steps(config: Learning) -> int:
     """Environment steps of one update."""
     return config.num_envs * config.num_steps
 
 
 def ours(config: RunConfig) -> Side:
     """One update from the state that the last one left, compiled ahead of time, with the state donated."""
-    world = setting.world(ppo=config.ppo.model_dump())
-    algorithm = make_ppo(config.ppo, world.env, 1_000)
+    world = setting.world(ppo=learning_of(config).model_dump())
+    algorithm = make_ppo(config, world.env, 1_000)
     step = jax.jit(lambda state, params: algorithm.update(state, params, ()), donate_argnums=0)
     start = jax.jit(algorithm.init)(jax.random.key(0), world.params)
     state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
@@ -112,7 +113,7 @@ def ours(config: RunConfig) -> Side:
         state, metrics = program(state, world.params)
         return state, metrics
 
-    return harness.side(work, update_steps(config.ppo))
+    return harness.side(work, update_steps(learning_of(config)))
 
 
 def compared(options: Options, network: str) -> dict[int, RunConfig]:
@@ -153,7 +154,7 @@ class Children:
         self._first: dict[str, Reply] = {}
         self._replies: dict[str, list[Reply]] = {}
 
-    def add(self, name: str, kind: str, ppo: PPOConfig, path: Path, threads: Sequence[int]) -> Side:
+    def add(self, name: str, kind: str, ppo: Learning, path: Path, threads: Sequence[int]) -> Side:
         """Stable-Baselines3; the number of torch threads is chosen before this returns."""
         given = {"ppo": ppo.model_dump(mode="json"), "path": str(path), "kind": kind, "threads": list(threads)}
         worker = self._stack.enter_context(Worker("sb3", "trainer", given, max(threads)))
@@ -244,7 +245,7 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
             if importlib.util.find_spec("sb3_contrib") is None:
                 left_out[name] = sb3.MISSING
             else:
-                sides[name] = children.add(name, kind, config.ppo, path, threads)
+                sides[name] = children.add(name, kind, learning_of(config), path, threads)
         results = harness.compare(sides, options.repeats)
         for name, told in children.told().items():
             results[name].update(told)

@@ -22,14 +22,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.config import PPOConfig
 from jaxtrade.rl.minibatches import minibatch_rows, take_rows
-from jaxtrade.rl.ppo import Batch, make_network, update_statistics
+from jaxtrade.rl.ppo.loss import Batch
+from jaxtrade.rl.ppo.network import make_network
+from jaxtrade.rl.ppo.update import update_statistics
 from jaxtrade.types import Array
 
 from . import harness, programs, setting
 from .catalogue import Options
 from .harness import Sample, Side, rounded
+from .learning import Learning, learning_of
 
 SMALL = {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4}
 BIG = {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10}
@@ -42,14 +44,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 QUICK = {"small_256": SMALL | {"num_envs": 8, "num_steps": 64, "num_minibatches": 2}}
 
 
-def layers(config: PPOConfig, observation_size: int, num_actions: int) -> list[tuple[int, int]]:
+def layers(config: Learning, observation_size: int, num_actions: int) -> list[tuple[int, int]]:
     """(inputs, outputs) of every dense layer: policy torso and head, then value torso and head."""
     widths = (observation_size, *config.hidden)
     torso = list(itertools.pairwise(widths))
     return [*torso, (widths[-1], num_actions), *torso, (widths[-1], 1)]
 
 
-def learn_flops(config: PPOConfig, observation_size: int, num_actions: int) -> int:
+def learn_flops(config: Learning, observation_size: int, num_actions: int) -> int:
     """Of the matrix products of all epochs over one rollout, counted from shapes."""
     dense = layers(config, observation_size, num_actions)
     forward = sum(2 * inputs * outputs for inputs, outputs in dense)
@@ -73,12 +75,12 @@ def chain(rows: int, inner: int, outer: int, length: int) -> tuple[Callable[[], 
     return lambda: program(x, there, back), length * 4 * rows * inner * outer
 
 
-def _shuffle(config: PPOConfig) -> Callable[[Array, Batch], Array]:
+def _shuffle(config: Learning) -> Callable[[Array, Batch], Array]:
     """Permute and gather all minibatches of all epochs; every value enters the sum that comes out."""
 
     def gather(key: Array, batch: Batch) -> Array:
         def minibatch(total: Array, rows: Array) -> tuple[Array, None]:
-            picked = take_rows(batch._replace(carry=(), first=()), rows)
+            picked = take_rows(batch._replace(carry=None, first=None), rows)
             return total + sum(x.sum(dtype=jnp.float32) for x in jax.tree.leaves(picked)), None
 
         def epoch(total: Array, key: Array) -> tuple[Array, None]:
@@ -91,16 +93,16 @@ def _shuffle(config: PPOConfig) -> Callable[[Array, Batch], Array]:
     return gather
 
 
-def gradient_flops(config: PPOConfig, observation_size: int, num_actions: int) -> dict[str, float]:
+def gradient_flops(config: Learning, observation_size: int, num_actions: int) -> dict[str, float]:
     """One minibatch through the network and back: its matrix products from shapes, and XLA's own count of the compiled
     program, which has elementwise operations too."""
     network = make_network(config, num_actions)
     rows = config.num_envs * config.num_steps // config.num_minibatches
-    parameters: Any = jax.eval_shape(network.init, jax.random.key(0), (), jnp.zeros(observation_size))
+    parameters: Any = jax.eval_shape(network.init, jax.random.key(0), None, jnp.zeros(observation_size))
     seen = jax.ShapeDtypeStruct((rows, observation_size), jnp.float32)
 
     def loss(parameters: Any, seen: Array) -> Array:
-        made: Any = network.apply(parameters, (), seen)
+        made: Any = network.apply(parameters, None, seen)
         _, logits, value = made
         return jnp.square(logits).mean() + jnp.square(value).mean()
 
@@ -112,7 +114,7 @@ def gradient_flops(config: PPOConfig, observation_size: int, num_actions: int) -
 class Setting(NamedTuple):
     """Programs of one setting by name, and what is known of them without running."""
 
-    config: PPOConfig
+    config: Learning
     sides: dict[str, Side]
     known: dict[str, Any]
 
@@ -120,7 +122,7 @@ class Setting(NamedTuple):
 def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     """The setting and the observation's size."""
     world = setting.world(sessions, ppo=chosen)
-    config, env, params = world.config.ppo, world.env, world.params
+    config, env, params = learning_of(world.config), world.env, world.params
     twice = setting.config(sessions, ppo=chosen | {"num_epochs": 2 * config.num_epochs})
     algorithm = programs.learner(world, 100)
     double = programs.learner(world._replace(config=twice), 100)
@@ -128,14 +130,15 @@ def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     state, key = jax.jit(algorithm.init)(jax.random.key(0), params), jax.random.key(1)
 
     def whole(algorithm: Any) -> Callable[..., Any]:
-        return lambda state, params: algorithm.update(state, params, ())
+        return lambda state, params: algorithm.update(state, params, None)
 
     traced = [programs.matmul_flops(whole(each), state, params) for each in (algorithm, double)]
     update = programs.compiled(whole(algorithm), state, params)
     update_twice = programs.compiled(whole(double), state, params).program
     rollout = programs.compiled(programs.acting(algorithm, config.num_steps), state, params, key).program
     seen = rollout(state, params, key)[1]
-    batch = Batch((), seen.ref, seen.first, (), seen.action, seen.log_prob, seen.value, seen.value, seen.value)
+    log_prob, value, _ = seen.extras
+    batch = Batch(None, seen.ref, seen.first, None, seen.action, log_prob, value, value, value)
     statistics_of = programs.compiled(lambda stats, refs, params: update_statistics(env, stats, refs, params),
                                       state.normaliser, seen.ref, params).program
     shuffle = programs.compiled(_shuffle(config), key, batch).program
@@ -150,7 +153,7 @@ def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     if traced[1] - traced[0] != from_shapes:
         raise ValueError(f"the traced epochs have {traced[1] - traced[0]:,} floating-point operations in matrix "
                          f"products, the network's shapes say {from_shapes:,}; bring layers() up to date")
-    kept = programs.stored(algorithm, state, params)
+    kept = programs.stored(algorithm, state, params, config.num_steps)
     return Setting(config, sides, {
         "learn_flops": from_shapes, "learn_flops_per_step": from_shapes // steps,
         "minibatch_flops": gradient_flops(config, env.observation_size, env.num_actions),
@@ -175,7 +178,7 @@ def parts(samples: dict[str, list[Sample]]) -> dict[str, dict[str, float]]:
                    "share": rounded(part.wall / whole.wall)} for name, part in medians.items()}
 
 
-def peaks(config: PPOConfig, observation_size: int, square: int) -> dict[str, tuple[tuple[int, int, int], Side, int]]:
+def peaks(config: Learning, observation_size: int, square: int) -> dict[str, tuple[tuple[int, int, int], Side, int]]:
     """Name -> (rows, inner, outer) of the product, a side that runs a chain of it, and that chain's operations."""
     rows = config.num_envs * config.num_steps // config.num_minibatches
     shapes = {"layer": ((rows, observation_size, config.hidden[0]), 64), "square": ((square, square, square), 1)}

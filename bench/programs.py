@@ -16,10 +16,10 @@ from jax.interpreters import partial_eval
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.summary import summarise
+from jaxtrade.rl.chunk import chunk_program
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.rollout import StepExtras
 from jaxtrade.rl.rollout import unroll
-from jaxtrade.rl.state import policy_of
-from jaxtrade.rl.train import _Chunk
 from jaxtrade.types import Algorithm, PyTree, Transition
 
 from .harness import Sample, rounded
@@ -49,12 +49,12 @@ def compiled(function: Callable[..., Any], *args: Any, donate: Sequence[int] = (
 
 def learner(world: World, total_updates: int) -> Algorithm:
     """PPO as `jaxtrade train` makes it, with the trading figures in its metrics."""
-    return make_ppo(world.config.ppo, world.env, total_updates, summarise=summarise)
+    return make_ppo(world.config, world.env, total_updates, summarise=summarise)
 
 
 def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
     """The program that `rl.train.train` runs, not a copy of it: `updates` updates, the state donated."""
-    return compiled(_Chunk(algorithm, updates)._jitted, state, params)
+    return compiled(chunk_program(algorithm, updates), state, params)
 
 
 def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], PyTree] | None = None
@@ -62,11 +62,11 @@ def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], Py
     """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`, and `tell`."""
 
     def run(state: PyTree, params: PyTree, key: jax.Array) -> Any:
-        policy = policy_of(state)
+        policy = algorithm.policy(state)
 
         def act(carry: PyTree, ref: PyTree, key: jax.Array) -> tuple[Any, ...]:
             carry, action, extras = algorithm.act(policy, carry, ref, params, key, True)
-            return carry, action, extras.log_prob, extras.value, ()
+            return carry, action, StepExtras(extras.log_prob, extras.value, None)
 
         return unroll(algorithm.env, act, state.env_state, state.ref, state.first, state.carry, params, key, num_steps,
                       state.update, tell=tell)
@@ -139,12 +139,11 @@ def _matmul_flops(jaxpr: Any) -> int:
     return total
 
 
-def stored(algorithm: Algorithm, state: PyTree, params: PyTree) -> dict[str, int]:
+def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) -> dict[str, int]:
     """Leaf of `Transition` -> bytes per environment step, of those that an update of `learner`'s algorithm still reads
     once dead code is removed: what the rollout's loop has to write. XLA may pad, or keep copies in another layout; see
-    `temporaries`."""
-    config = algorithm.config
-    _, seen = jax.eval_shape(acting(algorithm, config.num_steps, summarise.tell), state, params, jax.random.key(0))
+    `temporaries`. num_steps: of the rollout."""
+    _, seen = jax.eval_shape(acting(algorithm, num_steps, summarise.tell), state, params, jax.random.key(0))
     leaves = jax.tree_util.tree_flatten_with_path(seen)[0]
     shapes = [(leaf.shape, leaf.dtype) for _, leaf in leaves]
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
@@ -153,8 +152,8 @@ def stored(algorithm: Algorithm, state: PyTree, params: PyTree) -> dict[str, int
         stacked = _stacked(equation)
         if [(v.aval.shape, v.aval.dtype) for v in stacked] == shapes:
             kept = {v for other in live.eqns for v in _stacked(other)}
-            steps = config.num_envs * config.num_steps
-            return {jax.tree_util.keystr(path).lstrip("."): _bytes(leaf) // steps
+            steps = algorithm.steps_per_update
+            return {jax.tree_util.keystr(path).lstrip(".").removeprefix("extras."): _bytes(leaf) // steps
                     for (path, leaf), variable in zip(leaves, stacked, strict=True) if variable in kept}
     raise ValueError("no loop of the update gives transitions of the shapes that unroll gives; the rollout has changed "
                      "and this count with it")

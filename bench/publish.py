@@ -103,8 +103,8 @@ def readme(results: Results, chosen: Sequence[Target], picture_path: str | None)
     """The generated part of README.md."""
     if not results:
         return ["Nothing is measured yet."]
-    lines = ["Every figure is from a committed result ([bench/results](bench/results)); how each was measured, and all "
-             "of them: [docs/benchmarks.md](docs/benchmarks.md).", "", *sources(results), ""]
+    lines = ["Every figure comes from a committed result ([bench/results](bench/results)). All figures, and how each "
+             "was measured: [docs/benchmarks.md](docs/benchmarks.md).", "", *sources(results), ""]
     if picture_path:
         lines += [f"![Environment steps per second by number of environments, every side]({picture_path})", ""]
     lines += rows(("what", "target", "measured", ""),

@@ -16,11 +16,11 @@ from typing import Any
 
 import jax
 
-from jaxtrade.config import PPOConfig
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, PyTree
 
+from .learning import Learning
 from .old_gymnax import offered
 from .setting import World
 
@@ -38,7 +38,7 @@ STAND_INS = {"brax": ("envs",), "brax.envs": (), "brax.envs.wrappers": (),
              "brax.envs.wrappers.training": ("EpisodeWrapper", "AutoResetWrapper"), "navix": ()}
 
 
-def left_out(config: PPOConfig, checkout: Path | None) -> str | None:
+def left_out(config: Learning, checkout: Path | None) -> str | None:
     """Why it cannot run this configuration here, or None."""
     if checkout is None:
         return "is no package: give the path of a checkout of github.com/luchris429/purejaxrl"
@@ -84,7 +84,7 @@ def load(checkout: Path) -> ModuleType:
     return module
 
 
-def settings(config: PPOConfig, updates: int) -> dict[str, Any]:
+def settings(config: Learning, updates: int) -> dict[str, Any]:
     """`config` in its words; `ENV_NAME` is still to be told."""
     return {
         "LR": config.learning_rate, "ANNEAL_LR": config.learning_rate_end != config.learning_rate,
@@ -96,7 +96,7 @@ def settings(config: PPOConfig, updates: int) -> dict[str, Any]:
     }
 
 
-def compiled(config: PPOConfig, world: World, updates: int, checkout: Path) -> Callable[[Array, EnvParams], PyTree]:
+def compiled(config: Learning, world: World, updates: int, checkout: Path) -> Callable[[Array, EnvParams], PyTree]:
     """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train` returns."""
     peer = load(checkout)
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import jax
 
-from jaxtrade.config import PPOConfig
 from jaxtrade.types import Array, PyTree
 
+from .learning import Learning
 from .old_gymnax import OldGymnax
 from .setting import World
 
@@ -31,7 +31,7 @@ def left_out() -> str | None:
     return None if importlib.util.find_spec("rejax") else "is not installed: pip install 'jaxtrade[bench]'"
 
 
-def compiled(config: PPOConfig, world: World, updates: int) -> tuple[Callable[[Any, Array], PyTree], Any]:
+def compiled(config: Learning, world: World, updates: int) -> tuple[Callable[[Any, Array], PyTree], Any]:
     """`updates` updates from scratch, ahead of time: ((algorithm, key) -> all that `train` returns), algorithm."""
     from rejax import PPO  # pyright: ignore[reportMissingImports]
 

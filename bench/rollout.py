@@ -52,7 +52,7 @@ class Storing:
 
     def step(self, key: Array, state: PyTree, action: Array, params: PyTree) -> tuple[PyTree, Seen, Outcome]:
         state, ref, outcome = self.env.step(key, state, action, params)
-        return state, self._seen(ref, params), outcome.replace(final_ref=())
+        return state, self._seen(ref, params), outcome.replace(final_ref=None)
 
     def observe(self, ref: Seen, params: PyTree) -> Array:
         del params
@@ -68,7 +68,7 @@ def _program(algorithm: Algorithm, num_steps: int, references: bool, state: PyTr
 
     def run(state: PyTree, params: PyTree, key: Array) -> Any:
         last, seen = act(state, params, key)
-        return last, seen._replace(info=(), behaviour_version=(), final_ref=seen.final_ref if references else ())
+        return last, seen._replace(info=None, behaviour_version=None, final_ref=seen.final_ref if references else None)
 
     return programs.compiled(run, state, params, jax.random.key(1)).program
 
@@ -78,7 +78,7 @@ def sides(num_envs: int, num_steps: int, sessions: int) -> dict[str, tuple[harne
     world = setting.world(sessions, ppo={"num_envs": num_envs, "num_steps": num_steps})
     key, found = jax.random.key(1), {}
     for name, env in (("references", world.env), ("observations", Storing(world.env))):
-        algorithm = make_ppo(world.config.ppo, env, 100)
+        algorithm = make_ppo(world.config, env, 100)
         state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
         program = _program(algorithm, num_steps, name == "references", state, world.params)
         stored = programs.tree_bytes(program.out_info[1]) // (num_envs * num_steps)

@@ -1,4 +1,4 @@
-"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `PPOConfig`, on the NumPy twin.
+"""Stable-Baselines3 as a side: sb3-contrib's MaskablePPO with the mathematics of a `Learning`, on the NumPy twin.
 
 It is given what makes it fast: the environment in plain NumPy without wrappers or monitors, no logging, and the number
 of torch threads that a short trial finds faster. Everything here runs in a child of its own (`worker`).
@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.config import PPOConfig, validated
+from jaxtrade.config import validated
 from jaxtrade.errors import ConfigError
 
+from .learning import Learning
 from .vector import open_twin
 
 DIFFERENCES = (
@@ -27,7 +28,7 @@ WORTH = 1.25  # where CPU seconds are compared: what more threads must gain, for
 MISSING = 'sb3-contrib is not installed: pip install "jaxtrade[sb3]"'
 
 
-def arguments(config: PPOConfig) -> dict[str, Any]:
+def arguments(config: Learning) -> dict[str, Any]:
     """MaskablePPO's keyword arguments for the same mathematics; `activation_fn` by name ("tanh", "relu").
 
     Equal to float order: the network and its orthogonal start, Adam's epsilon, the bootstrap after a truncation, the
@@ -39,7 +40,7 @@ def arguments(config: PPOConfig) -> dict[str, Any]:
             VecNormalize updates its statistics within the rollout, ours are those of the rollouts before.
     """
     refused = {
-        "network": (config.network != "mlp", "mlp: MaskablePPO has no memory"),
+        "kind": (config.kind != "mlp", "mlp: MaskablePPO has no memory"),
         "adapter": (config.adapter != 0, "0: its policy has no layer in front of both networks"),
         "num_shards": (config.shards != 1, "1 (or more than num_envs): SB3 permutes all rows together"),
         "normalise_observations": (config.normalise_observations, "false: VecNormalize is another normaliser"),
@@ -139,7 +140,7 @@ class Trainer:
     later call is one iteration and returns its seconds in the rollout ("collect") and in the epochs ("update").
     """
 
-    def __init__(self, config: PPOConfig, path: str, kind: str, threads: Sequence[int]) -> None:
+    def __init__(self, config: Learning, path: str, kind: str, threads: Sequence[int]) -> None:
         self._config, self._threads = config, threads
         self._chosen = arguments(config)
         self._envs = vector_env(path, kind, config.num_envs)
@@ -172,8 +173,8 @@ class Trainer:
 
 
 def trainer(ppo: Mapping[str, Any], path: str, kind: str, threads: Sequence[int]) -> Trainer:
-    """For `Worker`: `ppo` is a `PPOConfig` as JSON, `path` a tape."""
-    return Trainer(validated(PPOConfig, ppo, "ppo"), path, kind, threads)
+    """For `Worker`: `ppo` is a `Learning` as JSON, `path` a tape."""
+    return Trainer(validated(Learning, ppo, "ppo"), path, kind, threads)
 
 
 class Learner:
@@ -181,7 +182,7 @@ class Learner:
     gave, before SB3 adds the bootstrap of truncations to it.
     """
 
-    def __init__(self, config: PPOConfig, envs: Any, seed: int) -> None:
+    def __init__(self, config: Learning, envs: Any, seed: int) -> None:
         self._model = make_model(envs, arguments(config), seed)  # seeds the environments too
         self._steps = config.num_envs * config.num_steps
 

@@ -9,7 +9,8 @@ import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jaxtrade.config import PPOConfig, make_config
+from bench.learning import Learning, learning_of
+from jaxtrade.config import make_config
 
 DIFFERENCES = (
     "no action masks (sbx has no MaskablePPO): it samples among all actions, and an illegal one is executed as HOLD",
@@ -23,7 +24,7 @@ def left_out() -> str | None:
     return None if importlib.util.find_spec("sbx") else "is not installed: pip install 'jaxtrade[bench]'"
 
 
-def arguments(config: PPOConfig) -> dict[str, Any]:
+def arguments(config: Learning) -> dict[str, Any]:
     """`config` in its words, the policy's left out."""
     return {
         "n_steps": config.num_steps, "batch_size": config.num_envs * config.num_steps // config.num_minibatches,
@@ -44,7 +45,7 @@ class Trainer:
         from jaxtrade.networks.torso import ACTIVATIONS
 
         chosen = make_config(config)
-        ppo = chosen.ppo
+        ppo = learning_of(chosen)
         self._envs = to_sb3(*load_world(chosen), ppo.num_envs)
         self._model = PPO("MlpPolicy", self._envs, **arguments(ppo), seed=0, verbose=0, device="cpu", policy_kwargs={
             "net_arch": list(ppo.hidden), "activation_fn": ACTIVATIONS[ppo.activation], "ortho_init": True})

@@ -18,6 +18,8 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.types import SessionSet
 
+from .learning import sections_of
+
 SESSIONS = 78  # 107,000 bars, as many as three months have
 
 
@@ -32,11 +34,14 @@ class World(NamedTuple):
 
 
 def config(sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> RunConfig:
-    """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`."""
+    """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo` holds all keys
+    of the learner (`learning.sections_of`)."""
     own: dict[str, dict[str, Any]] = {
         "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
         "split": {"test_sessions": 0},
     }
+    if "ppo" in sections:
+        sections = {name: values for name, values in sections.items() if name != "ppo"} | sections_of(sections["ppo"])
     for name, values in sections.items():
         own[name] = own.get(name, {}) | dict(values)
     return make_config(own)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jaxtrade.text import aligned
+
 from . import figures
 from .figures import Place, label, number
 
@@ -16,10 +18,8 @@ PROVENANCE = ("device", "platform", "devices", "cores", "commit")
 
 def align(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns of text: words to the left, figures to the right."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    return ["  " + "  ".join(cell.ljust(width) if name in WORDS else cell.rjust(width)
-                             for name, cell, width in zip(header, row, widths, strict=True)).rstrip()
-            for row in (header, *rows)]
+    words = [i for i, name in enumerate(header) if name in WORDS]
+    return [f"  {line}" for line in aligned((header, *rows), words)]
 
 
 SIDE_HEADER = ("side", "steps/s", "range", "steps/CPU-s", "range", "repeats", "also")

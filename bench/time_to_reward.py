@@ -29,6 +29,7 @@ from jaxtrade.types import Summary
 from . import harness, sb3, setting
 from . import time_to_reward_settings as chosen
 from .catalogue import Options
+from .learning import learning_of, sections_of
 from .tape import make_tape, save
 from .time_to_reward_settings import Goal
 from .worker import Reply, Worker
@@ -54,7 +55,8 @@ class Run(NamedTuple):
 
 def config_of(num_envs: int) -> RunConfig:
     """The committed settings with `num_envs` environments; the steps and minibatches of an update stay the same."""
-    sections = {**chosen.SECTIONS, "ppo": {**chosen.PPO, "num_envs": num_envs, "num_steps": chosen.ROLLOUT // num_envs}}
+    ppo = {**chosen.PPO, "num_envs": num_envs, "num_steps": chosen.ROLLOUT // num_envs}
+    sections = {**chosen.SECTIONS, **sections_of(ppo)}
     return setting.config(chosen.SESSIONS, **sections)
 
 
@@ -90,7 +92,7 @@ def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
     jax.config.update("jax_enable_compilation_cache", False)
     run, budget = make_config(config), Goal(*goal)
     env, params = load_world(run)
-    algorithm = make_ppo(run.ppo, env, budget.updates, summarise=REWARD)
+    algorithm = make_ppo(run, env, budget.updates, summarise=REWARD)
 
     def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
         init = jax.jit(algorithm.init).lower(jax.random.key(0), params).compile()
@@ -118,7 +120,7 @@ REWARD = Summary(tell=lambda seen: jnp.mean(seen.reward), figures=lambda means: 
 
 def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], path: str, threads: Sequence[int]) -> Seeds:
     """For `Worker`: MaskablePPO under DummyVecEnv. Preparing is choosing the number of torch threads."""
-    ppo = make_config(config).ppo
+    ppo = learning_of(make_config(config))
     envs = sb3.vector_env(path, "dummy", ppo.num_envs)
 
     def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:

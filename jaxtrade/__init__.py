@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from jaxtrade.interop.gymnax_env import to_gymnax
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.preparation import make_env
+    from jaxtrade.rl.algorithms import make_algorithm
     from jaxtrade.rl.ppo import make_ppo
-    from jaxtrade.rl.state import policy_of
     from jaxtrade.rl.train import plan_run, train
 
 __version__ = "0.1.0"
@@ -60,9 +60,9 @@ _HOME = {
     "load_policy": "evaluation.policy",
     "make_env": "preparation",
     "make_params": "env.params",
+    "make_algorithm": "rl.algorithms",
     "make_ppo": "rl.ppo",
     "plan_run": "rl.train",
-    "policy_of": "rl.state",
     "register_envs": "interop.registration",
     "run": "experiment",
     "split_sessions": "data.splits",
@@ -95,11 +95,11 @@ __all__ = [
     "load_config",
     "load_market",
     "load_policy",
+    "make_algorithm",
     "make_env",
     "make_params",
     "make_ppo",
     "plan_run",
-    "policy_of",
     "register_envs",
     "run",
     "split_sessions",

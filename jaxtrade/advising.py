@@ -24,7 +24,7 @@ from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.outcomes import what_followed
-from jaxtrade.advisor.questions import QuestionBook, make_book
+from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, read_snapshot, save_table
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import AdvisorConfig, RunConfig
@@ -67,7 +67,7 @@ __all__ = [
 CACHE, LEDGER, JOURNAL = "advice_cache.sqlite", "advice_ledger.sqlite", "advice.jsonl"  # in a run's folder
 _NOBODY = ("none", "off")
 _WRITTEN = ("table", "replay")  # advice that was asked for before
-_SERVED = ("http", "https", "transformers")  # answers take time and are worth keeping
+_SERVED = ("http", "https")  # answers take time and are worth keeping
 _Tell = Callable[[str], None]
 
 
@@ -97,15 +97,6 @@ def followed_of(market: Market, config: RunConfig) -> np.ndarray:
     rose = what_followed(ask.open, bid.close, first, last, config.advisor.horizon, cost) > 0
     fell = what_followed(bid.open, ask.close, first, last, config.advisor.horizon, cost) < 0
     return rose.astype(np.int8) - fell.astype(np.int8)
-
-
-def in_sessions(market: Market, sessions: SessionSet) -> np.ndarray:
-    """bool[T]: the decision bars of some sessions."""
-    table, inside = market.data.sessions, np.zeros(len(market.bars), bool)
-    first, last = np.asarray(table.first), np.asarray(table.last)
-    for row in np.asarray(sessions.ids)[:int(sessions.count)]:
-        inside[first[row]:last[row] + 1] = True
-    return inside
 
 
 def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
@@ -143,8 +134,8 @@ def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: 
     """
     kind = config.advisor.kind
     if (head := kind.partition(":")[0]) in (*_NOBODY, *_WRITTEN):
-        raise ConfigError(f"advisor.kind = {kind}: asks nobody; choose rules, mock:KIND, recorded:FILE, "
-                          f"transformers:FOLDER or the URL of a server{'' if head in _NOBODY else ' to ask'}")
+        raise ConfigError(f"advisor.kind = {kind}: asks nobody; choose rules, mock:KIND, recorded:FILE or the "
+                          f"URL of a server{'' if head in _NOBODY else ' to ask'}")
     if _innermost(kind) == "rules" and not market.has_volume:
         raise ConfigError(f"advisor.kind = {kind}: the rules look at the distance from VWAP, and the bars of "
                           f"{market.contract.symbol} have no volume; choose a mock, or a model with "
@@ -189,7 +180,7 @@ def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, follow
             told["bars"] = np.flatnonzero(book.askable).tolist()
         if not _innermost(kind).startswith("mock"):  # mocks look at the bar's number alone
             told["question_of"] = book.question_or_none
-    if _innermost(own) in ("http", "https", "transformers"):
+    if _innermost(own) in _SERVED:
         told |= {"max_tokens": config.advisor.service.completion_tokens, "answer": book.template.answer}
     return told | {"answer_format": book.template.answer}
 

@@ -25,7 +25,7 @@ from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.backtest import decision_bars
-from jaxtrade.rl.advised import AdviceState, heard, start_advice
+from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
 from jaxtrade.rl.exchange import AdviceExchange
 from jaxtrade.types import SessionSet, SessionTable
 
@@ -56,7 +56,9 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
     if kind != "table":
         return start
     snapshot = advising.load_table(Path(file), market)
-    return heard(start, Delta(snapshot.bars, snapshot.rows, np.array(1, np.int32))) if len(snapshot.bars) else start
+    if not len(snapshot.bars):
+        return start
+    return with_answers(start, Delta(snapshot.bars, snapshot.rows, np.array(1, np.int32)))
 
 
 class Shown(NamedTuple):

@@ -46,6 +46,13 @@ def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
         env["XLA_FLAGS"] = f"{given} {FUSION}".strip()
 
 
+def pin_threads(env: MutableMapping[str, str] = os.environ) -> None:
+    """Set `NPROC`, the number of compute threads, to the number of cores unless it is set. To be called before JAX
+    starts. It changes bits on a CPU, so a run records it.
+    """
+    env.setdefault("NPROC", str(os.cpu_count() or 1))
+
+
 def use_cache() -> str:
     """Keep compiled programs in `cache_folder()`, unless JAX was told a folder of its own, or
     `JAX_ENABLE_COMPILATION_CACHE` is off. To be called before anything is compiled.

@@ -15,20 +15,25 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from jaxtrade.config_legacy import MOVED
 from jaxtrade.errors import ConfigError
 from jaxtrade.sections.base import Section
 from jaxtrade.sections.learning import (
+    LEARNERS,
     AdvisorConfig,
     ControlConfig,
     EvaluationConfig,
+    NetworkConfig,
     PPOConfig,
+    RolloutConfig,
     StageConfig,
     TrainConfig,
     TransferConfig,
+    name_in,
 )
 from jaxtrade.sections.market import (
     AccountConfig,
@@ -55,9 +60,11 @@ __all__ = [
     "EnvConfig",
     "EpisodeConfig",
     "EvaluationConfig",
+    "NetworkConfig",
     "PPOConfig",
     "RewardConfig",
     "Roll",
+    "RolloutConfig",
     "RunConfig",
     "SessionConfig",
     "SplitConfig",
@@ -65,6 +72,7 @@ __all__ = [
     "TrainConfig",
     "TransferConfig",
     "config_path",
+    "digest_of",
     "dump_config",
     "find_file",
     "load_config",
@@ -94,6 +102,9 @@ class RunConfig(Section, frozen=True):
     brackets: BracketConfig = BracketConfig()
     episode: EpisodeConfig = EpisodeConfig()
     reward: RewardConfig = RewardConfig()
+    algorithm: Annotated[str, name_in(LEARNERS)] = Field(default="ppo", description="the learner")
+    network: NetworkConfig = NetworkConfig()
+    rollout: RolloutConfig = RolloutConfig()
     ppo: PPOConfig = PPOConfig()
     stages: StageConfig = StageConfig()
     train: TrainConfig = TrainConfig()
@@ -121,9 +132,28 @@ class RunConfig(Section, frozen=True):
                              f"{self.train.num_seeds}: set advisor.transport=exchange")
         return self
 
+    @model_validator(mode="after")
+    def _minibatches_fit(self) -> RunConfig:
+        if self.algorithm != "ppo":
+            return self
+        rollout, count = self.rollout, self.ppo.num_minibatches
+        envs = rollout.num_envs // rollout.shards
+        if envs * rollout.num_steps % count:
+            raise ValueError(f"rollout.num_envs/rollout.num_shards*rollout.num_steps ({envs * rollout.num_steps}) must "
+                             f"be a multiple of ppo.num_minibatches ({count})")
+        if self.network.kind == "gru" and envs % count:
+            raise ValueError(f"network.kind=gru: rollout.num_envs/rollout.num_shards ({envs}) must be a multiple of "
+                             f"ppo.num_minibatches ({count}), because a minibatch holds whole rollouts of some envs")
+        return self
+
     def digest(self) -> str:
         """sha256 of the resolved configuration (hex)."""
-        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+        return digest_of(self.model_dump(mode="json"))
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """sha256 (hex) of nested plain values, whatever the order of their keys; of a run, what its `config.yaml` holds."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _read(path: Path) -> str:
@@ -203,6 +233,9 @@ def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
         if item["type"] == "extra_forbidden":
             if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
                 key = f"{key}.{next(iter(item['input']))}"  # a whole section is unknown: its first key tells more
+            if key in MOVED:
+                lines.append(f"{name}: unknown key '{key}': it is {MOVED[key]} now")
+                continue
             section = key.rpartition(".")[0]
             siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
             hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
@@ -238,9 +271,9 @@ def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunCo
     return validated(RunConfig, values, name)
 
 
-def read_values(path: Path) -> dict[str, Any]:
-    """The keys of a YAML file. Raises ConfigError where it cannot be read or holds no keys."""
-    loaded = parse_yaml(_read(path), str(path))
+def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
+    """The keys of a YAML file; exact: as `parse_yaml`. Raises ConfigError where it cannot be read or holds no keys."""
+    loaded = parse_yaml(_read(path), str(path), exact)
     if loaded is not None and not isinstance(loaded, dict):
         raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
     return loaded or {}

@@ -16,12 +16,12 @@ from jaxtrade import rundir
 from jaxtrade.advisor_run import check_advisor
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.errors import ConfigError, DataError
-from jaxtrade.evaluation import grids, report, seeds
+from jaxtrade.evaluation import grids, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.metrics import read_rows
-from jaxtrade.preparation import Setup, params_shown, prepare, seeds_of
+from jaxtrade.preparation import Setup, params_shown, prepare, seeds_of, stack_of
 from jaxtrade.types import PyTree, SessionSet
 
 
@@ -31,8 +31,8 @@ def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
     Raises ConfigError (not a run, edited configuration) or DataError (other data).
     """
     config, manifest = rundir.read_run(path)
-    if config.digest() != manifest["config_sha256"]:
-        raise ConfigError(f"{path / 'config.yaml'}: sha256 {config.digest()[:16]}..., the run was made with "
+    if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
+        raise ConfigError(f"{path / 'config.yaml'}: sha256 {found[:16]}..., the run was made with "
                           f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
     setup = prepare(config)
     if setup.market.fingerprint != manifest["data_sha256"]:
@@ -43,7 +43,7 @@ def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
 
 def policy_path(path: Path, config: RunConfig, seed: int, folder: str = FOLDER) -> Path:
     """`policy`, or `policy/seed_<n>` where a run has several."""
-    return path / folder if config.train.num_seeds == 1 else path / folder / f"seed_{seed}"
+    return stack_of(config).folder(path / folder, seed)
 
 
 def _chosen_seed(config: RunConfig, seed: int | None) -> int:
@@ -61,10 +61,6 @@ def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
     return load_policy(policy_path(path, config, seed)).policy
 
 
-def table_of(results: dict[int, EvaluationResult]) -> str:
-    return seeds.table(results) if len(results) > 1 else report.table(next(iter(results.values())))
-
-
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
               tell: Callable[[str], None] | None = None, other: bool = False) -> dict[int, EvaluationResult]:
     """Evaluate policies by seed on a split against the baselines and write the files under `evaluation/<split>`, of a
@@ -76,18 +72,12 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
     folder, results = path / "evaluation" / (f"{split}-advised" if other else split), {}
     params, known = params_shown(setup, split, None if other else path, tell)
     for seed, policy in policies.items():
-        provenance = manifest | {"split": split}
-        own = folder
-        if config.train.num_seeds > 1:
-            provenance["trained_seed"], own = seed, folder / f"seed_{seed}"
+        provenance = manifest | {"split": split} | setup.stack.provenance(seed)
         results[seed] = evaluate(setup.env, params, setup.market, sessions, config, algorithm=setup.algorithm,
                                  policy=policy, provenance=provenance, trained_on=setup.splits["train"],
                                  notes=[known.note] if known else [])
-        write(results[seed], own)
-    if len(results) > 1:
-        (folder / "seeds.json").write_text(json.dumps(seeds.to_json(results), indent=2, allow_nan=False) + "\n",
-                                           encoding="utf-8")
-        (folder / "seeds.txt").write_text(seeds.table(results) + "\n", encoding="utf-8")
+        write(results[seed], setup.stack.folder(folder, seed))
+    seeds.write(results, folder)
     return results
 
 
@@ -105,9 +95,8 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     with rundir.locked(path):
         results = evaluate_policies(setup, policies, split, path, other=advisor is not None)
     if not as_json:
-        return table_of(results)
-    document = seeds.to_json(results) if len(results) > 1 else report.to_json(next(iter(results.values())))
-    return json.dumps(document, indent=2, allow_nan=False)
+        return seeds.table(results)
+    return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
 
 
 def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str]) -> Setup:
@@ -144,11 +133,11 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
     with _keeping(setup, path):
         params, _ = params_shown(setup, split, None if advisor else path)
-    made = [make(setup.env, params, agents, setup.market, sessions, config)
+    shown = [make(setup.env, params, agents, setup.market, sessions, config)
             for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
     if as_json:
-        return json.dumps({grid.title: grids.to_json(grid) for grid in made}, indent=2, allow_nan=False)
-    return "\n\n".join(grids.table(grid) for grid in made)
+        return json.dumps({grid.title: grids.to_json(grid) for grid in shown}, indent=2, allow_nan=False)
+    return "\n\n".join(grids.table(grid) for grid in shown)
 
 
 def _held_out(setup: Setup, split: str) -> SessionSet:

@@ -24,6 +24,7 @@ from jaxtrade.errors import DataError
 Row = Mapping[str, Any]
 Names = Mapping[str, Sequence[str]]  # name of a list among the figures -> names of its entries
 EACH = "/each"  # of a figure's name: its values by agent
+Columns = Sequence[tuple[str, str, str]]  # label, metric and format of what a learner shows (`types.Column`)
 UNNAMED: Names = MappingProxyType({})
 
 
@@ -73,18 +74,19 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def progress_line(rows: Sequence[Row]) -> str:
-    """One line about a chunk: progress, speed, then the learning-health figures of its last update.
+def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
+    """One line about a chunk: progress, speed, the mean return, then the learner's own `columns` of its last update.
 
-    The return is the mean over the chunk's finished episodes, since a single update may finish none.
+    The return is the mean over the chunk's finished episodes, since a single update may finish none; it is left out
+    where the learner reports none.
     """
     last = rows[-1]
-    reward = per_episode(rows, lambda row: row["episode_reward"])
-    return (f"update {last['update']:.0f}/{last['total_updates']:.0f}  steps {last['steps']:,.0f}  "
-            f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s  eta {_duration(last['eta_seconds'])}  "
-            f"return {_figure(reward, '.3f')}  kl {_figure(last.get('approx_kl'), '.1e')}  "
-            f"clip {_figure(last.get('clip_fraction'), '.3f')}  entropy {_figure(last.get('entropy'), '.3f')}  "
-            f"ev {_figure(last.get('explained_variance'), '.2f')}  lr {_figure(last.get('learning_rate'), '.2e')}")
+    parts = [f"update {last['update']:.0f}/{last['total_updates']:.0f}", f"steps {last['steps']:,.0f}",
+             f"{_figure(last.get('steps_per_second'), ',.0f')} steps/s", f"eta {_duration(last['eta_seconds'])}"]
+    if "episode_reward" in last:
+        parts.append(f"return {_figure(per_episode(rows, lambda row: row['episode_reward']), '.3f')}")
+    parts += [f"{label} {_figure(last.get(metric), form)}" for label, metric, form in columns]
+    return "  ".join(parts)
 
 
 def per_episode(rows: Sequence[Row], figure: Callable[[Row], float]) -> float:
@@ -124,13 +126,13 @@ class ConsoleSink:
     """A line of figures and one of what the policy does, per chunk. Labels and the second line are dimmed on a
     terminal; plain text otherwise or where NO_COLOR is set."""
 
-    def __init__(self, stream: TextIO | None = None, names: Names = UNNAMED) -> None:
+    def __init__(self, stream: TextIO | None = None, names: Names = UNNAMED, columns: Columns = ()) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._names = names
+        self._names, self._columns = names, columns
         self._color = self._stream.isatty() and not os.environ.get("NO_COLOR")
 
     def write(self, rows: Sequence[Row]) -> None:
-        line = progress_line(rows)
+        line = progress_line(rows, self._columns)
         if self._color:
             head, *figures = line.split("  ")
             line = "  ".join([f"\x1b[1m{head}\x1b[0m", *(_dim_label(figure) for figure in figures)])
@@ -153,12 +155,12 @@ def _dim_label(figure: str) -> str:
 class LogSink:
     """`run.log`: the console's lines with the UTC time in front, appended."""
 
-    def __init__(self, path: Path | str, names: Names = UNNAMED) -> None:
+    def __init__(self, path: Path | str, names: Names = UNNAMED, columns: Columns = ()) -> None:
         self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 (open as long as the run)
-        self._names = names
+        self._names, self._columns = names, columns
 
     def write(self, rows: Sequence[Row]) -> None:
-        self.message(progress_line(rows))
+        self.message(progress_line(rows, self._columns))
         if panel := panel_line(rows, self._names):
             self.message(panel)
 

@@ -12,18 +12,17 @@ from jaxtrade.advisor_run import Shown, shown, view_of
 from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.metrics import Names
-from jaxtrade.rl.population import agent
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import Policy, TrainState, policy_of
+from jaxtrade.rl.algorithms import make_algorithm
+from jaxtrade.rl.population import Stack
+from jaxtrade.rl.state import Policy
 from jaxtrade.rl.train import Plan, plan_run
-from jaxtrade.types import Algorithm, SessionSet
+from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
@@ -45,6 +44,11 @@ class Setup:
     algorithm: Algorithm
     fusion: Fusion | None = None
 
+    @property
+    def stack(self) -> Stack:
+        """The agents of the run."""
+        return stack_of(self.config)
+
     def evaluation_split(self) -> str:
         """`test`; `train` (in sample) where nothing is held out."""
         return "test" if int(self.splits["test"].count) else "train"
@@ -60,10 +64,15 @@ def prepare(config: RunConfig) -> Setup:
     if fusion is not None:
         view = view_of(config.advisor, market.data.sessions, empty_table(len(market.bars)), True)
         params = params.replace(advice=view)
-    plan = plan_run(config.train, config.ppo.num_envs, config.ppo.num_steps)
-    algorithm = make_ppo(config.ppo, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                         fusion=fusion)
+    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
+                               fusion=fusion)
     return Setup(config, market, splits, env, params, plan, algorithm, fusion)
+
+
+def stack_of(config: RunConfig) -> Stack:
+    """The agents that a run trains side by side."""
+    return Stack.of(config.train.num_seeds)
 
 
 def seeds_of(config: RunConfig) -> range:
@@ -71,12 +80,14 @@ def seeds_of(config: RunConfig) -> range:
     return range(config.seed, config.seed + config.train.num_seeds)
 
 
-def policies_of(setup: Setup, state: TrainState) -> list[Policy]:
+def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
     """The policies of a run's state, one per seed, with the trust that they act with."""
-    agents, advice = setup.config.train.num_seeds, state.advice
-    trust = () if setup.fusion is None or isinstance(advice, tuple) else setup.fusion.trust(advice.outcomes)
-    stacked = policy_of(state.replace(advice=()))
-    return [agent(stacked, i, agents).replace(fusion=trust) for i in range(agents)]
+    advice = getattr(state, "advice", None)
+    if advice is not None:  # one for all agents: without their leading axis
+        state = state.replace(advice=None)
+    trust = None if setup.fusion is None or advice is None else setup.fusion.trust(advice.outcomes)
+    policies = setup.stack.map(setup.algorithm.policy)(state)
+    return [policy.replace(fusion=trust) for policy in setup.stack.agents(policies)]
 
 
 def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[str], None] | None = None
@@ -90,5 +101,5 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
 
 def figure_names(env: TradingEnv) -> Names:
     """What the entries of the lists among a run's figures are called."""
-    return {"action_share": [action.name for action in task_actions(env.config)],
+    return {"action_share": list(env.actions),
             "end_share": [reason.name for reason in EndReason]}

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from jaxtrade import __version__
-from jaxtrade.config import RunConfig, dump_config, load_config
+from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
+from jaxtrade.config_legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -62,7 +63,10 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
 
 
 def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """The resolved configuration and manifest of a run. Raises ConfigError where it is not a run directory."""
+    """The configuration and manifest of a run, of this or an earlier version.
+
+    Raises ConfigError where it is not a run directory.
+    """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'")
@@ -73,7 +77,14 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     missing = [key for key in ("config_sha256", "data_sha256", "nproc") if key not in manifest]
     if missing:
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
-    return load_config(str(path / "config.yaml")), manifest
+    config = path / "config.yaml"
+    return make_config(migrated(read_values(config)), str(config)), manifest
+
+
+def config_digest(path: Path) -> str:
+    """sha256 (hex) of what a run's `config.yaml` says: of the values in the file, not of those that this version makes
+    of them, so that a key added later changes no digest."""
+    return digest_of(read_values(path / "config.yaml", exact=True))
 
 
 @contextmanager

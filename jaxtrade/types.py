@@ -7,7 +7,7 @@ account's start balance.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -180,31 +180,29 @@ class Env(Protocol):
 class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
-    `first` marks an observation that starts an episode. `value` and `log_prob` belong to `ref` and `action`.
-    `behaviour_version` is the update count of the weights that acted. `carry` is the policy's memory with `ref` taken
-    in, float32[num_steps, num_envs, H]; () where it has none. `info` is the environment's, or what `Summary.tell` kept.
-    `told` is what acting told beside the action.
+    `first` marks an observation that starts an episode. `behaviour_version` is the update count of the weights that
+    acted. `carry` is the policy's memory with `ref` taken in, float32[num_steps, num_envs, H]; None where it has none.
+    `info` is the environment's, or what `Summary.tell` kept. `extras` is what the learner's acting function returned
+    beside the action, a NamedTuple of its own (PPO: log-probability and value of `action` in `ref`).
     """
 
     ref: PyTree
     final_ref: PyTree
     first: Array
     action: Array
-    log_prob: Array
-    value: Array
     reward: Array
     terminated: Array
     truncated: Array
     behaviour_version: Array
     info: PyTree
-    carry: PyTree = ()
-    told: PyTree = ()
+    carry: PyTree = None
+    extras: PyTree = None
 
 
 class Summary(NamedTuple):
-    """Figures that an environment tells of a rollout, so that no step's `info` needs to be kept until its end.
+    """Figures that an environment reports about a rollout, so that no step's `info` needs to be kept until its end.
 
-    tell(transitions of one step, [N, ...]) -> what is kept of it (sums; T of them are stored).
+    tell(transitions of one step, [N, ...]) -> what is kept of it (sums over environments; T of them are stored).
     figures(what was kept, [T, ...]) -> metrics by name.
     """
 
@@ -212,26 +210,121 @@ class Summary(NamedTuple):
     figures: Callable[[PyTree], Mapping[str, Array]]
 
 
-# (environment parameters, fraction of the run float32[]) -> (the parameters as they stand then, the figures that say so
-# by name)
+# (environment parameters, fraction of the run float32[]) -> (the parameters at that fraction, metrics about them)
 Stage = Callable[[PyTree, Array], tuple[PyTree, dict[str, Array]]]
 
 
+# --- learners --------------------------------------------------------------------------------------------------------
+
+Row = Mapping[str, Any]  # the metrics of one update, on the host
+
+
+class LoopState(Protocol):
+    """What the training loop reads of a learner's state, which is a flax `PyTreeNode` (it has `replace`).
+
+    update: int32[] updates done. total_updates: int32[] length of the run. key: typed; a rollback changes it.
+    rollbacks: int32[], how often the run went back to a checkpoint. hparams: a `PyTreeNode` of tunable floats, each
+    float32[], or None. With several agents every array has a leading axis of agents. A learner that accepts advice has
+    a field `advice` too, None at first.
+    """
+
+    @property
+    def update(self) -> Array: ...
+
+    @property
+    def total_updates(self) -> Array: ...
+
+    @property
+    def key(self) -> Array: ...
+
+    @property
+    def rollbacks(self) -> Array: ...
+
+    @property
+    def hparams(self) -> Any: ...
+
+    def replace(self, **changes: Any) -> Any: ...
+
+
+class HealthCheck(NamedTuple):
+    """A check whether a run learns at all, over the rows of its updates.
+
+    name: of its result. label: what is measured, for people. measure(rows) -> the value. passed(value) -> whether it is
+    healthy. worst: picks the value to report out of those of several agents.
+    """
+
+    name: str
+    label: str
+    measure: Callable[[Sequence[Row]], float]
+    passed: Callable[[float], bool]
+    worst: Callable[..., float] = min
+
+
+class Warn(NamedTuple):
+    """A warning while a run goes wrong.
+
+    kind: its name. look(newest rows) -> one line (what was seen, likely cause, what to try), or "" where all is well.
+    at_once: a single row is enough; otherwise a whole window of them is needed.
+    """
+
+    kind: str
+    look: Callable[[Sequence[Row]], str]
+    at_once: bool = False
+
+
+class Column(NamedTuple):
+    """A metric on the console's line: its label, name, and format specification."""
+
+    label: str
+    metric: str
+    form: str
+
+
+class Remedies(NamedTuple):
+    """What to try with a learner's own keys where the loop reports a fault ("raise ppo.ent_coef"); "" for nothing."""
+
+    no_trades: str = ""
+    one_action: str = ""
+    diverged: str = ""
+
+
+def unchanged(hparams: Any, times: int) -> Any:
+    """The default of `Algorithm.retry`."""
+    del times
+    return hparams
+
+
 class Algorithm(NamedTuple):
-    """Three pure functions (contract C6).
+    """A learner: pure functions, and what the training loop needs to know about them (contract C6).
 
-    init(key, params) -> TrainState; update(state, params, inputs) -> (state, metrics), `inputs` an empty tuple unless
-    there is something to hear from outside (advice), metrics by name; act(policy, carry, ref, params, key, explore) ->
-    (carry, action, extras), action int32[] of one reference or int32[B] of a batch of them; the key may be None where
-    `explore` is False. `config` is the learner's own model (for PPO `PPOConfig`).
+    init(key, params) -> state, a `LoopState`. update(state, params, inputs) -> (state, metrics), one update; `inputs`
+    is None unless something comes from outside (advice). Metrics are arrays by name; every learner reports `finite`
+    (bool[]: all losses and gradients were finite), and whatever else it wants to. act(policy, carry, ref, params, key,
+    explore) -> (carry, action, extras): action int32[] of one reference or int32[B] of a batch of them; the key may be
+    None where `explore` is False. policy(state) -> what `act` takes, an `rl.state.Policy`.
 
-    `carry` is one policy's memory before an episode's first observation, all zeros, or () for a policy without one.
-    Whoever calls `act` hands over the carry that the last call gave, and zeros again where an episode begins.
+    steps_per_update: environment steps of one agent in an update. carry: one policy's memory before an episode's first
+    observation, all zeros; None for a policy without one. The caller of `act` passes the carry that the last call
+    returned, and the zeros again where an episode begins.
+
+    health, warnings, progress: what the learner adds to the checks, warnings and console columns of the loop, and
+    remedies to its messages. step_sizes, exploration: names of hparams that a plateau lowers and raises
+    (`control.plateau_*`). retry(hparams, times) -> the hparams to go on with after the run went back to the same
+    checkpoint `times` times; retry_note says so in words.
     """
 
     init: Callable[[Array, PyTree], Any]
     update: Callable[[Any, PyTree, PyTree], tuple[Any, dict[str, Array]]]
     act: Callable[[PyTree, PyTree, PyTree, PyTree, Array | None, bool], tuple[PyTree, Array, PyTree]]
+    policy: Callable[[Any], PyTree]
     env: Env
-    config: Any
-    carry: PyTree = ()
+    steps_per_update: int
+    carry: PyTree = None
+    health: tuple[HealthCheck, ...] = ()
+    warnings: tuple[Warn, ...] = ()
+    progress: tuple[Column, ...] = ()
+    remedies: Remedies = Remedies()
+    step_sizes: tuple[str, ...] = ()
+    exploration: tuple[str, ...] = ()
+    retry: Callable[[Any, int], Any] = unchanged
+    retry_note: str = ""

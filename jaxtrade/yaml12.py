@@ -58,10 +58,21 @@ _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
-def parse_yaml(text: str, name: str) -> Any:
-    """Plain values of a YAML text; `name` stands in messages. Raises ConfigError: not YAML, a key twice, too deep."""
+class _Exact(_Loader):
+    """A float stays one, also where it is whole: what a file says, to the letter."""
+
+
+_Exact.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
+def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
+    """Plain values of a YAML text; `name` stands in messages.
+
+    exact: keep whole floats (`1.0`) as floats; by default they are ints. Raises ConfigError: not YAML, a key twice, too
+    deep.
+    """
     try:
-        loader = _Loader(text)
+        loader = (_Exact if exact else _Loader)(text)
         loader.name = name
         return loader.get_single_data()
     except yaml.YAMLError as error:

@@ -36,7 +36,8 @@ from jaxtrade.preparation import params_shown, policies_of, prepare
 from jaxtrade.source import load_source
 from tests.advisor.servers import FaultServer, Step, advises, after, cut, drip, flood, hang, reply, reset, says
 
-TINY = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=2048",
+TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
+        "train.total_timesteps=2048",
         "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false")
 QUICK = {"workers": 2, "deadline_s": 0.5, "grace_s": 0.2, "retry_base_s": 0.01, "retry_cap_s": 0.02,
          "breaker_failures": 2}

@@ -15,8 +15,9 @@ import jaxtrade
 PUBLIC = {
     "Bars", "CheckpointError", "ConfigError", "Contract", "DataError", "EnvParams", "JaxtradeError", "Market",
     "RunConfig", "TradingEnv", "build_market", "evaluate", "from_frame", "from_gymnax", "get_contract",
-    "load_bars", "load_config", "load_market", "load_policy", "make_env", "make_params", "make_ppo", "plan_run",
-    "policy_of", "register_envs", "run", "split_sessions", "standard_agents", "synthetic_bars", "to_gymnasium",
+    "load_bars", "load_config", "load_market", "load_policy", "make_algorithm", "make_env", "make_params", "make_ppo",
+    "plan_run",
+    "register_envs", "run", "split_sessions", "standard_agents", "synthetic_bars", "to_gymnasium",
     "to_gymnasium_vec", "to_gymnax", "to_sb3", "train",
 }
 

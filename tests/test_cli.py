@@ -87,7 +87,7 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
     (["train", "--contract", "SPY"], "no bars are bundled for SPY (bundled: ES, EURUSD); give yours with --data FILE"),
     (["data", "describe", "--contract", "SPY"], "no bars are bundled for SPY"),
     (["train", "--resume", "none", "--contract", "SPY"], "drop --contract"),
-    (["train", "--set", "ppo.num_env=8"], "did you mean 'ppo.num_envs'"),
+    (["train", "--set", "rollout.num_env=8"], "did you mean 'rollout.num_envs'"),
     (["train", "--set", "split.test_sessions=99"], "split.test_sessions"),
     (["train", "--set", "account.preset=apex"], "account.preset"),
     (["train", "--set", "control.evaluate_every=5"], "split.validation_sessions is 0"),
@@ -109,6 +109,23 @@ def test_wrong_arguments(argv: list[str], fragment: str, empty: Path, capsys: py
     assert fragment in said.err
     assert said.err.count("error:") == 1
     assert list(empty.iterdir()) == []
+
+
+EVERY = ("cfg", "--set", "a=1", "--market", "ES", "--contract", "c", "--data", "d", "--seconds", "s", "--quotes", "q",
+         "--test", "--run-dir", "r", "--from", "f", "--advisor", "rules")
+DROPPED = ("CONFIG, --set, --market, --contract, --data, --seconds, --quotes, --test, --run-dir, --from, --advisor, ")
+
+
+@pytest.mark.parametrize(("argv", "ending"), [
+    (["train", *EVERY, "--continue", "c", "--resume", "x"], f"keeps its configuration; drop {DROPPED}--continue\n"),
+    (["curriculum", *EVERY, "--phase", "p", "--resume", "x"], f"keeps its configuration; drop {DROPPED}--phase\n"),
+    (["train", *EVERY, "--continue", "x"], "goes on with that run's configuration; drop CONFIG, --from, --market, "
+     "--contract, --test (change single keys by --set)\n"),
+])
+def test_every_flag_that_clashes_is_named(argv: list[str], ending: str, empty: Path,
+                                          capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 2
+    assert capsys.readouterr().err.endswith(ending)
 
 
 def test_stamp_side_is_never_guessed(empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,8 +190,8 @@ def test_data_check_reports_a_good_file(tmp_path: Path, capsys: pytest.CaptureFi
     assert "no fault" in capsys.readouterr().out
 
 
-TINY = ("--set", "ppo.num_envs=8", "--set", "ppo.num_steps=16", "--set", "ppo.num_minibatches=2", "--set",
-        "ppo.hidden=[8]", "--set", "train.total_timesteps=512", "--set", "train.chunk_updates=2", "--set",
+TINY = ("--set", "rollout.num_envs=8", "--set", "rollout.num_steps=16", "--set", "ppo.num_minibatches=2", "--set",
+        "network.hidden=[8]", "--set", "train.total_timesteps=512", "--set", "train.chunk_updates=2", "--set",
         "train.checkpoint_every=1", "--set", "train.tensorboard=false")
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/accounts.md and docs/rewards.md say what the presets are, that of docs/training.md the keys, that
+"""The tables of docs/accounts.md and docs/rewards.md say what the presets are, those of docs/training.md the keys, that
 of docs/benchmarks.md the benches.
 """
 
@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.catalogue import BENCHES
-from jaxtrade.config import ControlConfig
+from jaxtrade.config import ControlConfig, RunConfig
 from jaxtrade.env.presets import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
-from jaxtrade.env.rewards import TERMS
+from jaxtrade.parts import REWARD_TERMS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -54,8 +54,17 @@ def test_control_keys() -> None:
     assert written == {f"control.{name}": value for name, value in ControlConfig().model_dump().items()}
 
 
+def test_learner_keys() -> None:
+    config = RunConfig().model_dump(mode="json")
+    values = {"algorithm": config["algorithm"]} | {
+        f"{section}.{name}": value for section in ("network", "rollout", "ppo")
+        for name, value in config[section].items()}
+    written = {name: cells[0] for name, cells in rows("training.md", "learner key").items()}
+    assert written == {name: "none" if value is None else str(value).lower() for name, value in values.items()}
+
+
 def test_reward_terms() -> None:
-    assert list(rows("rewards.md", "term")) == list(TERMS)
+    assert list(rows("rewards.md", "term")) == list(REWARD_TERMS.names)
 
 
 def test_every_bench_has_its_row() -> None:

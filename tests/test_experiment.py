@@ -24,7 +24,7 @@ from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.experiment import resume, run
 from jaxtrade.preparation import prepare
 
-OVERRIDES = ("ppo.num_envs=8", "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.hidden=[8]",
+OVERRIDES = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
              "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1",
              "train.tensorboard=false")
 STAGES = ("stages.commission_start=0", "stages.commission_until=1", "stages.forced_start=1",

@@ -15,7 +15,8 @@ PACKAGE = ROOT / "jaxtrade"
 
 # The most specific entry counts. `jaxtrade` itself is the lazy public API and may name everything.
 LAYERS = {
-    "types": 0, "config": 0, "sections": 0, "errors": 0, "yaml12": 0,
+    "types": 0, "config": 0, "config_legacy": 0,
+    "sections": 0, "errors": 0, "yaml12": 0, "registry": 0, "parts": 0, "text": 0,
     "data": 1, "checkpoint": 1, "compilation": 1, "metrics": 1, "rundir": 1,
     "advisor.host.options": 0, "advisor.table": 1, "advisor.outcomes": 1, "advisor.host": 1, "advisor": 3,
     "env": 2, "networks": 2,
@@ -23,7 +24,7 @@ LAYERS = {
     "rl.state": 3,
     "rl": 4,
     "evaluation": 5, "interop": 5,
-    "source": 6, "advisor_run": 6, "preparation": 6, "evaluating": 6, "experiment": 6,
+    "source": 6, "advisor_run": 6, "preparation": 6, "beginning": 6, "evaluating": 6, "experiment": 6,
     "ablation": 6, "curriculum": 6, "cli": 6, "doctor": 6,
     "advising": 6, "commands": 6,
 }

@@ -19,6 +19,7 @@ from jaxtrade.metrics import (
     progress_line,
     read_rows,
 )
+from jaxtrade.rl.ppo.reports import PROGRESS
 
 NAN = float("nan")
 
@@ -44,7 +45,7 @@ class Terminal(io.StringIO):
 
 
 def test_progress_line_names_every_health_figure():
-    line = progress_line([row(1), row(2)])
+    line = progress_line([row(1), row(2)], PROGRESS)
     assert line == ("update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 1.2e-02  clip 0.100  "
                     "entropy 1.250  ev 0.50  lr 3.00e-04")
 
@@ -52,20 +53,25 @@ def test_progress_line_names_every_health_figure():
 def test_return_is_the_mean_over_the_chunks_episodes_and_undefined_without_any():
     rows = [row(1, episodes=1, episode_reward=4.0), row(2, episodes=3, episode_reward=0.0),
             row(3, episodes=0, episode_reward=NAN)]
-    assert "return 1.000" in progress_line(rows)
-    none = progress_line([row(3, episodes=0, episode_reward=NAN, explained_variance=NAN)])
+    assert "return 1.000" in progress_line(rows, PROGRESS)
+    none = progress_line([row(3, episodes=0, episode_reward=NAN, explained_variance=NAN)], PROGRESS)
     assert "return n/a" in none
     assert "ev n/a" in none
+
+
+def test_a_learner_that_reports_little_gets_a_short_line():
+    short = {name: value for name, value in row(1).items() if name not in ("episodes", "episode_reward")}
+    assert progress_line([short]) == "update 1/40  steps 1,000  54,321 steps/s  eta 1:02:05"
 
 
 def test_console_is_plain_unless_a_terminal_wants_colour(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     plain, terminal, no_color = io.StringIO(), Terminal(), Terminal()
-    ConsoleSink(plain).write([row(1)])
-    ConsoleSink(terminal).write([row(1)])
+    ConsoleSink(plain, columns=PROGRESS).write([row(1)])
+    ConsoleSink(terminal, columns=PROGRESS).write([row(1)])
     monkeypatch.setenv("NO_COLOR", "1")
-    ConsoleSink(no_color).write([row(1)])
-    assert plain.getvalue() == no_color.getvalue() == progress_line([row(1)]) + "\n"
+    ConsoleSink(no_color, columns=PROGRESS).write([row(1)])
+    assert plain.getvalue() == no_color.getvalue() == progress_line([row(1)], PROGRESS) + "\n"
     assert "\x1b[" in terminal.getvalue()
     assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()) == plain.getvalue()
 
@@ -118,15 +124,15 @@ def test_a_line_that_is_not_json_is_named(tmp_path):
 def test_run_log_appends_stamped_lines(tmp_path):
     path = tmp_path / "run.log"
     for text in ("first", "second\nthird"):
-        sink = LogSink(path)
+        sink = LogSink(path, columns=PROGRESS)
         sink.message(text)
         sink.close()
-    sink = LogSink(path)
+    sink = LogSink(path, columns=PROGRESS)
     sink.write([row(1)])
     sink.close()
     lines = path.read_text().splitlines()
     assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
-        "first", "second", "third", progress_line([row(1)])]
+        "first", "second", "third", progress_line([row(1)], PROGRESS)]
 
 
 def read_events(data):
@@ -169,11 +175,11 @@ def test_panel_shows_what_the_policy_does_by_name():
 
 def test_panel_follows_the_progress_line(tmp_path, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    plain, terminal, log = io.StringIO(), Terminal(), LogSink(tmp_path / "run.log", NAMES)
-    for sink in (ConsoleSink(plain, NAMES), ConsoleSink(terminal, NAMES), log):
+    plain, terminal, log = io.StringIO(), Terminal(), LogSink(tmp_path / "run.log", NAMES, PROGRESS)
+    for sink in (ConsoleSink(plain, NAMES, PROGRESS), ConsoleSink(terminal, NAMES, PROGRESS), log):
         sink.write([traded(1)])
     log.close()
-    lines = [progress_line([traded(1)]), panel_line([traded(1)], NAMES)]
+    lines = [progress_line([traded(1)], PROGRESS), panel_line([traded(1)], NAMES)]
     assert plain.getvalue().splitlines() == lines
     assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()).splitlines() == lines
     assert [line[21:] for line in (tmp_path / "run.log").read_text().splitlines()] == lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,19 +13,21 @@ import numpy as np
 import pytest
 
 from jaxtrade import checkpoint, cli
+from jaxtrade.beginning import transferred
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.curriculum.start import start_check
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluating import history
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
-from jaxtrade.experiment import begun_with, resume, run
+from jaxtrade.experiment import resume, run
 from jaxtrade.preparation import prepare
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.transfer import check_layouts, movement
 from jaxtrade.source import adopt, layout_of, load_source, require_same
 
-TINY = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=1536",
+TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
+        "train.total_timesteps=1536",
         "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false", "split.validation_sessions=1")
 
 
@@ -45,7 +48,7 @@ def manage(entry: Path) -> Path:
 def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    begun = begun_with(setup, source)
+    begun = transferred(setup, source)
     assert begun.coverage.complete
     assert begun.coverage.new_slots == ("can_enter", "can_manage", "has_position")
     assert begun.coverage.new_actions == ("MOVE_STOP_TO_BREAKEVEN", "ENABLE_TRAIL", "DISABLE_TRAIL", "CLOSE")
@@ -75,8 +78,8 @@ def test_other_weights_are_told_apart(entry: Path) -> None:
     """The comparison can fail."""
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    begun = begun_with(setup, source)
-    other = begun._replace(state=begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params)))
+    begun = transferred(setup, source)
+    other = replace(begun, state=begun.state.replace(params=jax.tree.map(lambda x: -x, begun.state.params)))
     assert start_check(source, setup, other)["equal"] is False
 
 
@@ -86,14 +89,14 @@ def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=700"),
                           source))
-    begun = begun_with(setup, source)
+    begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True
 
 
 @pytest.mark.slow
 def test_every_group_whose_input_varied_has_moved(entry: Path, manage: Path) -> None:
     source, trained = load_source(entry), load_source(manage)
-    begun = begun_with(prepare(trained.config), source)
+    begun = transferred(prepare(trained.config), source)
     found = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)
     assert found["still"] == []
     assert {"can_enter", "can_manage", "close[t-1]", "CLOSE", "HOLD"} <= set(found["moved"])
@@ -130,8 +133,8 @@ def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
     chosen = config("advised", "transfer.mode=adapter", "ppo.adapter_freeze=0.5", "train.total_timesteps=512")
     source = load_source(manage)
     setup = prepare(adopt(chosen, source))
-    assert setup.config.ppo.adapter == len(source.layout.slots)
-    begun = begun_with(setup, source)
+    assert setup.config.network.adapter == len(source.layout.slots)
+    begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True
     update = jax.jit(setup.algorithm.update)
     first, _ = update(begun.state, setup.params, ())  # of two: at fraction 0
@@ -159,7 +162,7 @@ def test_continue_takes_the_optimiser_along(entry: Path, tmp_path: Path) -> None
     ("manage", "data.market=NQ", r"data\.market=NQ: .*entry was trained on ES"),
     ("manage", "train.num_seeds=2", r"train\.num_seeds=2: .*entry has 1 policies"),
     ("manage", "env.scaling=seed", r"env\.scaling=seed: the source was trained with relative"),
-    ("manage", "ppo.hidden=[16]", r"ppo\.hidden=\(16,\): the source has \(8,\)"),
+    ("manage", "network.hidden=[16]", r"network\.hidden=\(16,\): the source has \(8,\)"),
     ("manage", "ppo.adapter_freeze=0.2", r"adapter_freeze=0\.2 needs transfer\.mode=adapter"),
     ("manage", "data.source=synthetic", r"data\.source=synthetic: .*entry was trained on real bars"),
 ])
@@ -171,8 +174,8 @@ def test_what_does_not_fit_is_refused(entry: Path, task: str, change: str, messa
 def test_a_freeze_as_long_as_the_run_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"adapter_freeze \(1\) is a share of the run and must be below 1"):
         config("manage", "ppo.adapter_freeze=1.0")
-    with pytest.raises(ConfigError, match=r"ppo\.adapter: an adapter stands between"):
-        run(config("manage", "ppo.adapter=8"))
+    with pytest.raises(ConfigError, match=r"network\.adapter: an adapter stands between"):
+        run(config("manage", "network.adapter=8"))
 
 
 def test_a_missing_source_is_exit_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +196,7 @@ def test_a_run_that_saved_nothing_is_refused(entry: Path, tmp_path: Path) -> Non
 def test_closed_actions_are_part_of_the_policy(entry: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    policy = policy_of(begun_with(setup, source).state)
+    policy = policy_of(transferred(setup, source).state)
     assert policy.opening.new.tolist() == [False] * 3 + [True] * 4
     assert float(policy.opening.fraction) == 0.0
 
@@ -202,7 +205,7 @@ def test_closed_actions_are_part_of_the_policy(entry: Path) -> None:
 def test_a_policy_exported_while_opening_acts_as_the_run_does(entry: Path, tmp_path: Path) -> None:
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
-    policy = policy_of(begun_with(setup, source).state)
+    policy = policy_of(transferred(setup, source).state)
     save_policy_bundle(tmp_path / "policy", policy, setup.env, setup.algorithm, setup.market, setup.config)
     loaded = load_policy(tmp_path)
     assert float(loaded.policy.opening.probability) == pytest.approx(0.01)
@@ -231,8 +234,8 @@ def test_the_ratio_is_one_while_actions_open(entry: Path) -> None:
     """The rollout's log-probabilities and the loss's are of the same opened policy, at every stage of the opening."""
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "transfer.open_until=1.0"), source))
-    exact = make_ppo(setup.config.ppo, setup.env, setup.plan.total_updates, precision="highest")
-    state, update = begun_with(setup, source).state, jax.jit(exact.update)
+    exact = make_ppo(setup.config, setup.env, setup.plan.total_updates, precision="highest")
+    state, update = transferred(setup, source).state, jax.jit(exact.update)
     for _ in range(3):
         state, metrics = update(state, setup.params, ())
         assert float(metrics["ratio_error"]) < 1e-5

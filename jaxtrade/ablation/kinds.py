@@ -1,9 +1,9 @@
-"""The advisors of a matrix by name: which there are, which are told the future, and which is whose placebo.
+"""The advisors of a matrix by name: which there are, which of them know the future, and which is the placebo of which.
 
-none              nobody answers
+none              no answers
 turn[:Q]          mock:skilled:Q, and from half of the run on the answers of mock:adversarial:Q (0.6)
 table:FILE        answers that `jaxtrade advise precompute` has kept
-anything else     who answers at once, as `advisor.kind`: rules, mock:KIND[:NUMBER][/OTHER], recorded:FILE
+anything else     what answers at once, as `advisor.kind`: rules, mock:KIND[:NUMBER][/OTHER], recorded:FILE
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT = (NONE, "rules", "mock:random", "mock:permuted/mock:skilled:0.6", "mock
            "mock:overconfident", "turn")
 FUSIONS = ("trust", "slots", "gate", "rules", "none")
 _HEADS = (NONE, "turn", "table", "rules", "mock", "recorded")
-_SLOW = ("http", "https", "transformers")
+_SLOW = ("http", "https")
 _PLACEBO = "mock:permuted/"
 
 
@@ -78,7 +78,7 @@ def turn_skill(kind: str) -> str:
 
 
 def innermost(kind: str) -> str:
-    """Who answers in the end: mock:skilled:0.6 of mock:delayed:5/mock:skilled:0.6."""
+    """What answers in the end: mock:skilled:0.6 of mock:delayed:5/mock:skilled:0.6."""
     own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
     return innermost(other) if other else own
 
@@ -89,9 +89,9 @@ def is_placebo(kind: str) -> bool:
 
 
 def cheats(kind: str) -> bool:
-    """Whether it is told what the bar brings: such an advisor measures what listening is worth, and nobody has it.
+    """Whether it knows what the bar brings. Such an advisor measures what using advice is worth; no real one does.
 
-    Shuffled answers are not about their bar, however they were made.
+    Shuffled answers are not about their bar, whatever they knew.
     """
     return not is_placebo(kind) and (kind.partition(":")[0] == "turn" or "future" in _takes(innermost(kind)))
 
@@ -108,15 +108,6 @@ def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
         return _PLACEBO + kind
     placebos = [other for other in kinds if is_placebo(other)]
     return placebos[0] if len(placebos) == 1 else None
-
-
-def number_of(kind: str) -> float | None:
-    """The number after a mock's name: 5.0 of mock:delayed:5/..., None where there is none."""
-    number = kind.partition("/")[0].removeprefix("mock:").partition(":")[2]
-    try:
-        return float(number)
-    except ValueError:
-        return None
 
 
 def is_real(kind: str) -> bool:

@@ -1,24 +1,25 @@
 """Advisors x seeds as one compiled program: the training of all agents of one fusion.
 
-Every agent of a seed begins with the same keys, so with the same network and the same episodes, whoever advises it:
-what differs in the end comes from the advice. The tables are batched over kinds and shared by seeds, the market is
-shared by all. Advice is an argument of the program, so that no table compiles anything.
+Every agent of a seed begins with the same keys, so with the same network and the same episodes, whichever advisor it
+has: what differs in the end comes from the advice. The tables are batched over kinds and shared by seeds, the market is
+shared by all. Advice is part of the state, so that no table compiles anything.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade import checkpoint
 from jaxtrade.ablation.tables import KindTable
 from jaxtrade.advisor.fusion import Fusion, make_fusion
-from jaxtrade.advisor.outcomes import Outcomes
-from jaxtrade.advisor.table import AdviceTable, Delta, empty_table
+from jaxtrade.advisor.table import Delta, empty_table
 from jaxtrade.advisor_run import view_of
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
@@ -28,15 +29,18 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
-from jaxtrade.rl.advised import AdviceState, start_advice
-from jaxtrade.rl.advised import heard as hear
-from jaxtrade.rl.population import seed_keys
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import Plan, plan_run
+from jaxtrade.metrics import JsonlSink, read_rows
+from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
+from jaxtrade.rl.algorithms import make_algorithm
+from jaxtrade.rl.health import population_health
+from jaxtrade.rl.hooks import Change
+from jaxtrade.rl.population import SEEDS, Axes, Stack
+from jaxtrade.rl.train import Plan, plan_run, train
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 
 FIGURES = ("episode_profit", "episode_trades", "advice_share", "agreement", "override", "trust", "hit_rate", "entropy",
            "approx_kl", "finite")
+CHECKPOINTS = "checkpoints"
 _TURN = 0x7412  # stream of the order in which a turn's answers come
 
 
@@ -51,23 +55,18 @@ class Learner(NamedTuple):
     algorithm: Algorithm
 
 
-class Heard(NamedTuple):
-    """What differs between kinds in their `AdviceState`, leaves [K, ...]; all the rest of it is shared."""
-
-    table: AdviceTable
-    outcomes: Outcomes
-
-
 class Trained(NamedTuple):
-    """state: [K, S, ...]. heard: as it stood at the end. history: float[U, K, S] per figure, NaN where undefined.
-    turned: update from which second answers came, or None. seconds: of training, without compile_seconds."""
+    """state: [K, S, ...] without its advice. advice: as it stood at the end, see `first_advice`. history: float64[U, K,
+    S] per figure, NaN where undefined. turned: update from which second answers came, or None. seconds: of training,
+    without compile_seconds. health: check -> (passed, value) over the whole run, of the worst agent."""
 
     state: PyTree
-    heard: Heard
+    advice: AdviceState
     history: dict[str, np.ndarray]
     turned: int | None
     seconds: float
     compile_seconds: float
+    health: dict[str, tuple[bool, float]]
 
 
 def with_fusion(config: RunConfig, fusion: str) -> RunConfig:
@@ -82,12 +81,12 @@ def make_learner(config: RunConfig, fusion: str, market: Market, sessions: Sessi
     config = with_fusion(config, fusion)
     env = TradingEnv(config.env)
     params = make_params(market, sessions, config)
-    plan = plan_run(config.train, config.ppo.num_envs, config.ppo.num_steps)
-    made = make_fusion(config.advisor, config.env)
-    assert made is not None  # its kind is on
-    algorithm = make_ppo(config.ppo, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                         fusion=made)
-    return Learner(config, env, params, plan, made, algorithm)
+    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
+    chosen = make_fusion(config.advisor, config.env)
+    assert chosen is not None  # its kind is on
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
+                               fusion=chosen)
+    return Learner(config, env, params, plan, chosen, algorithm)
 
 
 def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version: int, least: int = 1) -> Delta:
@@ -95,38 +94,44 @@ def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version:
     most = max(least, *(len(found) for found, _ in answers))
     where = np.full((len(answers), most), bars, np.int32)
     rows = np.zeros((len(answers), most, 6), np.float32)
-    for k, (found, told) in enumerate(answers):
-        where[k, : len(found)], rows[k, : len(found)] = found, told
+    for k, (found, values) in enumerate(answers):
+        where[k, : len(found)], rows[k, : len(found)] = found, values
     return Delta(where, rows, np.array([version * (len(found) > 0) for found, _ in answers], np.int32))
 
 
-def advised(shared: AdviceState, own: Heard) -> AdviceState:
-    """One kind's state."""
-    return shared.replace(view=shared.view.replace(table=own.table), outcomes=own.outcomes)
+def kind_axes(advice: AdviceState) -> AdviceState:
+    """`in_axes` of an advice whose table and outcomes are each kind's own, [K, ...]; the rest of it is shared."""
+    shared, per_kind = jax.tree.map(lambda _: None, advice), jax.tree.map(lambda _: 0, advice)
+    return shared.replace(view=shared.view.replace(table=per_kind.view.table), outcomes=per_kind.outcomes)
 
 
-def _hear(shared: AdviceState, own: Heard, delta: Delta) -> Heard:
-    state = hear(advised(shared, own), delta)
-    return Heard(state.view.table, state.outcomes)
+def of_kind(advice: AdviceState, kind: int) -> AdviceState:
+    """One kind's advice, as a run with this advisor alone has it."""
+    table, outcomes = jax.tree.map(lambda x: x[kind], (advice.view.table, advice.outcomes))
+    return advice.replace(view=advice.view.replace(table=table), outcomes=outcomes)
 
 
-hear_all = jax.jit(jax.vmap(_hear, (None, 0, 0)))
+@jax.jit
+def with_all_answers(advice: AdviceState, delta: Delta) -> AdviceState:
+    """Every kind's own rows of a delta [K, ...] in its table, and scored."""
+    axes = kind_axes(advice)
+    return jax.vmap(with_answers, (axes, 0), axes)(advice, delta)
 
 
 def first_advice(learner: Learner, tables: Sequence[KindTable], followed: np.ndarray,
-                 askable: np.ndarray) -> tuple[AdviceState, Heard]:
+                 askable: np.ndarray) -> AdviceState:
     """The advice of all kinds as a run begins with it: every answer is in its table, and those about training sessions
-    are scored, in the order of time.
+    are scored, in the order of time. Table and outcomes are [K, ...], all the rest is shared.
 
     followed: int8[T], 0 outside the training sessions.
     """
     config = learner.config.advisor
     view = view_of(config, learner.params.market.sessions, empty_table(len(followed)), True)
-    shared = start_advice(view, followed, askable, config.bins, config.memory)
-    kinds = len(tables)
-    nothing = jax.tree.map(lambda x: jnp.broadcast_to(x, (kinds, *x.shape)),
-                           Heard(shared.view.table, shared.outcomes))
-    return shared, hear_all(shared, nothing, padded([(table.bars, table.rows) for table in tables], len(followed), 1))
+    one = start_advice(view, followed, askable, config.bins, config.memory)
+    table, outcomes = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(tables), *x.shape)),
+                                   (one.view.table, one.outcomes))
+    nothing = one.replace(view=one.view.replace(table=table), outcomes=outcomes)
+    return with_all_answers(nothing, padded([(table.bars, table.rows) for table in tables], len(followed), 1))
 
 
 def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, bars: int,
@@ -145,9 +150,9 @@ def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, b
     queues = []
     for table in tables:
         found, rows = table.then or (table.bars[:0], table.rows[:0])
-        mine = np.argsort(order[found], kind="stable")
-        mine = mine[np.isin(found[mine], trained_on)]
-        queues.append((found[mine], rows[mine]))
+        queue = np.argsort(order[found], kind="stable")
+        queue = queue[np.isin(found[queue], trained_on)]
+        queues.append((found[queue], rows[queue]))
     longest = max(len(found) for found, _ in queues)
     deltas = {}
     for i, first in enumerate(range(0, longest, most)):
@@ -157,79 +162,125 @@ def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, b
     return deltas
 
 
-class Program:
-    """The compiled training of one fusion: K kinds x S seeds."""
+class KnownAdvice:
+    """`rl.advised.Exchange` of a matrix: the state holds all advice, and nothing is exchanged with the host."""
 
-    def __init__(self, learner: Learner) -> None:
-        update, init = learner.algorithm.update, learner.algorithm.init
+    def wrap(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm of all kinds, which learns with the advice in its state."""
 
-        def begin(keys: Array, params: EnvParams, shared: AdviceState, own: Heard) -> PyTree:
-            seen = params.replace(advice=advised(shared, own).view)
-            return jax.vmap(lambda key: init(key, seen))(keys)
+        def update(state: Any, params: EnvParams, inputs: PyTree = None) -> tuple[Any, dict[str, Array]]:
+            del inputs
+            advice = state.advice
+            seen = params.replace(advice=advice.view)
+            state, metrics = algorithm.update(state.replace(advice=None), seen, advice)
+            return state.replace(advice=advice), {name: metrics[name] for name in metrics if name != "visits"}
 
-        def of_kind(state: PyTree, params: EnvParams, shared: AdviceState, own: Heard) -> tuple[PyTree, Any]:
-            return jax.vmap(update, (0, None, None))(state, params, advised(shared, own))
+        return algorithm._replace(update=update)
 
-        def step(state: PyTree, params: EnvParams, shared: AdviceState, own: Heard) -> tuple[PyTree, dict[str, Array]]:
-            state, metrics = jax.vmap(of_kind, (0, None, None, 0))(state, params, shared, own)
-            return state, {name: metrics[name] for name in FIGURES}
+    def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
+        return state, None
 
-        def run(state: PyTree, params: EnvParams, shared: AdviceState, own: Heard) -> tuple[PyTree, dict[str, Array]]:
-            return jax.lax.scan(lambda state, _: step(state, params, shared, own), state, None,
-                                length=learner.config.train.chunk_updates)
+    def inputs(self, update: int, updates: int) -> PyTree:
+        """None: no row becomes visible inside a chunk."""
+        del update, updates
 
-        self._params = learner.params
-        self._begin = jax.jit(jax.vmap(begin, (None, None, None, 0)))
-        self._run = jax.jit(run, donate_argnums=0)
-        self._compiled: Any = None
-
-    def first(self, keys: Array, shared: AdviceState, own: Heard) -> PyTree:
-        """The first states, [K, S, ...]: of one seed the same for every kind, but for the advice shown first."""
-        return self._begin(keys, self._params, shared, own)
-
-    def compile(self, state: PyTree, shared: AdviceState, own: Heard) -> float:
-        """Ahead of time; returns the seconds it took. What is compiled takes no other shapes and compiles no more."""
-        begun = time.perf_counter()
-        self._compiled = self._run.lower(state, self._params, shared, own).compile()
-        return time.perf_counter() - begun
-
-    def chunk(self, state: PyTree, shared: AdviceState, own: Heard) -> tuple[PyTree, dict[str, np.ndarray]]:
-        """`train.chunk_updates` updates of all agents; takes the state over. Figures are [updates, K, S]."""
-        state, figures = self._compiled(state, self._params, shared, own)
-        return state, jax.device_get(figures)
+    def receive(self, update: int, news: PyTree) -> None:
+        """There are no news."""
+        del update, news
 
 
-def matrix_keys(seed: int, seeds: int) -> Array:
-    """key[S]: of the seeds `seed`, `seed + 1`, ..., the same for every kind and every fusion."""
-    return jnp.reshape(seed_keys(seed, seeds), (seeds,))
+class SecondAnswers:
+    """The hook that makes a turn's second answers visible, at the chunk borders where they are due."""
+
+    def __init__(self, deltas: Mapping[int, Delta]) -> None:
+        """deltas: update -> what becomes visible before it, as from `second_answers`."""
+        self._deltas = deltas
+
+    def __call__(self, state: Any, update: int) -> Change:
+        delta = self._deltas.get(update)
+        if delta is None:
+            return Change()
+        return Change(state=state.replace(advice=with_all_answers(state.advice, delta)))
+
+
+class _Progress:
+    """A sink that says how far a fusion's training is, after each tenth of it."""
+
+    def __init__(self, say: Callable[[str], None], fusion: str) -> None:
+        self._say, self._fusion, self._tenths = say, fusion, 0
+
+    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        last = rows[-1]
+        if (tenths := 10 * last["update"] // last["total_updates"]) > self._tenths:
+            self._tenths = tenths
+            self.message(f"{10 * tenths} % after {last['seconds']:.0f} s")
+
+    def message(self, text: str) -> None:
+        self._say(f"fusion {self._fusion}: {text}")
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def matrix_stack(learner: Learner, advice: AdviceState, seeds: int) -> Stack:
+    """K kinds x S seeds: every kind has its own advice and the same S keys, the market is shared by all."""
+    axes = kind_axes(advice)
+    params = jax.tree.map(lambda _: None, learner.params).replace(advice=axes.view)
+    return Stack((advice.outcomes.seen.shape[0], seeds), (Axes(None, params, axes), SEEDS))
 
 
 def train_matrix(learner: Learner, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray, seeds: int,
-                 tell: Callable[[str], None] | None = None) -> Trained:
+                 tell: Callable[[str], None] | None = None, folder: Path | None = None) -> Trained:
     """Train every kind's agents of the seeds `config.seed`, `config.seed + 1`, ... as one program.
 
-    followed: int8[T], 0 outside the training sessions. askable: bool[T]. tell: gets a line when it is compiled and
-    after each tenth of the run.
+    Args:
+        followed: int8[T], 0 outside the training sessions. askable: bool[T].
+        tell: gets a line when it is compiled and after each tenth of the run.
+        folder: of checkpoints and metrics. Training goes on from what a killed process left there, to the same bits;
+            None: nothing is written.
+    Raises as `rl.train.train`, except that steps that are not finite are not taken and end nothing.
     """
-    config, plan, name = learner.config, learner.plan, learner.config.advisor.fusion
-    shared, own = first_advice(learner, tables, followed, askable)
-    program = Program(learner)
-    state = program.first(matrix_keys(config.seed, seeds), shared, own)
+    config, plan = learner.config, learner.plan
+    advice = first_advice(learner, tables, followed, askable)
+    stack = matrix_stack(learner, advice, seeds)
     rows = decision_bars(learner.params.market, learner.params.sessions).rows
     later = second_answers(tables, config, plan, len(followed), rows)
-    compile_seconds = program.compile(state, shared, own)
-    say = tell or (lambda line: None)
-    say(f"fusion {name}: {len(tables)} kinds x {seeds} seeds compiled in {compile_seconds:.1f} s; "
-        f"{plan.total_updates} updates of {plan.steps_per_update:,} steps for each agent")
-    history, begun, told = [], time.perf_counter(), 0
-    for done in range(plan.chunks):
-        if (delta := later.get(done * config.train.chunk_updates)) is not None:
-            own = hear_all(shared, own, delta)
-        state, figures = program.chunk(state, shared, own)
-        history.append(figures)
-        if (tenths := 10 * (done + 1) // plan.chunks) > told:
-            told = tenths
-            say(f"fusion {name}: {10 * told} % after {time.perf_counter() - begun:.0f} s")
-    seconds = time.perf_counter() - begun
-    joined = {figure: np.concatenate([np.asarray(part[figure], np.float64) for part in history]) for figure in FIGURES}
-    return Trained(state, own, joined, min(later, default=None), seconds, compile_seconds)
+    if 0 in later:
+        advice = with_all_answers(advice, later[0])
+    progress = _Progress(tell or (lambda line: None), config.advisor.fusion)
+    progress.message(f"{len(tables)} kinds x {seeds} seeds, {plan.total_updates} updates of {plan.steps_per_update:,} "
+                     "steps for each agent")
+    state, sinks, before = _start(learner, stack, advice, folder)
+    trained = train(learner.algorithm, learner.params, state=state, config=config.train, sinks=[progress, *sinks],
+                    checkpoint_dir=None if folder is None else folder / CHECKPOINTS, hooks=[SecondAnswers(later)],
+                    num_seeds=stack, max_rollbacks=None, exchange=KnownAdvice())
+    for sink in sinks:
+        sink.close()
+    history = before + trained.history
+    seconds = trained.history[-1]["seconds"] if trained.history else 0.0
+    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
+    health = population_health(history, recompiles, stack, learner.algorithm.health)
+    return Trained(trained.state.replace(advice=None), trained.state.advice,
+                   {figure: stack.each(history, figure) for figure in FIGURES}, min(later, default=None), seconds,
+                   trained.compile_seconds, health)
+
+
+def first_state(learner: Learner, stack: Stack, advice: AdviceState) -> PyTree:
+    """The first states, [K, S, ...]: of one seed the same for every kind, but for the advice shown first."""
+    init = jax.jit(stack.wrap(learner.algorithm).init)
+    return init(stack.keys(learner.config.seed), learner.params.replace(advice=advice.view)).replace(advice=advice)
+
+
+def _start(learner: Learner, stack: Stack, advice: AdviceState,
+           folder: Path | None) -> tuple[PyTree, list[JsonlSink], list[dict[str, Any]]]:
+    """The state to train from, a sink of rows, and the rows that an earlier process left."""
+    first = partial(first_state, learner, stack)
+    if folder is None:
+        return first(advice), [], []
+    folder.mkdir(parents=True, exist_ok=True)
+    metrics = folder / "metrics.jsonl"
+    if not checkpoint.list_checkpoints(folder / CHECKPOINTS):
+        return first(advice), [JsonlSink(metrics)], []
+    restored = checkpoint.restore_latest(folder / CHECKPOINTS, jax.eval_shape(first, advice))
+    sink = JsonlSink(metrics, resume_update=restored.step)  # drops the rows after it
+    return restored.state, [sink], read_rows(metrics)

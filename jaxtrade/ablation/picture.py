@@ -45,8 +45,8 @@ def _draw_differences(axis: Any, ablation: Ablation, fusion: FusionResult) -> No
         found = ablation.to_none(fusion, kind)
         if found is None:
             continue
-        color, at = TOLD if ablation.told[k] else HONEST, len(names)
-        names.append(kind + (" (CHEATS)" if ablation.told[k] else ""))
+        color, at = TOLD if ablation.uses_future[k] else HONEST, len(names)
+        names.append(kind + (" (CHEATS)" if ablation.uses_future[k] else ""))
         for interval, width in ((found.deflated, 1.0), (found.interval, 3.0)):
             if interval is not None:
                 axis.plot([interval.low, interval.high], [at, at], color=color, linewidth=width, zorder=2)
@@ -61,7 +61,7 @@ def _draw_differences(axis: Any, ablation: Ablation, fusion: FusionResult) -> No
 
 
 def _draw_trust(axis: Any, ablation: Ablation, fusion: FusionResult) -> None:
-    """Log-odds that a hit rate earned, by update; kinds that nobody could trust are left out."""
+    """Log-odds that a hit rate earned, by update; kinds whose trust is undefined are left out."""
     trust = fusion.history["trust"]
     steps = np.arange(1, len(trust) + 1)
     for k, kind in enumerate(ablation.kinds):

@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.ablation import picture
-from jaxtrade.ablation.gates import gates
+from jaxtrade.ablation.claims import claims
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
 from jaxtrade.ablation.statistics import Comparison, Interval
+from jaxtrade.text import aligned, ruled
 
-FORMAT = 1
-NOT_AVAILABLE = "n/a"
+FORMAT = 2
 HEAD = ("advisor", "net/day", "less none", "95 %", "deflated", "less placebo", "deflated", "hit rate", "trust",
         "agreement", "trades/day")
+CLAIMS = {True: "it helps on these days, unless the model was trained on them", False: "not shown to help",
+          None: "not compared"}
 FILES = ("ablation.json", "ablation.txt", "ablation.png")
 
 
 def table(ablation: Ablation) -> str:
-    """Everything for people: what was compared, per fusion the kinds and the gates, and how to read it."""
+    """Everything for people: what was compared, per fusion the kinds and what may be claimed, and how to read it."""
     first = ablation.fusions[0].scores[ablation.split]
     lines = [f"Ablation on {ablation.settings['market']}: {len(ablation.kinds)} advisors x {len(ablation.fusions)} "
              f"fusions x {len(ablation.seeds)} seeds, compared on {len(first.dates)} days ({ablation.split}: "
@@ -31,27 +33,19 @@ def table(ablation: Ablation) -> str:
     for fusion in ablation.fusions:
         lines += ["", f"fusion {fusion.fusion}: trained in {fusion.seconds:.1f} s after {fusion.compile_seconds:.1f} s "
                       f"of compilation, evaluated in {fusion.evaluation_seconds:.1f} s", *_kinds(ablation, fusion)]
-        lines += [f"  {gate.name} {_verdict(gate.passed)}: {gate.about} ({gate.found})"
-                  for gate in gates(ablation, fusion)]
+        lines += [f"{claim.kind}: {CLAIMS[claim.helps]} ({claim.found})" for claim in claims(ablation, fusion)]
     return "\n".join([*lines, "", *_reading(ablation)])
-
-
-def _verdict(passed: bool | None) -> str:
-    return {True: "passed", False: "FAILED", None: "not asked"}[passed]
 
 
 def _kinds(ablation: Ablation, fusion: FusionResult) -> list[str]:
     rows = [HEAD, *(_row(ablation, fusion, k) for k in range(len(ablation.kinds)))]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
-    aligned = ["  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(
-        row[1:], widths[1:], strict=True))]).rstrip() for row in rows]
-    return [aligned[0], "-" * max(len(line) for line in aligned), *aligned[1:]]
+    return ruled(aligned(rows))
 
 
 def _row(ablation: Ablation, fusion: FusionResult, k: int) -> tuple[str, ...]:
     kind, scores = ablation.kinds[k], fusion.scores[ablation.split]
     none, placebo = ablation.to_none(fusion, kind), ablation.to_placebo(fusion, kind)
-    return (kind + (" (CHEATS)" if ablation.told[k] else ""), f"{scores.net[k].mean():,.2f}", _mean(none),
+    return (kind + (" (CHEATS)" if ablation.uses_future[k] else ""), f"{scores.net[k].mean():,.2f}", _mean(none),
             _interval(none and none.interval), _interval(none and none.deflated), _mean(placebo),
             _interval(placebo and placebo.deflated), _share(scores.skill[k].hit_rate),
             _number(_last(fusion.history["trust"][:, k])), _share(_defined(scores.agreement[k])),
@@ -105,7 +99,7 @@ def to_json(ablation: Ablation) -> dict[str, Any]:
     return _plain({
         "format": FORMAT, "settings": ablation.settings, "provenance": ablation.provenance,
         "labels": list(ablation.labels), "kinds": list(ablation.kinds),
-        "cheats": [kind for kind, told in zip(ablation.kinds, ablation.told, strict=True) if told],
+        "cheats": [kind for kind, future in zip(ablation.kinds, ablation.uses_future, strict=True) if future],
         "seeds": list(ablation.seeds), "split": ablation.split,
         "fusions": {fusion.fusion: _fusion_json(ablation, fusion) for fusion in ablation.fusions}})
 
@@ -113,10 +107,12 @@ def to_json(ablation: Ablation) -> dict[str, Any]:
 def _fusion_json(ablation: Ablation, fusion: FusionResult) -> dict[str, Any]:
     return {
         "seconds": fusion.seconds, "compile_seconds": fusion.compile_seconds,
+        "health": {name: {"passed": passed, "value": value} for name, (passed, value) in fusion.health.items()},
         "evaluation_seconds": fusion.evaluation_seconds, "turned_at_update": fusion.turned,
-        "gates": {gate.name: gate._asdict() for gate in gates(ablation, fusion)},
+        "claims": {claim.kind: {"helps": claim.helps, "found": claim.found} for claim in claims(ablation, fusion)},
         "kinds": {kind: {
-            "cheats": ablation.told[k], "trust_by_confidence": fusion.trust[k], "parameters_sha256": fusion.digests[k],
+            "cheats": ablation.uses_future[k], "trust_by_confidence": fusion.trust[k],
+            "parameters_sha256": fusion.digests[k],
             "training": {name: _short(values[:, k]) for name, values in fusion.history.items()},
             **{split: _scores_json(ablation, fusion, scores, k) for split, scores in fusion.scores.items()},
         } for k, kind in enumerate(ablation.kinds)}}

@@ -1,7 +1,9 @@
-"""What a matrix found, as plain arrays: everything that tables, pictures and gates are made of."""
+"""What a matrix found, as plain arrays: everything that tables, pictures and claims are made of."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +33,8 @@ class Scores(NamedTuple):
 class FusionResult(NamedTuple):
     """One fusion's matrix. scores: by split. history: float64[U, K, S] per figure of training. trust: float64[K, B]
     log-odds by range of confidence, at the end. digests: sha256 of the parameters, [K][S]. turned: update from which
-    second answers came. seconds: of training, without compile_seconds. evaluation_seconds: of all splits."""
+    second answers came. seconds: of training, without compile_seconds. evaluation_seconds: of all splits. health:
+    check -> (passed, value), of the worst agent."""
 
     fusion: str
     scores: dict[str, Scores]
@@ -42,23 +45,21 @@ class FusionResult(NamedTuple):
     seconds: float
     compile_seconds: float
     evaluation_seconds: float
+    health: Mapping[str, tuple[bool, float]] = MappingProxyType({})
 
 
 class Ablation(NamedTuple):
-    """A whole ablation. told: which kinds know what the bars bring. split: the one that is compared, held out where any
-    session is. settings, provenance: JSON values. labels: what must be known before a figure is read."""
+    """A whole ablation. uses_future: which kinds know what the bars bring. split: the one that is compared, held out
+    where any session is. settings, provenance: JSON values. labels: what must be known before a figure is read."""
 
     kinds: tuple[str, ...]
-    told: tuple[bool, ...]
+    uses_future: tuple[bool, ...]
     seeds: tuple[int, ...]
     fusions: tuple[FusionResult, ...]
     split: str
     settings: dict[str, Any]
     provenance: dict[str, Any]
     labels: tuple[str, ...]
-
-    def has(self, kind: str) -> bool:
-        return kind in self.kinds
 
     def net(self, fusion: FusionResult, kind: str, split: str | None = None) -> np.ndarray:
         """float64[S, D] dollars of a kind. Raises ValueError where there is no such kind."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import jax
 import numpy as np
 
 from jaxtrade import rundir
+from jaxtrade.ablation.folder import TRAINING, begin, settings_of
 from jaxtrade.ablation.matrix import make_learner, train_matrix
 from jaxtrade.ablation.results import Ablation, FusionResult
 from jaxtrade.ablation.scoring import digests, score
@@ -25,10 +27,12 @@ Tell = Callable[[str], None]
 
 
 def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell: Tell | None = None,
-           keep: Callable[[Ablation], None] | None = None) -> Ablation:
-    """Train and compare `kinds` x `fusions` x `train.num_seeds` seeds; writes nothing itself.
+           keep: Callable[[Ablation], None] | None = None, folder: Path | None = None) -> Ablation:
+    """Train and compare `kinds` x `fusions` x `train.num_seeds` seeds.
 
-    keep: gets what has been found after each fusion, so that a matrix of hours is not lost by its last one.
+    Args:
+        keep: gets what has been found after each fusion, so that a matrix of hours is not lost by its last one.
+        folder: of checkpoints and metrics, which a killed ablation goes on from; None: nothing is written.
     Raises ConfigError for a kind that lacks something, DataError where the market has no session to train on.
     """
     market = load_market(config)
@@ -39,7 +43,9 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
     tables, followed, askable = make_tables(kinds, config, market, tell)
     for table in tables:
         say(f"{table.kind}: {len(table.bars):,} answers about {int(askable.sum()):,} bars"
-            f"{'; CHEATS: it is told what each bar brings' if table.told else ''}")
+            f"{'; CHEATS: it knows what each bar brings' if table.uses_future else ''}")
+    if folder is not None:
+        begin(folder, settings_of(config, kinds, fusions), market.fingerprint)
     split = "test" if int(splits["test"].count) else "train"
     compared = tuple(dict.fromkeys((split, "train")))
     seeds = tuple(range(config.seed, config.seed + config.train.num_seeds))
@@ -47,11 +53,12 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
                 "market": market.contract.symbol, "bars": market.bars.source, "synthetic": market.synthetic,
                 "config": config.model_dump(mode="json")}
     provenance, found = rundir.provenance(config, market.fingerprint), list[FusionResult]()
-    told = tuple(table.told for table in tables)
+    uses_future = tuple(table.uses_future for table in tables)
     whole: Ablation | None = None
     for fusion in fusions:
-        found.append(_fusion(config, fusion, market, splits, tables, followed, askable, compared, tell))
-        whole = Ablation(tuple(kinds), told, seeds, tuple(found), split, settings, provenance,
+        found.append(_fusion(config, fusion, market, splits, tables, followed, askable, compared, tell,
+                             None if folder is None else folder / TRAINING / fusion))
+        whole = Ablation(tuple(kinds), uses_future, seeds, tuple(found), split, settings, provenance,
                          tuple(_labels(tables, market, split, found)))
         if keep is not None:
             keep(whole)
@@ -61,18 +68,19 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
 
 
 def _fusion(config: RunConfig, fusion: str, market: Market, splits: dict[str, SessionSet], tables: list[KindTable],
-            followed: np.ndarray, askable: np.ndarray, compared: Sequence[str], tell: Tell | None) -> FusionResult:
+            followed: np.ndarray, askable: np.ndarray, compared: Sequence[str], tell: Tell | None,
+            folder: Path | None) -> FusionResult:
     learner = make_learner(config, fusion, market, splits["train"])
     known = only(followed, market, splits["train"])  # trust is measured on training sessions alone
-    trained = train_matrix(learner, tables, known, askable, config.train.num_seeds, tell)
+    trained = train_matrix(learner, tables, known, askable, config.train.num_seeds, tell, folder)
     begun = time.perf_counter()
     scores = {name: score(learner, trained, tables, followed, splits[name], name) for name in compared}
     seconds = time.perf_counter() - begun
     if tell is not None:
         tell(f"fusion {fusion}: trained in {trained.seconds:.0f} s, evaluated in {seconds:.0f} s")
-    trust = np.asarray(jax.vmap(learner.fusion.trust)(trained.heard.outcomes).log_odds, np.float64)
+    trust = np.asarray(jax.vmap(learner.fusion.trust)(trained.advice.outcomes).log_odds, np.float64)
     return FusionResult(fusion, scores, trained.history, trust, digests(trained.state), trained.turned, trained.seconds,
-                        trained.compile_seconds, seconds)
+                        trained.compile_seconds, seconds, trained.health)
 
 
 def _labels(tables: Sequence[KindTable], market: Market, split: str, found: Sequence[FusionResult]) -> list[str]:
@@ -81,12 +89,14 @@ def _labels(tables: Sequence[KindTable], market: Market, split: str, found: Sequ
         labels.append("synthetic: these bars were generated, no market ever traded them")
     if split == "train":
         labels.append("in sample: nothing is held out, so the agents were trained on the days they are compared on")
-    if told := [table.kind for table in tables if table.told]:
-        labels.append(f"cheating: {', '.join(told)} are told what each bar brings; nobody has such an advisor")
+    if cheating := [table.kind for table in tables if table.uses_future]:
+        labels.append(f"cheating: {', '.join(cheating)} know what each bar brings; no real advisor does")
     for result in found:
         if not result.history["finite"].all():
             labels.append(f"diverged: fusion {result.fusion} met a loss or gradient that is not finite; those steps "
                           "were not taken")
+        if failed := [name for name, (passed, _) in result.health.items() if not passed]:
+            labels.append(f"learning health: fusion {result.fusion} failed {', '.join(failed)} for at least one agent")
     return labels
 
 

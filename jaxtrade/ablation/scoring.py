@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jaxtrade.ablation.matrix import Learner, Trained
+from jaxtrade.ablation.matrix import Learner, Trained, of_kind
 from jaxtrade.ablation.results import Scores
 from jaxtrade.ablation.tables import KindTable, skill
 from jaxtrade.advising import table_of
@@ -16,15 +16,15 @@ from jaxtrade.advisor_run import view_of
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import Record, backtests, decision_bars
-from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.rl.state import Policy
 from jaxtrade.types import PyTree, SessionSet
 
 
 def policies_of(learner: Learner, trained: Trained, kind: int) -> Policy:
     """A kind's policies, [S, ...], with the trust that training left: an evaluation measures none."""
     state = jax.tree.map(lambda x: x[kind], trained.state)
-    outcomes = jax.tree.map(lambda x: x[kind], trained.heard.outcomes)
-    policies = jax.vmap(policy_of)(state)
+    outcomes = of_kind(trained.advice, kind).outcomes
+    policies = jax.vmap(learner.algorithm.policy)(state)
     seeds = state.update.shape[0]
     trust = jax.tree.map(lambda x: np.broadcast_to(x, (seeds, *x.shape)), learner.fusion.trust(outcomes))
     return policies.replace(fusion=trust)
@@ -46,7 +46,7 @@ def score(learner: Learner, trained: Trained, tables: Sequence[KindTable], follo
         params = learner.params.replace(sessions=sessions, advice=view)
         agent = greedy(learner.algorithm, None, learner.env)
         policies = policies_of(learner, trained, k)
-        seeds = policies.normaliser.count.shape[0]
+        seeds = jax.tree.leaves(policies.parameters)[0].shape[0]
         memory = jax.tree.map(lambda x, n=seeds: np.broadcast_to(x, (n, *x.shape)), learner.algorithm.carry)
         agent = agent._replace(name=f"{table.kind}, seed", carry=(policies, memory))
         records.append(backtests(learner.env, agent, params, decisions, "strategy", key))

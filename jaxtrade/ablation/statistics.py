@@ -3,13 +3,12 @@
 Two agents of one seed act on the same days, so a day's difference is free of what the market did to both. Its interval
 comes from resampling whole days, in blocks of consecutive ones (days that follow each other resemble each other), and
 the seeds too: days alone would say how these very policies fare on other days, and nothing of what the next training
-run would give. NumPy alone; everything is drawn from stated seeds.
+run would give. Everything is drawn from stated seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -133,55 +132,10 @@ def interval(means: np.ndarray, mean: float, freedom: float, level: float = LEVE
     American Statistician 69, 2015), which percentiles alone are too narrow by. comparisons: of how many the chance of
     one error is to be 1 - level (Bonferroni): t is taken there, so that no percentile beyond the draws is needed.
     """
+    from scipy.stats import t as student  # a second to load
+
     tail = (1.0 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
-    stretch = (t_quantile(1 - tail / comparisons, freedom) / NormalDist().inv_cdf(1 - tail)
+    stretch = (float(student.ppf(1 - tail / comparisons, freedom)) / NormalDist().inv_cdf(1 - tail)
                * math.sqrt((freedom + 1) / freedom))
     return Interval(float(mean - stretch * (mean - low)), float(mean + stretch * (high - mean)))
-
-
-def t_quantile(share: float, freedom: float) -> float:
-    """The value that Student's t of `freedom` >= 1 stays below with probability `share` >= 1/2.
-
-    t = sqrt(freedom) * tan(angle) turns its integral into one of cos(angle)^(freedom - 1), which is smooth.
-    """
-    angle = np.linspace(0.0, math.pi / 2, 20_001)
-    height = np.cos(angle) ** (freedom - 1)
-    below = np.concatenate([[0.0], np.cumsum(height[1:] + height[:-1])])
-    return math.sqrt(freedom) * math.tan(float(np.interp(2 * share - 1, below / below[-1], angle)))
-
-
-class Steps(NamedTuple):
-    """Kinds in an order in which they should rise: each less the one before, and the last less the first."""
-
-    each: tuple[Comparison, ...]
-    whole: Comparison
-
-    @property
-    def wrong(self) -> tuple[int, ...]:
-        """Positions of steps that certainly fall."""
-        return tuple(i for i, step in enumerate(self.each) if step.certain < 0)
-
-    @property
-    def rises(self) -> bool:
-        """No step certainly falls, and the last is certainly above the first."""
-        return not self.wrong and self.whole.certain > 0
-
-
-def steps(nets: Sequence[np.ndarray], block: int | None = None, draws: int = DRAWS, seed: int = 0) -> Steps:
-    """`Steps` of float64[S, D] each, at least two, in the order in which they should rise; deflated for all of them.
-
-    Means alone always have an order; only what chance cannot explain counts, as a fall or as a rise.
-    """
-    if len(nets) < 2:
-        raise ValueError("an order needs two kinds at least")
-    pairs = [*zip(nets[1:], nets, strict=False), (nets[-1], nets[0])]
-    *each, whole = [compare(net, base, len(pairs), block, draws, seed) for net, base in pairs]
-    return Steps(tuple(each), whole)
-
-
-def sign_chance(above: int, of: int) -> float:
-    """Probability that a fair coin is at least as far from the middle (two-sided sign test). 1 of nothing."""
-    far = max(above, of - above)
-    tail = sum(math.comb(of, k) for k in range(far, of + 1)) / 2**of
-    return min(1.0, 2 * tail)

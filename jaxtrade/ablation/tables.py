@@ -12,20 +12,20 @@ from jaxtrade.ablation.kinds import NONE, cheats, innermost, turn_skill
 from jaxtrade.advising import QuestionBook, ask_all, backend_of, followed_of, load_table, make_book
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question
-from jaxtrade.advisor.table import COLUMNS
+from jaxtrade.advisor.table import COLUMNS, directions
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 
 
 class KindTable(NamedTuple):
     """bars: int32[n] ascending; rows: float32[n, 6] by `table.COLUMNS`. then: what becomes visible from half of the run
-    on, or None. told: it knows what the bars bring."""
+    on, or None. uses_future: it knows what the bars bring."""
 
     kind: str
     bars: np.ndarray
     rows: np.ndarray
     then: tuple[np.ndarray, np.ndarray] | None = None
-    told: bool = False
+    uses_future: bool = False
 
     @property
     def latest(self) -> tuple[np.ndarray, np.ndarray]:
@@ -58,15 +58,15 @@ def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
             table = KindTable(kind, *of(f"mock:skilled:{skill}"), of(f"mock:adversarial:{skill}"))
         elif head == "table":
             snapshot = load_table(Path(rest), market)
-            table = KindTable(kind, snapshot.bars, snapshot.rows, told=_kept_cheat(snapshot.manifest))
+            table = KindTable(kind, snapshot.bars, snapshot.rows, uses_future=_kept_cheat(snapshot.manifest))
         else:
             table = KindTable(kind, *of(kind))
-        tables.append(table._replace(told=table.told or cheats(kind)))
+        tables.append(table._replace(uses_future=table.uses_future or cheats(kind)))
     return tables, followed, book.askable
 
 
 def _kept_cheat(manifest: Mapping[str, Any]) -> bool:
-    """Whether a snapshot's answers are those of a mock that was told the future."""
+    """Whether a snapshot's answers are those of a mock that knew the future."""
     return cheats(str(manifest.get("advisor", ""))) or any(
         name.endswith("future") for name in manifest.get("identity", {}))
 
@@ -84,13 +84,6 @@ def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, fol
         return ask_all(backend, asked, np.flatnonzero(book.askable), tell)
     finally:
         backend.close()
-
-
-def directions(rows: np.ndarray) -> np.ndarray:
-    """int8[n]: +1 buy, -1 sell, 0 hold; the largest logit, hold where none is above it (`AdviceSeen.direction`)."""
-    hold, buy, sell = rows[:, 0], rows[:, 1], rows[:, 2]
-    up, down = (buy > hold) & (buy > sell), (sell > hold) & (sell > buy)
-    return up.astype(np.int8) - down.astype(np.int8)
 
 
 class _Numbers(QuestionBook):
@@ -114,11 +107,11 @@ def skill(bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, of: np.ndarr
     """How right advice is. followed: int8[T]; of: int[L] the bars that count, as advice on the bar itself, however late
     it is read."""
     inside = np.isin(bars, of)
-    told, came = directions(rows[inside]), followed[bars[inside]]
-    counts = (told != 0) & (came != 0)
+    advised, came = directions(rows[inside]), followed[bars[inside]]
+    counts = (advised != 0) & (came != 0)
     share = float(inside.sum()) / len(of) if len(of) else 0.0
     if not counts.any():
         return Skill(share, None, None, 0)
-    hit = (told == came)[counts]
+    hit = (advised == came)[counts]
     error = rows[inside][counts, COLUMNS.index("confidence")].astype(np.float64) - hit
     return Skill(share, float(hit.mean()), float((error**2).mean()), int(counts.sum()))

@@ -34,9 +34,10 @@ from flax import struct
 from jaxtrade.advisor.outcomes import Outcomes, bin_of, hit_rate, log_odds
 from jaxtrade.advisor.table import AdviceSeen, AdviceView
 from jaxtrade.config import AdvisorConfig, EnvConfig
-from jaxtrade.env.actions import Action, task_actions
 from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array, PyTree, Transition
 
 GATE = "gate"  # among a policy's parameters
@@ -51,22 +52,24 @@ class Trust(struct.PyTreeNode):
     log_odds: Array
 
 
-class Heard(NamedTuple):
-    """What of the advice beside a reference acts on the policy. Nothing that learning changes is in it, so a rollout's
-    is made once and not in every minibatch. refused: bool[], opening a position is vetoed. advice: by the fusion,
-    float32[] tilt of `trust`. Each () where nothing of the kind can be (static).
+class AdviceTerms(NamedTuple):
+    """What of the advice beside a reference acts on the policy. Nothing that learning changes is in it, so it is
+    computed once for a rollout and not in every minibatch.
+
+    refused: bool[], opening a position is vetoed. advice: for `trust` its tilt float32[]; for `rules` and `gate` a
+    tuple. Each is None where nothing of the kind can be (static).
     """
 
-    refused: Any = ()
-    advice: Any = ()
+    refused: Array | None = None
+    advice: Any = None
 
 
 class Fused(NamedTuple):
-    """float32[A], bool[A], and what listening costs, float32[] (() where there is nobody to listen to)."""
+    """float32[A], bool[A], and the loss that the fusion adds, float32[]; None without a fusion."""
 
     logits: Array
     mask: Array
-    cost: Any
+    cost: Array | None
 
 
 class Gate(nn.Module):
@@ -83,26 +86,28 @@ class Gate(nn.Module):
 
 def exposure(env: EnvConfig, side: Array) -> Array:
     """float32[A]: the side held after each action; side: int32[] held now."""
-    ends = {Action.BUY: 1.0, Action.SELL: -1.0, Action.CLOSE: 0.0}
-    side_of = np.array([ends.get(action, 0.0) for action in task_actions(env)], np.float32)
-    keeps = np.array([action not in ends for action in task_actions(env)], np.float32)
+    sides = task_of(env).sides(env)
+    side_of = np.array([after or 0 for after in sides], np.float32)
+    keeps = np.array([after is None for after in sides], np.float32)
     # Of constants, one operation: a stack of choices would be one for each action.
     return jnp.asarray(side_of) + keeps * side.astype(jnp.float32)
 
 
-def side_after(action: Array, side: Array) -> Array:
+def side_after(env: EnvConfig, action: Array, side: Array) -> Array:
     """int32[...]: the side held after `action` int32[...]; as `exposure`."""
-    opened = jnp.where(action == Action.BUY, 1, jnp.where(action == Action.SELL, -1, side))
-    return jnp.where(action == Action.CLOSE, 0, opened)
+    for i, after in enumerate(task_of(env).sides(env)):
+        side = side if after is None else jnp.where(action == i, after, side)
+    return side
 
 
 def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
-    """int32[]: what the old rules would do about advice: BUY or SELL when flat, CLOSE (where the task has it) against
-    an opposite position, else HOLD."""
-    opens = jnp.where(direction > 0, int(Action.BUY), int(Action.SELL))
-    against = int(Action.CLOSE) if Action.CLOSE in task_actions(env) else int(Action.HOLD)
-    chosen = jnp.where(side == 0, opens, jnp.where(side == -direction, against, int(Action.HOLD)))
-    return jnp.where(direction == 0, int(Action.HOLD), chosen)
+    """int32[]: what the old rules would do about advice: open when flat, close (where the task can) an opposite
+    position, else HOLD. Of several actions that do so the first."""
+    sides = task_of(env).sides(env)
+    buy, sell, close = (sides.index(side) if side in sides else HOLD for side in (1, -1, 0))
+    opens = jnp.where(direction > 0, buy, sell)
+    chosen = jnp.where(side == 0, opens, jnp.where(side == -direction, close, HOLD))
+    return jnp.where(direction == 0, HOLD, chosen)
 
 
 def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, weight: float) -> Array:
@@ -113,7 +118,7 @@ def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, 
     takes_advice = (confidence > 0.9) & (p <= 0.6)
     holds = (p < 0.5) & (confidence < 0.5)
     compared = jnp.where(confidence * w > p * (1.0 - w), advised, actions)
-    chosen = jnp.where(holds, int(Action.HOLD), compared)
+    chosen = jnp.where(holds, HOLD, compared)
     chosen = jnp.where(takes_advice, advised, chosen)
     chosen = jnp.where(takes_own | (actions == advised), actions, chosen)
     mixture = jnp.zeros_like(p).at[chosen].add(p)
@@ -139,30 +144,30 @@ class Fusion:
         chosen = self.config
         return Trust(log_odds(outcomes, chosen.prior, chosen.abstain, chosen.cap))
 
-    def hear(self, trust: Any, ref: ObservationRef) -> Heard:
+    def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
         """What `fuse` needs of the advice beside `ref`.
 
         Args:
-            trust: `Policy.fusion`; () of a policy that was trained without, which listens to nobody.
+            trust: `Policy.fusion`; None of a policy that was trained without, which listens to nobody.
             ref: holds advice and nothing later.
         """
         seen, kind = ref.aux, self.config.fusion
         if not isinstance(seen, AdviceSeen):
-            return Heard()
+            return AdviceTerms()
         # A veto above 1 never acts: risk is at most 1.
-        refused = seen.valid & (seen.risk >= self.config.veto) if self.config.veto <= 1.0 else ()
+        refused = seen.valid & (seen.risk >= self.config.veto) if self.config.veto <= 1.0 else None
         if kind == "rules":
-            return Heard(refused, (seen.direction, seen.confidence, seen.valid))
-        if kind in ("none", "slots") or isinstance(trust, tuple):
-            return Heard(refused)
+            return AdviceTerms(refused, (seen.direction, seen.confidence, seen.valid))
+        if kind in ("none", "slots") or trust is None:
+            return AdviceTerms(refused)
         odds = trust.log_odds[bin_of(seen.confidence, trust.log_odds.shape[-1])]
         tilt = 0.5 * odds * seen.direction.astype(jnp.float32)  # a direction of 0 where there is none
         if kind == "trust":
-            return Heard(refused, tilt)
+            return AdviceTerms(refused, tilt)
         own = jnp.stack([seen.confidence, seen.risk, jnp.log1p(seen.age), jnp.where(seen.valid, odds, 0.0)])
-        return Heard(refused, (tilt, own, seen.valid))
+        return AdviceTerms(refused, (tilt, own, seen.valid))
 
-    def fuse(self, heard: Heard, parameters: PyTree, observation: Array, ref: ObservationRef, logits: Array,
+    def fuse(self, terms: AdviceTerms, parameters: PyTree, observation: Array, ref: ObservationRef, logits: Array,
              mask: Array) -> Fused:
         """The policy's distribution with the advice in it.
 
@@ -171,12 +176,12 @@ class Fusion:
             logits: float32[A]; mask: bool[A].
         """
         nothing, side = jnp.float32(0), jnp.sign(ref.legs[0, 0])
-        if not isinstance(heard.refused, tuple):
-            opens = np.array([action in (Action.BUY, Action.SELL) for action in task_actions(self.env)])
-            mask = mask & ~(opens & heard.refused)
-        if isinstance(heard.advice, tuple) and not heard.advice:
+        if terms.refused is not None:
+            opens = np.array([side in (1, -1) for side in task_of(self.env).sides(self.env)])
+            mask = mask & ~(opens & terms.refused)
+        if terms.advice is None:
             return Fused(logits, mask, nothing)
-        advice: Any = heard.advice
+        advice: Any = terms.advice
         if self.config.fusion == "rules":
             direction, confidence, valid = advice
             advised = advised_action(self.env, direction, side)
@@ -198,29 +203,37 @@ def make_fusion(config: AdvisorConfig, env: EnvConfig, precision: str | None = N
 # --- what a rollout says ---------------------------------------------------------------------------------------------
 
 
-def visits(seen: Transition, view: AdviceView) -> Array:
-    """float32[T bars]: how much advice about each bar was missed or used in a rollout: the sum, over the steps that
-    read that bar's row, of -log_prob of the action taken, whose expectation is the policy's entropy."""
-    bar = view.source[seen.ref.row[..., 0]].astype(jnp.uint32)  # nowhere is beyond every table, and dropped
-    return jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(-seen.log_prob, mode="drop")
+def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce = LOCAL) -> Array:
+    """float32[T bars]: how much advice about each bar was missed or used in a rollout, the sum of `need` over the steps
+    that read that bar's row.
+
+    Args:
+        refs: references of the rollout, [T, N, ...].
+        need: float32[T, N]. PPO's is -log_prob of the action taken, whose expectation is the policy's entropy.
+    """
+    bar = view.source[refs.row[..., 0]].astype(jnp.uint32)  # nowhere is beyond every table, and dropped
+    return reduce.sum_of_parts(jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop"))
 
 
-def figures(seen: Transition, trust: Trust, outcomes: Outcomes) -> dict[str, Array]:
+def figures(env: EnvConfig, seen: Transition, overridden: Array, trust: Trust, outcomes: Outcomes,
+            reduce: Reduce = LOCAL) -> dict[str, Array]:
     """float32[] each, of a rollout [T, N]; NaN where nothing of the kind was there.
 
+    overridden: bool[T, N], another action would have been drawn without advice, by the same random number.
+
     advice_share: steps that were shown advice. agreement: of those with a direction, actions that end up on its side.
-    override: steps whose action would have been another without advice, by the same random number. hit_rate: of all
+    override: steps that were overridden. hit_rate: of all
     scored advice that is remembered, trust: the mean of its log-odds, brier: its mean squared error of confidence.
     advice_scored: how many were scored so far.
     """
     advice, side = seen.ref.aux, jnp.sign(seen.ref.legs[..., 0, 0])
     directed = advice.direction != 0
-    agreed = directed & (side_after(seen.action, side) == advice.direction)
+    agreed = directed & (side_after(env, seen.action, side) == advice.direction)
     count = outcomes.count.sum()
     return {
-        "advice_share": advice.valid.astype(jnp.float32).mean(),
-        "agreement": agreed.sum(dtype=jnp.float32) / directed.sum(dtype=jnp.float32),
-        "override": seen.told.astype(jnp.float32).mean(),
+        "advice_share": reduce.mean(advice.valid.astype(jnp.float32)),
+        "agreement": reduce.sum(agreed, dtype=jnp.float32) / reduce.sum(directed, dtype=jnp.float32),
+        "override": reduce.mean(overridden.astype(jnp.float32)),
         "hit_rate": hit_rate(outcomes),
         "trust": (trust.log_odds * outcomes.count).sum() / count,
         "brier": outcomes.brier.sum() / count,

@@ -23,6 +23,7 @@ from jaxtrade.data.features import compute_features
 from jaxtrade.data.market import feature_input, feature_windows
 from jaxtrade.data.schema import absent_features
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -73,7 +74,7 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
     ruled = [name for name in RULE_SLOTS if market.has_volume or name not in NEEDS_VOLUME]
     columns = raw_columns(market, config, tuple(dict.fromkeys((*template.slots, *ruled))))
     check_columns({name: _telling(values) for name, values in columns.items()})
-    askable = decision_bars(market) & np.logical_and.reduce([np.isfinite(values) for values in columns.values()])
+    askable = in_sessions(market) & np.logical_and.reduce([np.isfinite(values) for values in columns.values()])
     if not askable.any():
         raise DataError(f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars")
     closes = market.bars.time + market.bars.bar_seconds
@@ -98,10 +99,11 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
             for name, values in zip(names, table.T, strict=True)}
 
 
-def decision_bars(market: Market) -> np.ndarray:
-    """bool[T]: bars at whose close some session decides."""
-    sessions, found = market.data.sessions, np.zeros(len(market.bars), bool)
-    for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
+def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
+    """bool[T]: bars at whose close one of `sessions` decides, any session of the market by default."""
+    table, found = market.data.sessions, np.zeros(len(market.bars), bool)
+    chosen = slice(None) if sessions is None else np.asarray(sessions.ids)[:int(sessions.count)]
+    for first, last in zip(np.asarray(table.first)[chosen], np.asarray(table.last)[chosen], strict=True):
         found[first:last + 1] = True
     return found
 

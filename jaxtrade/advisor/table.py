@@ -104,10 +104,10 @@ def empty_table(bars: int) -> AdviceTable:
     return AdviceTable(jnp.zeros((bars, len(COLUMNS)), jnp.float32), jnp.zeros(bars, jnp.int32), jnp.int32(0))
 
 
-def no_delta(bars: int, rows: int) -> Delta:
-    """Nothing becomes visible: M = `rows` rows of padding, NumPy arrays."""
-    return Delta(np.full(rows, bars, np.int32), np.zeros((rows, len(COLUMNS)), np.float32),
-                 np.zeros((), np.int32))
+def directions(rows: np.ndarray) -> np.ndarray:
+    """int8[n] of host rows [n, 6], as `AdviceSeen.direction`: +1 buy, -1 sell, 0 hold."""
+    hold, buy, sell = (rows[:, i] for i in range(3))
+    return ((buy > hold) & (buy > sell)).astype(np.int8) - ((sell > hold) & (sell > buy)).astype(np.int8)
 
 
 def lag_list(latency: Sequence[int]) -> np.ndarray:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jaxtrade.config import RunConfig
+from jaxtrade.commands.shared import MARKET, data_options, resolve
 from jaxtrade.errors import ConfigError
 
-if TYPE_CHECKING:
-    Resolve = Callable[..., RunConfig]
 
-_DATA = ("config", "overrides", "market", "contract", "data", "seconds", "quotes")
-
-
-def add_parser(commands: Any, data_options: Callable[[argparse.ArgumentParser], None]) -> None:
-    """The parser of `advise`; data_options: adds the flags that name a market."""
+def add_parser(commands: Any) -> None:
+    """The parser of `advise`."""
     advise = commands.add_parser("advise", help="ask an advisor about a range of bars, look at what was answered, or "
                                  "replay a run")
     actions = advise.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -50,8 +44,8 @@ def add_parser(commands: Any, data_options: Callable[[argparse.ArgumentParser], 
     replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
 
 
-def run(args: argparse.Namespace, resolve: Resolve) -> int:
-    """Serve `advise`; resolve: `cli.resolve`. Returns the exit code."""
+def run(args: argparse.Namespace) -> int:
+    """Serve `advise`; returns the exit code."""
     if args.action == "replay":
         from jaxtrade.commands.replaying import replay
 
@@ -59,17 +53,12 @@ def run(args: argparse.Namespace, resolve: Resolve) -> int:
     if args.action == "inspect":
         from jaxtrade.commands.inspection import inspect
 
-        chosen = any(getattr(args, name) for name in _DATA)
-        print(inspect(args.path, _resolved(args, resolve) if chosen else None, args.json))
+        chosen = any(getattr(args, name) for name in ("config", "overrides", *MARKET))
+        print(inspect(args.path, resolve(args) if chosen else None, args.json))
         return 0
     if args.every < 1:
         raise ConfigError(f"--every {args.every}: expected 1 or more")
-    config = _resolved(args, resolve, args.advisor)
+    config = resolve(args)
     from jaxtrade.commands.precompute import Request, precompute
 
     return precompute(config, Request(args.out, args.split, args.every, args.plan, args.yes))
-
-
-def _resolved(args: argparse.Namespace, resolve: Resolve, advisor: str | None = None) -> RunConfig:
-    return resolve(args.config, args.overrides, args.market, args.data, seconds=args.seconds, quotes=args.quotes,
-                   contract=args.contract, advisor=advisor)

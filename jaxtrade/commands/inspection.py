@@ -12,9 +12,11 @@ from jaxtrade.advising import JOURNAL, LEDGER, followed_of, load_table, read_sna
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.snapshot import WIDTH
+from jaxtrade.advisor.table import directions
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, JournalError
+from jaxtrade.text import aligned
 
 BINS = AdvisorConfig().bins
 
@@ -76,7 +78,7 @@ def described(bars: np.ndarray, rows: np.ndarray, bins: int, followed: np.ndarra
     followed: int8[T] as from `followed_of`: ranges then have `scored`, rows with a direction about bars where one was
     right, and `hits` of them.
     """
-    side = directions_of(rows)
+    side = directions(rows)
     confidence = rows[:, 3].astype(np.float64)
     at = np.clip((confidence * bins).astype(int), 0, bins - 1)
     came = np.zeros(len(bars), np.int8) if followed is None else followed[bars]
@@ -95,12 +97,6 @@ def described(bars: np.ndarray, rows: np.ndarray, bins: int, followed: np.ndarra
             "directions": {name: int((side == sign).sum()) for name, sign in (("buy", 1), ("sell", -1), ("hold", 0))}}
 
 
-def directions_of(rows: np.ndarray) -> np.ndarray:
-    """int8[n]: +1 buy, -1 sell, 0 hold; the largest logit, hold where none is above it (`AdviceSeen.direction`)."""
-    hold, buy, sell = (rows[:, i] for i in range(3))
-    return ((buy > hold) & (buy > sell)).astype(np.int8) - ((sell > hold) & (sell > buy)).astype(np.int8)
-
-
 def _spent(path: Path) -> dict[str, Any]:
     ledger = Ledger(path, Caps())
     try:
@@ -108,6 +104,17 @@ def _spent(path: Path) -> dict[str, Any]:
     finally:
         ledger.close()
     return {"calls": spend.calls, "tokens": spend.tokens, "cost": spend.cost / MICRO}
+
+
+_HEAD = ("confidence", "rows", "scored", "hit rate")
+
+
+def _range_cells(each: dict[str, Any]) -> list[str]:
+    """A range of confidence as cells under `_HEAD`, the last two only where hits were counted."""
+    cells = [f"{each['from']:.2f} - {each['to']:.2f}", str(each["rows"])]
+    if "hits" in each:
+        cells += [str(each["scored"]), f"{each['hits'] / each['scored']:.1%}" if each["scored"] else "-"]
+    return cells
 
 
 def report_lines(found: dict[str, Any]) -> list[str]:
@@ -124,13 +131,7 @@ def report_lines(found: dict[str, Any]) -> list[str]:
     lines.append("directions: " + ", ".join(f"{count} {name}" for name, count in found["directions"].items()))
     lines += [f"{name}: {each['least']:g} to {each['most']:g}, mean {each['mean']:.4g}"
               for name, each in found["spread"].items()]
-    lines.append("confidence      rows" + ("   scored  hit rate" if "hits" in found["ranges"][0] else ""))
-    for each in found["ranges"]:
-        line = f"{each['from']:.2f} - {each['to']:.2f}  {each['rows']:6d}"
-        if "hits" in each:
-            rate = f"{each['hits'] / each['scored']:8.1%}" if each["scored"] else "       -"
-            line += f"   {each['scored']:6d}  {rate}"
-        lines.append(line)
+    lines += aligned([_HEAD if "hits" in found["ranges"][0] else _HEAD[:2], *map(_range_cells, found["ranges"])])
     if (spent := found.get("spent")) is not None:
         lines.append(f"spent: {spent['calls']} calls, {spent['tokens']:,} tokens, {spent['cost']:.2f}")
     return lines + [f"note: {note}" for note in found["notes"]]

@@ -7,7 +7,6 @@ is: run again, it asks about what is missing.
 from __future__ import annotations
 
 import platform
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,6 +36,7 @@ from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.ledger import MICRO, Prices, Spend, at_most
 from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.types import Backend
+from jaxtrade.commands.shared import say
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
@@ -85,7 +85,7 @@ def precompute(config: RunConfig, request: Request) -> int:
     book = make_book(market, config)
     bars = chosen_bars(market, book, config, request)
     config = _with_files(config, request.out)
-    backend = backend_of(config, market, book, followed_of(market, config), _say)
+    backend = backend_of(config, market, book, followed_of(market, config), say)
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
         plan = make_plan(backend, book, bars, options) if slow else Plan(len(bars), 0, 0, Spend())
@@ -131,7 +131,7 @@ def _with_files(config: RunConfig, out: Path) -> RunConfig:
 def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions) -> Plan:
     """What asking about the bars may take, after what the cache knows. A cache that is not there yet is not made."""
     path = Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
-    cache = AdviceCache(path, _say)
+    cache = AdviceCache(path, say)
     cache.open()
     identity, prices = backend.identity(), Prices(options.price_prompt, options.price_completion)
     hits = hopeless = 0
@@ -191,7 +191,7 @@ def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, ba
         report(asked)
 
     try:
-        with service_of(config, backend, tell=_say) as service:
+        with service_of(config, backend, tell=say) as service:
             found, rows, statistics = ask_service(service, book, bars, progress=progress)
     except KeyboardInterrupt:
         cache = config.advisor.service.cache
@@ -212,7 +212,7 @@ def _reporter() -> Callable[[Asked], None]:
         now = time.monotonic()
         if now - told >= _REPORT_S:
             told = now
-            _say(progress_line(asked, now - began))
+            say(progress_line(asked, now - began))
 
     return report
 
@@ -250,9 +250,3 @@ def _written(found: _Result, config: RunConfig, request: Request, market: Market
     if found.unsettled:
         print(f"{found.unsettled} bars were not asked to the end ({found.why}); run the same command again to go on")
     return 1 if found.unsettled else 0
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-

@@ -9,9 +9,10 @@ import numpy as np
 
 from jaxtrade import checkpoint, rundir
 from jaxtrade.advising import JOURNAL
+from jaxtrade.beginning import source_again
 from jaxtrade.config import make_config
 from jaxtrade.errors import ConfigError
-from jaxtrade.experiment import run, source_again
+from jaxtrade.experiment import run
 
 
 def replay(path: Path, target: Path) -> int:
@@ -47,8 +48,8 @@ def differences(one: Path, other: Path) -> list[str]:
             raise ConfigError(f"{path}: holds no checkpoint")
         with np.load(saved[-1][1] / "state.npz", allow_pickle=False) as found:
             states.append({name: found[name] for name in found.files})
-    mine, theirs = states
-    same = {name for name in mine.keys() & theirs.keys()
-            if (mine[name].dtype, mine[name].shape) == (theirs[name].dtype, theirs[name].shape)
-            and mine[name].tobytes() == theirs[name].tobytes()}
-    return sorted((mine.keys() | theirs.keys()) - same)
+    one_state, other_state = states
+    same = {name for name in one_state.keys() & other_state.keys()
+            if (one_state[name].dtype, one_state[name].shape) == (other_state[name].dtype, other_state[name].shape)
+            and one_state[name].tobytes() == other_state[name].tobytes()}
+    return sorted((one_state.keys() | other_state.keys()) - same)

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from jaxtrade import rundir
 from jaxtrade.advisor_run import check_advisor
+from jaxtrade.beginning import transferred
+from jaxtrade.compilation import pin_threads
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import Curriculum, Phase, dump_curriculum, read_curriculum
 from jaxtrade.curriculum.report import report_text
@@ -25,7 +27,7 @@ from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.experiment import begun_with, resume, run
+from jaxtrade.experiment import resume, run
 from jaxtrade.preparation import params_shown, prepare
 from jaxtrade.rl.transfer import coverage_json, movement, percent
 from jaxtrade.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
@@ -81,7 +83,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
 
     Raises ConfigError, DataError before anything is written, and what `experiment.run` raises.
     """
-    os.environ.setdefault("NPROC", str(os.cpu_count() or 1))  # before JAX starts, which a source makes it do
+    pin_threads()  # loading a source starts JAX
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
     rundir.check_new(path)
@@ -110,10 +112,10 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
         if before is None:
             check_alone(config)
         else:
-            mine, where = before
+            trained, where = before
             try:
-                config = fit(config, mine, where)
-                require_carried(config, mine)
+                config = fit(config, trained, where)
+                require_carried(config, trained)
             except ConfigError as error:
                 raise ConfigError(f"phase {phase.name}: {error}") from None
         before = config, f"phase {phase.name}"
@@ -142,7 +144,7 @@ def _run_phases(curriculum: Curriculum, path: Path) -> CurriculumResult:
         folder = path / "phases" / f"{number}-{phase.name}"
         if not (folder / "gate.json").is_file():
             _train_phase(phase, folder, source)
-            rundir.write_json(folder / "gate.json", _judged(phase, folder, source))
+            rundir.write_json(folder / "gate.json", _outcome(phase, folder, source))
         row: dict[str, Any] = read_json(folder / "gate.json")
         row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
         rows.append(row)
@@ -176,7 +178,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
     if loaded is not None and not start.is_file():
         config = adopt(phase.config, loaded)
         setup = prepare(config)
-        begun = begun_with(setup, loaded)
+        begun = transferred(setup, loaded)
         folder.parent.mkdir(parents=True, exist_ok=True)
         rundir.write_json(start, start_check(loaded, setup, begun)
                           | {"transfer": coverage_json(begun.coverage), "coverage": percent(begun.coverage)})
@@ -184,7 +186,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
         _say(start_line(read_json(start)))
     try:
         if not (folder / "manifest.json").is_file():
-            shutil.rmtree(folder, ignore_errors=True)  # killed while it was being made: nothing is in it
+            shutil.rmtree(folder, ignore_errors=True)  # killed while the folder was written: nothing is in it
             run(phase.config, folder, loaded)
         else:
             resume(folder)
@@ -193,7 +195,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
         raise type(stop)(f"{what}; continue with: jaxtrade curriculum --resume {folder.parents[1]}") from None
 
 
-def _judged(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
+def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     """What the phase came to: gate, figures, what moved."""
     trained = load_source(folder)
     setup = prepare(trained.config)
@@ -218,7 +220,7 @@ def _judged(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     found["test"] = {"split": setup.evaluation_split(), "sessions": document["settings"]["sessions"],
                      "coverage": document["settings"]["coverage"], **document["agents"]["greedy"]["strategy"]}
     if source is not None:
-        begun = begun_with(setup, load_source(source))
+        begun = transferred(setup, load_source(source))
         moved = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)
         found["movement"] = {"moved": len(moved["moved"]), "still": moved["still"], "constant": moved["constant"]}
     return found

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxtrade.curriculum.start import start_line
+from jaxtrade.text import aligned, ruled
 
 HEAD = ("phase", "task", "slots", "actions", "steps", "all steps", "transfer", "gate", "net, validation", "trades",
         "net, test", "trades")
@@ -22,12 +23,6 @@ def _row(row: dict[str, Any], steps: int) -> list[str]:
             str(row["validation"]["trades"]), _money(row["test"]["net_profit"]), str(row["test"]["trades"])]
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Columns padded to equal width."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-
-
 def report_text(document: dict[str, Any]) -> str:
     """The table of phases, then what each transfer did and which inputs never varied."""
     steps = 0
@@ -35,8 +30,7 @@ def report_text(document: dict[str, Any]) -> str:
     for row in document["phases"]:
         steps += row["steps"]
         rows.append(_row(row, steps))
-    table = aligned(rows)
-    table.insert(1, "-" * max(len(line) for line in table))
+    table = ruled(aligned(rows, range(len(HEAD))))
     notes = []
     for row in document["phases"]:
         if row["start"] is not None:

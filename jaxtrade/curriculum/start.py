@@ -7,15 +7,14 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxtrade.beginning import Transferred
 from jaxtrade.data.splits import session_set
 from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.result import AgentResult
-from jaxtrade.experiment import Begun
 from jaxtrade.preparation import Setup, prepare
 from jaxtrade.rl.opening import closed
-from jaxtrade.rl.population import seed_keys
-from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.rl.state import Policy
 from jaxtrade.source import Source
 from jaxtrade.types import PyTree
 
@@ -58,29 +57,30 @@ def under(source: Source, setup: Setup) -> Setup:
     """The source's task, slots and network in the phase's market, account, costs and brackets."""
     own = source.config.env
     env = setup.config.env.model_copy(update={name: getattr(own, name) for name in SEEN_AND_DONE})
-    return prepare(setup.config.model_copy(update={"env": env, "ppo": source.config.ppo}))
+    return prepare(setup.config.model_copy(update={"env": env, "network": source.config.network}))
 
 
-def start_check(source: Source, setup: Setup, begun: Begun) -> dict[str, Any]:
+def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, Any]:
     """Source, transferred and fresh greedy policy on the same validation sessions, under the phase's conditions.
 
     Returns plain data: sessions, equal (True where all actions and equities of source and transferred policy are the
     same; None where the two hold no session in common), and net dollars of each with account rules off.
     """
     source_setup = under(source, setup)
-    mine, theirs = common_sessions([source_setup, setup])
-    if not len(mine):
+    source_ids, ids = common_sessions([source_setup, setup])
+    if not len(source_ids):
         return {"sessions": 0, "equal": None, "net_profit": {}}
-    fresh = jax.jit(setup.algorithm.init)(seed_keys(setup.config.seed, 1), setup.params)
-    begins = policy_of(begun.state)
-    before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))], mine)
+    fresh = jax.jit(setup.algorithm.init)(jax.random.key(setup.config.seed), setup.params)
+    begins = setup.algorithm.policy(begun.state)
+    before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))],
+                      source_ids)
     shut = begins.replace(opening=closed(begins.opening))
     # The fresh policy carries the same opening, so that both are one compiled program; without closing it, it may use
     # every action.
-    every = policy_of(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
-    after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], theirs)
+    every = setup.algorithm.policy(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
+    after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], ids)
     results = before | after
-    return {"sessions": len(mine), "equal": _same(before["source"], after["transferred"]),
+    return {"sessions": len(ids), "equal": _same(before["source"], after["transferred"]),
             "net_profit": {name: result.strategy_figures["net_profit"] for name, result in results.items()},
             "trades": {name: result.strategy_figures["trades"] for name, result in results.items()}}
 

@@ -14,10 +14,12 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from jaxtrade.data import calendar_tables as tables
+from jaxtrade.data.calendar_rules import REGULAR, Change
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 
 DAY = 86_400
+Row = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
 SHIFTED_DATES = 3  # fewer trade dates with bars in a closure are findings, not a shift
 
 
@@ -27,7 +29,8 @@ class Schedule:
 
     dates: datetime64[D][N], increasing. open, close, flat: int64[N] UTC seconds. halts: int64[N, 2] UTC seconds
     [start, end), equal where there is none. extended: seconds before the open and after the close in which bars may
-    stand. name says where the hours come from; notes what was inferred.
+    stand. name says where the hours come from; notes what was inferred or projected. verified_to: the last trade date
+    of the shipped table that notices or bars have verified, None for other calendars.
     """
 
     dates: np.ndarray
@@ -38,6 +41,14 @@ class Schedule:
     name: str
     extended: tuple[int, int] = (0, 0)
     notes: tuple[str, ...] = ()
+    verified_to: np.datetime64 | None = None
+
+    @property
+    def projected(self) -> np.ndarray:
+        """bool[N], True where a session is projected by rule: no notice or bar has verified it."""
+        if self.verified_to is None:
+            return np.zeros(len(self.dates), bool)
+        return self.dates > self.verified_to
 
     def find(self, dates: np.ndarray) -> np.ndarray:
         """Index of each trade date, int64; -1 where it has no session."""
@@ -92,60 +103,66 @@ def flat_time(day: date, close: int, contract: Contract) -> int:
 
 
 def table_range(contract: Contract) -> tuple[str, str]:
-    """First and last trade date (ISO) that the table has been verified for."""
-    eras = hours_of(contract).eras
-    return eras[0].valid_from, eras[-1].valid_to
-
-
-def _exceptions(contract: Contract) -> tuple[dict[str, time], dict[str, time], set[str]]:
-    """(early closes, late opens, closed dates) by ISO date."""
+    """First and last trade date (ISO) that the table has been verified for; later ones are projected by rule."""
     hours = hours_of(contract)
-    return (
-        {day: _clock(at) for at, _, days in hours.early for day in days.split()},
-        {day: _clock(at) for at, _, days in hours.late for day in days.split()},
-        {day for _, days in hours.closed for day in days.split()},
-    )
+    return hours.eras[0].valid_from, hours.verified_to
 
 
-def _schedule(rows: list[tuple[date, int, int, int, int]], contract: Contract, name: str,
-              notes: tuple[str, ...] = ()) -> Schedule:
-    """Rows (trade date, open, close, halt start, halt end) -> Schedule."""
+def _schedule(rows: list[Row], contract: Contract, name: str,
+              notes: tuple[str, ...] = (), verified_to: np.datetime64 | None = None) -> Schedule:
+    """Rows in date order -> Schedule."""
     table = np.array([row[1:] for row in rows], np.int64).reshape(-1, 4)
     flat = np.array([flat_time(row[0], row[2], contract) for row in rows], np.int64)
     days = np.array([row[0] for row in rows], "datetime64[D]")
     before, after = hours_of(contract).extended
-    return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, (60 * before, 60 * after), notes)
+    return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, (60 * before, 60 * after), notes,
+                    verified_to)
 
 
 def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64,
                    source: str = "bars") -> Schedule:
-    """The scheduled sessions of trade dates first..last from the shipped table.
+    """The scheduled sessions of trade dates first..last from the shipped table; a note names those projected by rule.
 
-    Raises DataError for dates outside the verified range, naming `data.calendar`.
+    Raises DataError for dates before the table's first or after its last projected year, naming `data.calendar`.
     """
-    low, high = table_range(contract)
+    hours = hours_of(contract)
+    low, high = hours.eras[0].valid_from, hours.eras[-1].valid_to
     if first < np.datetime64(low) or last > np.datetime64(high):
         raise DataError(
-            f"{source}: trade dates {first}..{last} are outside the calendar of {contract.symbol}, verified for "
+            f"{source}: trade dates {first}..{last} are outside the calendar of {contract.symbol}, which covers "
             f"{low}..{high}. Fix: give data.start and data.end inside it, or set data.calendar to a calendar file "
             "(columns date,open,close,halt_start,halt_end), or data.calendar=infer to read the hours off the bars")
-    early, late, closed = _exceptions(contract)
+    changes = hours.changes(first.astype(object).year, last.astype(object).year)
     rows = []
-    for era in hours_of(contract).eras:
+    for era in hours.eras:
         day = max(first, np.datetime64(era.valid_from)).astype(object)
         end = min(last, np.datetime64(era.valid_to)).astype(object)
         while day <= end:
-            iso = day.isoformat()
-            if day.weekday() < 5 and iso not in closed:
-                start = _opening(day, late.get(iso, _clock(era.open)), contract)
-                regular = era.friday if era.friday and day.weekday() == 4 else era.close
-                close = wall_to_utc(day, early.get(iso, _clock(regular)), contract.zone)
-                halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt] if era.halt else [close, close]
-                if halt[1] > close:
-                    halt = [close, close]
-                rows.append((day, start, close, halt[0], halt[1]))
+            change = changes.get(day.isoformat(), REGULAR)
+            if day.weekday() < 5 and not change.closed:
+                rows.append(_table_row(day, era, change, contract))
             day += timedelta(days=1)
-    return _schedule(rows, contract, "table")
+    verified = np.datetime64(hours.verified_to)
+    return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
+
+
+def _table_row(day: date, era: tables.Era, change: Change, contract: Contract) -> Row:
+    """The session of one trade date; a halt that an early close cuts off is none."""
+    regular = era.friday if era.friday and day.weekday() == 4 else era.close
+    start = _opening(day, _clock(change.open or era.open), contract)
+    close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
+    halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt or ()]
+    if not halt or halt[1] > close:
+        halt = [close, close]
+    return day, start, close, halt[0], halt[1]
+
+
+def _projection_note(first: np.datetime64, last: np.datetime64, verified: np.datetime64) -> tuple[str, ...]:
+    """The note on dates first..last that lie after the last verified one; empty where none does."""
+    if last <= verified:
+        return ()
+    return (f"calendar: {max(first, verified + 1)}..{last} projected by rule; holidays and early closes are verified "
+            f"until {verified}, later notices of the exchange may differ",)
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:

@@ -1,9 +1,11 @@
-"""The calendars' figures: regular hours by era, and the days that differ, each with its source.
+"""The calendars' figures: regular hours by era, the holidays that change them, and the dates outside every rule.
 
 Times are exchange wall time (New York). A session belongs to its trade date; an evening opening is on the date before.
+The rules rebuild every date that a notice or bar has verified (`Hours.verified_to`); later years are a projection.
 Sources:
-    LEAN   market-hours table of QuantConnect LEAN (Apache-2.0), 2009-2027
+    LEAN   market-hours table of QuantConnect LEAN (Apache-2.0), 2009-2028
     CME    CME Group holiday notices and rule changes; dates that the LEAN table lacks, or full closures
+    NYSE   NYSE Group's yearly notice of holidays and early closes, the last one for 2026-2028
     BARS   read off real bars: the bundled ones, and EURUSD 2007-2018 of OANDA
     BROKER read off hourly GBPUSD, USDJPY and USDCHF bars of a retail broker, 2012-2022
     OANDA  the forex entries of the LEAN table
@@ -12,6 +14,11 @@ Sources:
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from jaxtrade.data import calendar_rules as on
+from jaxtrade.data.calendar_rules import CLOSED, REGULAR, Change, Exceptions, Rule
+
+PROJECTED_TO = "2050-12-31"  # later stamps are taken for faulty ones
 
 
 @dataclass(frozen=True)
@@ -31,217 +38,137 @@ class Era:
     friday: str | None = None
 
 
-Days = tuple[tuple[str, str, str], ...]  # (time, source, ISO dates)
-Closures = tuple[tuple[str, str], ...]  # (source, ISO dates)
-
-
 @dataclass(frozen=True)
 class Hours:
     """A product group's calendar.
 
-    early, late: other closes and opens. decide_from: when decisions start, None for the whole trade date. flat: the
-    latest flat time; a close of a minute after it or before brings it forward. overnight: whether the whole trade date
-    may be decided in. extended: minutes before the open and after the close in which bars may stand; no decision is
-    taken in them, they feed features.
+    verified_to: the last trade date (ISO) that notices or bars have verified; later ones are projected by rule.
+    decide_from: when decisions start, None for the whole trade date. flat: the latest flat time; a close of a minute
+    after it or before brings it forward. overnight: whether the whole trade date may be decided in. extended: minutes
+    before the open and after the close in which bars may stand; no decision is taken in them, they feed features.
     """
 
     eras: tuple[Era, ...]
-    early: Days
-    late: Days
-    closed: Closures
+    rules: tuple[Rule, ...]
+    exceptions: tuple[Exceptions, ...]
+    verified_to: str
     decide_from: str | None = "09:30"
     flat: str = "16:59"
     overnight: bool = True
     extended: tuple[int, int] = (0, 0)
+
+    def changes(self, first: int, last: int) -> dict[str, Change]:
+        """How the dates of the years first..last differ from their era, by ISO date; dates not in it do not."""
+        return on.changes(self.rules, self.exceptions, first, last)
 
 
 CME_EQUITY_ERAS = (
     Era("2009-01-02", "2012-11-18", "18:00", "17:30", ("16:15", "16:30"), "CME hours before 2012-11-19", "16:15"),
     Era("2012-11-19", "2015-09-20", "18:00", "17:15", ("16:15", "16:30"), "CME notice of November 2012; BARS 2013"),
     Era("2015-09-21", "2021-06-27", "18:00", "17:00", ("16:15", "16:30"), "CME notice of September 2015; BARS 2020"),
-    Era("2021-06-28", "2026-12-31", "18:00", "17:00", None, "CME notice 2021-06-21 (halt ends 2021-06-28); LEAN"),
+    Era("2021-06-28", PROJECTED_TO, "18:00", "17:00", None, "CME notice 2021-06-21 (halt ends 2021-06-28); LEAN"),
 )
-
-# Trading halts at this time and does not resume on the trade date. The holiday halt moved from 11:30 to 13:00 with
-# Memorial Day 2014.
-CME_EQUITY_EARLY: Days = (
-    ("11:30", "LEAN", """
-        2009-01-19 2009-02-16 2009-05-25 2009-07-03 2009-09-07 2009-11-26 2010-01-18 2010-02-15 2010-05-31 2010-07-05
-        2010-09-06 2010-11-25 2011-01-17 2011-02-21 2011-05-30 2011-07-04 2011-09-05 2011-11-24 2012-01-16 2012-02-20
-        2012-05-28 2012-07-04 2012-09-03 2012-11-22 2013-01-21 2013-02-18 2013-05-27 2013-07-04 2013-09-02 2013-11-28
-        2014-01-20 2014-02-17"""),
-    ("13:00", "LEAN", """
-        2014-05-26 2014-07-04 2014-09-01 2014-11-27 2015-01-19 2015-02-16 2015-05-25 2015-07-03 2015-09-07 2015-11-26
-        2016-01-18 2016-02-15 2016-05-30 2016-07-04 2016-09-05 2016-11-24 2017-01-16 2017-02-20 2017-05-29 2017-07-04
-        2017-09-04 2017-11-23 2018-01-15 2018-02-19 2018-05-28 2018-07-04 2018-09-03 2018-11-22 2019-01-21 2019-02-18
-        2019-05-27 2019-07-04 2019-09-02 2019-11-28 2020-01-20 2020-02-17 2020-05-25 2020-07-03 2020-09-07 2020-11-26
-        2021-01-18 2021-02-15 2021-05-31 2021-07-05 2021-09-06 2021-11-25 2022-01-17 2022-02-21 2022-05-30 2022-06-20
-        2022-07-04 2022-09-05 2022-11-24 2023-01-16 2023-02-20 2023-05-29 2023-06-19 2023-07-04 2023-09-04 2023-11-23
-        2024-01-15 2024-02-19 2024-05-27 2024-06-19 2024-07-04 2024-09-02 2024-11-28 2025-01-20 2025-02-17 2025-05-26
-        2025-06-19 2025-07-04 2025-09-01 2025-11-27 2026-01-19 2026-02-16 2026-05-25 2026-06-19 2026-07-03 2026-09-07
-        2026-11-26"""),
-    ("13:15", "LEAN", """
-        2009-11-27 2009-12-24 2010-11-26 2011-11-25 2012-07-03 2012-11-23 2012-12-24 2013-07-03 2013-11-29 2013-12-24
-        2014-07-03 2014-11-28 2014-12-24 2015-11-27 2015-12-24 2016-11-25 2017-07-03 2017-11-24 2018-07-03 2018-11-23
-        2018-12-24 2019-07-03 2019-11-29 2019-12-24 2020-11-27 2020-12-24 2021-11-26 2022-11-25 2023-11-24 2024-12-24
-        2025-07-03 2025-11-28 2025-12-24 2026-11-27 2026-12-24"""),
-    ("13:15", "CME (missing in LEAN)", "2023-07-03 2024-07-03 2024-11-29"),
-    ("09:15", "LEAN (Good Friday with a payrolls report)", """
-        2010-04-02 2012-04-06 2015-04-03 2021-04-02 2023-04-07 2026-04-03"""),
-    ("09:15", "CME (hurricane Sandy)", "2012-10-29 2012-10-30"),
-    ("09:30", "CME (national days of mourning)", "2018-12-05 2025-01-09"),
+# Trading halts at an early close and does not resume on the trade date. The holiday halt moved from 11:30 to 13:00
+# with Memorial Day 2014.
+CME_EQUITY_RULES = (
+    Rule(Change(close="11:30"), "LEAN", on.HALT_HOLIDAYS, until="2014-05-25"),
+    Rule(Change(close="13:00"), "LEAN", on.HALT_HOLIDAYS, since="2014-05-26"),
+    Rule(Change(close="13:15"), "LEAN; 2023-07-03, 2024-07-03 and 2024-11-29: CME",
+         (on.independence_eve, on.day_after_thanksgiving, on.christmas_eve)),
+    Rule(Change(close="09:15"), "LEAN", (on.payrolls_good_friday,)),
+    Rule(CLOSED, "CME; LEAN from 2026", (on.new_year, on.other_good_friday, on.christmas)),
 )
-# Closed for every product group of CME.
-CME_WINTER_CLOSED: Closures = (
-    ("CME (Christmas; LEAN from 2026)", """
-        2009-12-25 2010-12-24 2011-12-26 2012-12-25 2013-12-25 2014-12-25 2015-12-25 2016-12-26 2017-12-25 2018-12-25
-        2019-12-25 2020-12-25 2021-12-24 2022-12-26 2023-12-25 2024-12-25 2025-12-25 2026-12-25"""),
-    ("CME (New Year's Day)", """
-        2010-01-01 2012-01-02 2013-01-01 2014-01-01 2015-01-01 2016-01-01 2017-01-02 2018-01-01 2019-01-01 2020-01-01
-        2021-01-01 2023-01-02 2024-01-01 2025-01-01 2026-01-01"""),
-)
-CME_EQUITY_CLOSED: Closures = (
-    ("CME (Good Friday)", """
-        2009-04-10 2011-04-22 2013-03-29 2014-04-18 2016-03-25 2017-04-14 2018-03-30 2019-04-19 2020-04-10 2022-04-15
-        2024-03-29 2025-04-18"""),
-    *CME_WINTER_CLOSED,
+CME_EQUITY_EXCEPTIONS = (
+    Exceptions(Change(close="09:15"), "CME (hurricane Sandy)", "2012-10-29 2012-10-30"),
+    Exceptions(Change(close="09:30"), "CME (national days of mourning)", "2018-12-05 2025-01-09"),
 )
 
 # NYMEX and COMEX (crude oil, gold and their micros).
 CME_METAL_ENERGY_ERAS = (
     Era("2009-01-02", "2015-09-20", "18:00", "17:15", None, "CME notice of September 2015; LEAN 2009"),
-    Era("2015-09-21", "2026-12-31", "18:00", "17:00", None, "CME notice of September 2015; LEAN"),
+    Era("2015-09-21", PROJECTED_TO, "18:00", "17:00", None, "CME notice of September 2015; LEAN"),
 )
-CME_METAL_ENERGY_EARLY: Days = (
-    ("13:00", "LEAN", """
-        2014-05-26 2014-07-04 2014-09-01 2014-11-27 2015-01-19 2015-02-16 2015-05-25 2015-07-03 2015-09-07
-        2015-11-26 2016-01-18 2016-02-15 2016-05-30 2016-07-04 2016-09-05 2016-11-24 2017-01-16 2017-02-20
-        2017-05-29 2017-07-04 2017-09-04 2017-11-23 2018-01-15 2018-02-19 2018-05-28 2018-07-04 2018-09-03
-        2018-11-22 2019-01-21 2019-02-18 2019-05-27 2019-07-04 2019-09-02 2019-11-28 2020-01-20 2020-02-17
-        2020-05-25 2020-07-03 2020-09-07 2020-11-26 2021-01-18 2021-02-15 2021-05-31 2021-07-05 2021-09-06
-        2021-11-25 2025-07-04 2026-06-19 2026-07-03"""),
-    ("13:15", "LEAN", """
-        2009-05-25 2009-09-07 2009-11-26 2010-01-18 2010-02-15 2010-05-31 2010-07-05 2010-09-06 2010-11-25
-        2011-01-17 2011-02-21 2011-05-30 2011-07-04 2011-09-05 2011-11-24 2012-01-16 2012-02-20 2012-05-28
-        2012-07-04 2012-09-03 2012-11-22 2013-01-21 2013-02-18 2013-05-27 2013-07-04 2013-09-02 2013-11-28
-        2014-01-20 2014-02-17"""),
-    ("13:30", "LEAN", "2009-07-03"),
-    ("13:45", "LEAN", """
-        2009-11-27 2009-12-24 2010-11-26 2011-11-25 2012-11-23 2012-12-24 2013-11-29 2013-12-24 2014-11-28
-        2014-12-24 2015-11-27 2015-12-24 2016-11-25 2017-11-24 2018-11-23 2018-12-24 2019-11-29 2019-12-24
-        2020-11-27 2020-12-24 2021-11-26 2022-11-25 2023-11-24 2024-12-24 2025-12-24 2026-12-24"""),
-    ("14:30", "LEAN", """
-        2022-01-17 2022-02-21 2022-05-30 2022-06-20 2022-07-04 2022-09-05 2022-11-24 2023-01-16 2023-02-20
-        2023-05-29 2023-06-19 2023-07-04 2023-09-04 2023-11-23 2024-01-15 2024-02-19 2024-05-27 2024-06-19
-        2024-07-04 2024-09-02 2024-11-28 2025-01-20 2025-02-17 2025-05-26 2025-06-19 2025-09-01 2025-11-27
-        2026-01-19 2026-02-16 2026-05-25 2026-09-07 2026-11-26"""),
-    ("14:45", "LEAN", "2025-11-28 2026-11-27"),
-    ("16:15", "LEAN", """
-        2009-05-22 2009-09-04 2009-10-09 2010-01-15 2010-02-12 2010-05-28 2010-07-02 2010-09-03 2010-10-08
-        2010-12-31 2011-01-14"""),
+CME_METAL_ENERGY_RULES = (
+    # Until then holidays were full days: NYMEX kept trading to 17:15 on Presidents' Day 2009.
+    Rule(Change(close="13:15"), "LEAN", on.HALT_HOLIDAYS, since="2009-05-01", until="2014-05-25"),
+    Rule(Change(close="13:00"), "LEAN", on.HALT_HOLIDAYS, since="2014-05-26", until="2021-12-31"),
+    Rule(Change(close="14:30"), "LEAN", on.HALT_HOLIDAYS, since="2022-01-01", weekdays=on.MONDAY_TO_THURSDAY),
+    Rule(Change(close="13:00"), "LEAN", on.HALT_HOLIDAYS, since="2022-01-01", weekdays=on.FRIDAYS),
+    Rule(Change(close="13:45"), "LEAN; 2024-11-29: CME", (on.day_after_thanksgiving,), until="2024-12-31"),
+    Rule(Change(close="14:45"), "LEAN; CME", (on.day_after_thanksgiving,), since="2025-01-01"),
+    Rule(Change(close="13:45"), "LEAN", (on.christmas_eve,)),
+    Rule(Change(close="16:15"), "LEAN", tuple(on.friday_before(holiday) for holiday in (
+        on.martin_luther_king, on.presidents_day, on.memorial_day, on.independence_day, on.labor_day,
+        on.columbus_day)), since="2009-05-01", until="2011-01-31"),
+    Rule(CLOSED, "CME; LEAN from 2026", (on.new_year, on.good_friday, on.christmas)),
 )
-CME_METAL_ENERGY_CLOSED: Closures = (
-    ("CME (every Good Friday; LEAN from 2026)", """
-        2009-04-10 2010-04-02 2011-04-22 2012-04-06 2013-03-29 2014-04-18 2015-04-03 2016-03-25 2017-04-14 2018-03-30
-        2019-04-19 2020-04-10 2021-04-02 2022-04-15 2023-04-07 2024-03-29 2025-04-18 2026-04-03"""),
-    *CME_WINTER_CLOSED,
+CME_METAL_ENERGY_EXCEPTIONS = (
+    Exceptions(Change(close="13:30"), "LEAN", "2009-07-03"),
+    Exceptions(Change(close="16:15"), "LEAN", "2010-12-31"),
 )
 
-# Currency futures. The early closes of 16:15 are those of Fridays before a holiday, until 2015.
-CME_FX_ERAS = (Era("2009-01-02", "2026-12-31", "18:00", "17:00", None, "LEAN"),)
-CME_FX_EARLY: Days = (
-    ("11:15", "LEAN", "2010-04-02 2012-04-06 2015-04-03 2021-04-02 2023-04-07 2026-04-03"),
-    ("13:00", "LEAN", """
-        2009-01-19 2009-02-16 2009-05-25 2009-07-03 2009-09-07 2009-11-26 2010-01-18 2010-02-15 2010-05-31
-        2010-07-05 2010-09-06 2010-11-25 2011-01-17 2011-02-21 2011-05-30 2011-07-04 2011-09-05 2011-11-24
-        2012-01-16 2012-02-20 2012-05-28 2012-07-04 2012-09-03 2012-11-22 2013-01-21 2013-02-18 2013-05-27
-        2013-07-04 2013-09-02 2013-11-28 2014-01-20 2014-02-17 2014-05-26 2014-07-04 2014-09-01 2014-11-27
-        2015-01-19 2015-02-16 2015-05-25 2015-07-03 2015-09-07 2015-11-26 2016-01-18 2016-02-15 2016-05-30
-        2016-07-04 2016-09-05 2016-11-24 2017-01-16 2017-02-20 2017-05-29 2017-07-04 2017-09-04 2017-11-23
-        2018-01-15 2018-02-19 2018-05-28 2018-07-04 2018-09-03 2018-11-22 2019-01-21 2019-02-18 2019-05-27
-        2019-07-04 2019-09-02 2019-11-28 2020-01-20 2020-02-17 2020-05-25 2020-07-03 2020-09-07 2020-11-26
-        2021-01-18 2021-02-15 2021-05-31 2021-07-05 2021-09-06 2021-11-25 2025-07-04 2026-06-19 2026-07-03"""),
-    ("13:15", "LEAN", """
-        2009-11-27 2009-12-24 2010-11-26 2010-12-31 2011-11-25 2012-11-23 2012-12-24 2013-11-29 2013-12-24
-        2014-11-28 2014-12-24 2015-11-27 2015-12-24 2016-11-25 2017-11-24 2018-11-23 2018-12-24 2019-11-29
-        2019-12-24 2020-11-27 2020-12-24 2021-11-26 2022-11-25 2023-11-24 2024-12-24"""),
-    ("13:45", "LEAN", "2025-12-24 2026-12-24"),
-    ("14:45", "LEAN", "2025-11-28 2026-11-27"),
-    ("16:15", "LEAN", """
-        2009-01-16 2009-02-13 2009-04-09 2009-05-22 2009-09-04 2009-10-09 2010-01-15 2010-02-12 2010-05-28
-        2010-07-02 2010-09-03 2010-10-08 2011-01-14 2011-02-18 2011-05-27 2011-07-01 2011-09-02 2011-10-07
-        2012-01-13 2012-02-17 2012-05-25 2012-08-31 2012-10-05 2013-01-18 2013-02-15 2013-05-24 2013-08-30
-        2014-01-17 2014-02-14 2014-05-23 2014-08-29 2015-01-16 2015-02-13 2015-05-22"""),
+# Currency futures.
+CME_FX_ERAS = (Era("2009-01-02", PROJECTED_TO, "18:00", "17:00", None, "LEAN"),)
+CME_FX_RULES = (
+    Rule(Change(close="13:00"), "LEAN", on.HALT_HOLIDAYS, until="2021-12-31"),
+    Rule(Change(close="13:00"), "LEAN", on.HALT_HOLIDAYS, since="2022-01-01", weekdays=on.FRIDAYS),
+    Rule(Change(close="13:15"), "LEAN; 2024-11-29: CME", (on.day_after_thanksgiving, on.christmas_eve),
+         until="2024-12-31"),
+    Rule(Change(close="14:45"), "LEAN", (on.day_after_thanksgiving,), since="2025-01-01"),
+    Rule(Change(close="13:45"), "LEAN", (on.christmas_eve,), since="2025-01-01"),
+    Rule(Change(close="11:15"), "LEAN", (on.payrolls_good_friday,)),
+    Rule(Change(close="16:15"), "LEAN", tuple(on.friday_before(holiday) for holiday in (
+        on.martin_luther_king, on.presidents_day, on.memorial_day, on.independence_day, on.labor_day)),
+        until="2015-05-31"),
+    Rule(Change(close="16:15"), "LEAN", (on.friday_before(on.columbus_day),), until="2012-12-31"),
+    Rule(CLOSED, "CME; LEAN from 2026", (on.new_year, on.other_good_friday, on.christmas)),
 )
-CME_FX_CLOSED = CME_EQUITY_CLOSED
+CME_FX_EXCEPTIONS = (
+    Exceptions(Change(close="13:15"), "LEAN", "2010-12-31"),
+    Exceptions(Change(close="16:15"), "LEAN", "2009-04-09"),
+)
 
-# Holiday hours of FX are each dealer's own; where two disagree before 2019 these are OANDA's.
+# Holiday hours of FX are each dealer's own; where two disagree before 2019 these are OANDA's. A late open is of the
+# trade date itself, or of the evening before from 17:00 on.
 FX_ERAS = (
-    Era("2007-01-01", "2026-12-23", "17:00", "17:00", None, "BARS 2007-2018 (hourly EURUSD); OANDA from 2019"),
+    Era("2007-01-01", PROJECTED_TO, "17:00", "17:00", None, "BARS 2007-2018 (hourly EURUSD); OANDA from 2019"),
 )
-FX_EARLY: Days = (
-    ("14:00", "BARS and OANDA", """
-        2012-12-24 2012-12-31 2013-12-24 2013-12-31 2014-12-24 2014-12-31 2015-12-24 2015-12-31 2016-12-30"""),
-    ("14:00", "BROKER", "2019-12-24 2020-12-24 2021-12-24"),
-    ("04:00", "BARS", "2007-12-25 2008-12-25 2009-12-25"),
+FX_RULES = (
+    Rule(CLOSED, "BARS and OANDA", (on.christmas_of_dealers,), since="2012-01-01"),
+    Rule(CLOSED, "BARS and OANDA", (on.new_year,), since="2010-01-01"),
+    Rule(Change(close="14:00"), "BARS and OANDA", (on.christmas_eve, on.new_years_eve), since="2012-01-01",
+         until="2015-12-31"),
 )
-# Sessions that open late: "HH:MM" of the trade date itself, or of the evening before from 17:00 on.
-FX_LATE: Days = (
-    ("16:00", "BARS", "2007-01-01"),
-    ("13:00", "BARS", "2008-01-01 2009-01-01"),
-    ("08:00", "BARS", "2012-12-26"),
-    ("00:00", "BARS", "2013-01-02"),
-    ("19:00", "BARS", "2017-12-26 2018-01-02 2018-12-27"),
-    ("23:00", "BROKER", "2019-01-02 2019-12-26 2020-01-02"),
-)
-FX_CLOSED: Closures = (
-    ("BARS and OANDA", """
-        2010-01-01 2012-12-25 2013-01-01 2013-12-25 2014-01-01 2014-12-25 2015-01-01 2015-12-25 2016-01-01 2016-12-26
-        2017-01-02 2017-12-25 2018-01-01 2018-12-25 2018-12-26"""),
-    ("OANDA", """
-        2019-01-01 2019-12-25 2020-01-01 2020-12-25 2021-01-01 2022-12-26 2023-01-02 2023-12-25 2024-01-01 2024-12-25
-        2025-01-01 2025-12-25 2026-01-01"""),
+FX_EXCEPTIONS = (
+    Exceptions(REGULAR, "BARS", "2012-01-02"),
+    Exceptions(CLOSED, "BARS and OANDA", "2018-12-26"),
+    Exceptions(Change(close="14:00"), "BARS and OANDA", "2016-12-30"),
+    Exceptions(Change(close="14:00"), "BROKER", "2019-12-24 2020-12-24 2021-12-24"),
+    Exceptions(Change(close="04:00"), "BARS", "2007-12-25 2008-12-25 2009-12-25"),
+    Exceptions(Change(open="16:00"), "BARS", "2007-01-01"),
+    Exceptions(Change(open="13:00"), "BARS", "2008-01-01 2009-01-01"),
+    Exceptions(Change(open="08:00"), "BARS", "2012-12-26"),
+    Exceptions(Change(open="00:00"), "BARS", "2013-01-02"),
+    Exceptions(Change(open="19:00"), "BARS", "2017-12-26 2018-01-02 2018-12-27"),
+    Exceptions(Change(open="23:00"), "BROKER", "2019-01-02 2019-12-26 2020-01-02"),
 )
 
-US_EQUITY_ERAS = (Era("2007-01-01", "2026-12-31", "09:30", "16:00", None, "NYSE; LEAN"),)
-US_EQUITY_EARLY: Days = (
-    ("13:00", "LEAN", """
-        2007-07-03 2007-11-23 2007-12-24 2008-07-03 2008-11-28 2008-12-24 2009-11-27 2009-12-24 2010-11-26
-        2011-11-25 2012-07-03 2012-11-23 2012-12-24 2013-07-03 2013-11-29 2013-12-24 2014-07-03 2014-11-28
-        2014-12-24 2015-11-27 2015-12-24 2016-11-25 2017-07-03 2017-11-24 2018-07-03 2018-11-23 2018-12-24
-        2019-07-03 2019-11-29 2019-12-24 2020-11-27 2020-12-24 2021-11-26 2022-11-25 2023-07-03 2023-11-24
-        2024-07-03 2024-11-29 2024-12-24 2025-07-03 2025-11-28 2025-12-24 2026-11-27 2026-12-24"""),
+US_EQUITY_ERAS = (Era("2007-01-01", PROJECTED_TO, "09:30", "16:00", None, "NYSE; LEAN"),)
+US_EQUITY_RULES = (
+    Rule(CLOSED, "NYSE; LEAN", (on.new_year, *on.HALT_HOLIDAYS, on.good_friday, on.christmas)),
+    Rule(Change(close="13:00"), "NYSE; LEAN", (on.independence_eve, on.day_after_thanksgiving, on.christmas_eve)),
 )
-US_EQUITY_CLOSED: Closures = (
-    ("LEAN", """
-        2007-01-01 2007-01-02 2007-01-15 2007-02-19 2007-04-06 2007-05-28 2007-07-04 2007-09-03 2007-11-22
-        2007-12-25 2008-01-01 2008-01-21 2008-02-18 2008-03-21 2008-05-26 2008-07-04 2008-09-01 2008-11-27
-        2008-12-25 2009-01-01 2009-01-19 2009-02-16 2009-04-10 2009-05-25 2009-07-03 2009-09-07 2009-11-26
-        2009-12-25 2010-01-01 2010-01-18 2010-02-15 2010-04-02 2010-05-31 2010-07-05 2010-09-06 2010-11-25
-        2010-12-24 2011-01-17 2011-02-21 2011-04-22 2011-05-30 2011-07-04 2011-09-05 2011-11-24 2011-12-26
-        2012-01-02 2012-01-16 2012-02-20 2012-04-06 2012-05-28 2012-07-04 2012-09-03 2012-10-29 2012-10-30
-        2012-11-22 2012-12-25 2013-01-01 2013-01-21 2013-02-18 2013-03-29 2013-05-27 2013-07-04 2013-09-02
-        2013-11-28 2013-12-25 2014-01-01 2014-01-20 2014-02-17 2014-04-18 2014-05-26 2014-07-04 2014-09-01
-        2014-11-27 2014-12-25 2015-01-01 2015-01-19 2015-02-16 2015-04-03 2015-05-25 2015-07-03 2015-09-07
-        2015-11-26 2015-12-25 2016-01-01 2016-01-18 2016-02-15 2016-03-25 2016-05-30 2016-07-04 2016-09-05
-        2016-11-24 2016-12-26 2017-01-02 2017-01-16 2017-02-20 2017-04-14 2017-05-29 2017-07-04 2017-09-04
-        2017-11-23 2017-12-25 2018-01-01 2018-01-15 2018-02-19 2018-03-30 2018-05-28 2018-07-04 2018-09-03
-        2018-11-22 2018-12-05 2018-12-25 2019-01-01 2019-01-21 2019-02-18 2019-04-19 2019-05-27 2019-07-04
-        2019-09-02 2019-11-28 2019-12-25 2020-01-01 2020-01-20 2020-02-17 2020-04-10 2020-05-25 2020-07-03
-        2020-09-07 2020-11-26 2020-12-25 2021-01-01 2021-01-18 2021-02-15 2021-04-02 2021-05-31 2021-07-05
-        2021-09-06 2021-11-25 2021-12-24 2022-01-17 2022-02-21 2022-04-15 2022-05-30 2022-06-20 2022-07-04
-        2022-09-05 2022-11-24 2022-12-26 2023-01-02 2023-01-16 2023-02-20 2023-04-07 2023-05-29 2023-06-19
-        2023-07-04 2023-09-04 2023-11-23 2023-12-25 2024-01-01 2024-01-15 2024-02-19 2024-03-29 2024-05-27
-        2024-06-19 2024-07-04 2024-09-02 2024-11-28 2024-12-25 2025-01-01 2025-01-09 2025-01-20 2025-02-17
-        2025-04-18 2025-05-26 2025-06-19 2025-07-04 2025-09-01 2025-11-27 2025-12-25 2026-01-01 2026-01-19
-        2026-02-16 2026-04-03 2026-05-25 2026-06-19 2026-07-03 2026-09-07 2026-11-26 2026-12-25"""),
+US_EQUITY_EXCEPTIONS = (
+    Exceptions(CLOSED, "LEAN (national days of mourning)", "2007-01-02 2018-12-05 2025-01-09"),
+    Exceptions(CLOSED, "LEAN (hurricane Sandy)", "2012-10-29 2012-10-30"),
 )
 
 CALENDARS: dict[str, Hours] = {
-    "cme_equity": Hours(CME_EQUITY_ERAS, CME_EQUITY_EARLY, (), CME_EQUITY_CLOSED),
-    "cme_metal_energy": Hours(CME_METAL_ENERGY_ERAS, CME_METAL_ENERGY_EARLY, (), CME_METAL_ENERGY_CLOSED),
-    "cme_fx": Hours(CME_FX_ERAS, CME_FX_EARLY, (), CME_FX_CLOSED),
-    "fx": Hours(FX_ERAS, FX_EARLY, FX_LATE, FX_CLOSED, decide_from=None),
-    "us_equity": Hours(US_EQUITY_ERAS, US_EQUITY_EARLY, (), US_EQUITY_CLOSED, flat="15:59", overnight=False,
-                       extended=(330, 240)),
+    "cme_equity": Hours(CME_EQUITY_ERAS, CME_EQUITY_RULES, CME_EQUITY_EXCEPTIONS, "2026-12-31"),
+    "cme_metal_energy": Hours(CME_METAL_ENERGY_ERAS, CME_METAL_ENERGY_RULES, CME_METAL_ENERGY_EXCEPTIONS,
+                              "2026-12-31"),
+    "cme_fx": Hours(CME_FX_ERAS, CME_FX_RULES, CME_FX_EXCEPTIONS, "2026-12-31"),
+    "fx": Hours(FX_ERAS, FX_RULES, FX_EXCEPTIONS, "2026-12-23", decide_from=None),
+    "us_equity": Hours(US_EQUITY_ERAS, US_EQUITY_RULES, US_EQUITY_EXCEPTIONS, "2028-12-31", flat="15:59",
+                       overnight=False, extended=(330, 240)),
 }

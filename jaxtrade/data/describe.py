@@ -57,7 +57,8 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
 
     `tick_value` is the median over the decision bars where profits are converted. `cost_over_stop` is a round turn's
     commission, mean spread (of two-sided bars) and slippage (both sides a market or stop order) over the money at risk
-    at the median stop.
+    at the median stop. `projected_sessions` lie after `calendar_verified_to`, the last trade date of the shipped
+    calendar that exchange notices have verified (None for a calendar file or inferred hours).
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
@@ -82,6 +83,9 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "sessions": market.num_sessions,
         "first_session": str(market.trade_dates[0]),
         "last_session": str(market.trade_dates[-1]),
+        "calendar": schedule.name,
+        "calendar_verified_to": None if schedule.verified_to is None else str(schedule.verified_to),
+        "projected_sessions": int(schedule.projected[at].sum()),
         "decision_bars": len(rows),
         "missing_window_bars": int(np.maximum(due - found, 0).sum()),
         "has_volume": market.has_volume,
@@ -109,6 +113,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  span           {facts['first_bar']} .. {facts['last_bar']} (open stamps)",
         f"  sessions       {facts['sessions']} ({facts['first_session']} .. {facts['last_session']}), "
         f"{facts['decision_bars']} decision bars, {facts['missing_window_bars']} scheduled bars missing in them",
+        f"  calendar       {_calendar(facts)}",
         f"  volume         {'present' if facts['has_volume'] else 'absent'}",
         f"  sides          {_sides(facts)}",
         f"  costs          commission {facts['commission_per_side']:.2f} per side, slippage {facts['slippage_ticks']} "
@@ -123,6 +128,14 @@ def describe_text(market: Market, config: RunConfig) -> str:
                      "trades must lose. Widen the stop (brackets.stop_atr, brackets.min_stop_ticks) or check the costs")
     lines += _notes(facts["notes"])
     return "\n".join(lines)
+
+
+def _calendar(facts: dict[str, Any]) -> str:
+    if facts["calendar_verified_to"] is None:
+        return facts["calendar"]
+    kind = f"{facts['projected_sessions']} of {facts['sessions']} sessions projected by rule" \
+        if facts["projected_sessions"] else "every session verified"
+    return f"{facts['calendar']}, verified until {facts['calendar_verified_to']}: {kind}"
 
 
 def _sides(facts: dict[str, Any]) -> str:

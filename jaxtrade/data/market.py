@@ -186,6 +186,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
         "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
         "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
+        # Nothing reads it, but the fingerprints of all earlier runs hold its bytes.
         "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
         "complete": rows.complete, "table": table,
     }

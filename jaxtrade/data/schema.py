@@ -1,6 +1,6 @@
 """What a feature is: name, unit, warm-up, formula; and the columns of the market's float table.
 
-This module imports neither JAX nor pandas, so that the environment can address columns by name.
+This module imports neither JAX nor pandas, so that names can be checked early.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import TASKS
 
 Unit = Literal["price", "move", "growth", "range", "volume", "index", "negative_index", "score", "ratio", "share",
                "fraction"]
@@ -18,7 +19,7 @@ TRUE_RANGES = 14  # true ranges in the bracket's sum S
 VOLUME_BARS = 20  # bars of the mean volume
 NO_VOLUME = "no volume: volume slots are constant"  # what runs and reports say of bars that have none
 GROWTH_BARS = 10  # look-back of `momentum` and `roc`
-RSI_BARS = {"rsi": 14, "rsi_15min": 15, "rsi_60min": 60}  # the old names: bars of any length, not minutes
+RSI_BARS = {"rsi": 14, "rsi_15min": 15, "rsi_60min": 60}  # RL-Trainer's names: bars of any length, not minutes
 RANK_BARS, RANK_LEAST = 252 * 390, 100  # `vol_percentile`: a year of cash-session minutes; it expands from 100 ATRs on
 # Exchange minutes [from, to) of the session flags; `closed` is the rest of the day.
 SESSION_MINUTES = {"morning": (570, 660), "midday": (660, 840), "afternoon": (840, 1020)}
@@ -50,7 +51,7 @@ class FeatureSpec:
     warm_up: bars of the feature window, this one included, before the value may be decided on.
     period: the look-back N of a parametric feature, else 0.
     needs_volume: constant, hence marked absent, in bars without volume.
-    source: `textbook` where a library agrees, else `own`: the old system's variant.
+    source: `textbook` if a library agrees, else `own`: RL-Trainer's variant.
     """
 
     name: str
@@ -160,35 +161,37 @@ _SEED = {
         FeatureSpec("price_change_60min", "share", 61, "close / close 60 bars ago - 1", source="textbook"),
         FeatureSpec("sma_50_slope", "share", 60, "(M - M 10 bars ago)/10/M, M = mean of the last 50 closes"),
         FeatureSpec("sma_200_slope", "share", 220, "(M - M 20 bars ago)/20/M, M = mean of the last 200 closes"),
-        FeatureSpec("adx_slope", "fraction", _ADX + 5, "(adx - adx 5 bars ago)/5/adx; 0 if adx = 0. Of the old formula "
-                    "only the 5 bars are recorded: read like the slopes of the means"),
+        FeatureSpec("adx_slope", "fraction", _ADX + 5, "(adx - adx 5 bars ago)/5/adx; 0 if adx = 0. The note gives "
+                    "only the 5 bars; the rest is as in sma_50_slope"),
         FeatureSpec("volume_regime", "ratio", 20, "volume_ratio_20min under a second name", needs_volume=True),
-        FeatureSpec("price_vs_support", "share", 20, "close / support_20 - 1. Of the old formula only the name is "
-                    "recorded: read like price_to_vwap"),
+        FeatureSpec("price_vs_support", "share", 20, "close / support_20 - 1. The note gives only the name; the "
+                    "formula is that of price_to_vwap"),
         FeatureSpec("price_momentum_20", "share", 21, "close / close 20 bars ago - 1"),
         FeatureSpec("price_momentum_60", "share", 61, "price_change_60min under a second name"),
         FeatureSpec("session_trend", "share", 31, "close / close 30 bars ago - 1, whatever the session"),
         FeatureSpec("higher_high", "fraction", 6, "1 if high > 1.001 H, -1 if high < 0.999 H, else 0; H = highest high "
                     "of the 5 bars before"),
         FeatureSpec("lower_low", "fraction", 6, "1 if low < 0.999 L, -1 if low > 1.001 L, else 0; L = lowest low of "
-                    "the 5 bars before. The old sign is not recorded: 1 where the name holds"),
+                    "the 5 bars before. The note does not give the sign; here 1 means that the name is true"),
         FeatureSpec("higher_low", "fraction", 10, "1 if A > 1.001 B, -1 if A < 0.999 B, else 0; A = lowest low of the "
-                    "last 5 bars, B = of the 5 before them. The old values are not recorded: read like higher_high"),
+                    "last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
+                    "higher_high"),
         FeatureSpec("lower_high", "fraction", 10, "1 if A < 0.999 B, -1 if A > 1.001 B, else 0; A = highest high of "
-                    "the last 5 bars, B = of the 5 before them. The old values are not recorded: read like lower_low"),
+                    "the last 5 bars, B = of the 5 before them. The note does not give the values; they are those of "
+                    "lower_low"),
         FeatureSpec("double_top", "fraction", 40, "0.7 if A < 0.99 B and D/M < 0.02, else 0; A = highest high of the "
                     "last 20 bars, B = of the 20 before them, D = standard deviation (n-1) and M = mean of the last 20 "
-                    "closes. A fall from a higher top and no double top: the old formula is kept"),
+                    "closes. This is a fall from a higher top, not a double top; it is RL-Trainer's formula"),
         FeatureSpec("double_bottom", "fraction", 40, "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
-                    "last 20 bars, B = of the 20 before them, D and M as in double_top. A rise from a lower bottom and "
-                    "no double bottom: kept too"),
+                    "last 20 bars, B = of the 20 before them, D and M as in double_top. This is a rise from a lower "
+                    "bottom, not a double bottom; it is RL-Trainer's formula"),
         FeatureSpec("breakout_signal", "fraction", 21, "1 if close > 1.002 H, else 0; H = highest high of the 20 bars "
                     "before"),
         FeatureSpec("breakdown_signal", "fraction", 21, "1 if close < 0.998 L, else 0; L = lowest low of the 20 bars "
                     "before"),
     )
 }
-# The old system's 42 columns in its order.
+# RL-Trainer's 42 columns, in its order.
 SEED_FEATURES: tuple[str, ...] = (
     "open", "high", "low", "close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr", "volatility",
     "bb_width", "stoch_k", "stoch_d", "williams_r", "cci", "adx", "roc", "mfi", "vol_regime", "vol_percentile",
@@ -251,8 +254,8 @@ def context_column(name: str) -> str:
 
 
 def context_features(task: str) -> tuple[str, ...]:
-    """Features that a task shows of the bar decided on itself."""
-    return CONTEXT_FEATURES if task == "advised" else ()
+    """Features that a task (`env.task`) shows of the bar decided on itself. Imports the task, hence JAX."""
+    return TASKS[task].context
 
 
 def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -292,26 +295,32 @@ def feature_page() -> str:
 
 _HEAD = """# Features
 
-Written by `python -m jaxtrade.data.schema`; a test fails when page and code differ. Choose them with
-`env.features: [close, volume, rsi, ...]`, in the order the observation shall have. The numbered ones are the old
-system's 42 columns under their names, the others what its third phase had beside them; `sma_N`, `ema_N`, `rsi_N`,
-`atr_N` take any N up to 9999 (examples at the end). S is the sum of the last 14 true ranges. A value reads its own bar
-and earlier bars of the same feature window, nothing is filled forward or back, and decisions start after the longest
-warm-up. `textbook`: a library (TA-Lib) agrees, or the name says it all; `own`: the old system's variant, checked
-against hand-worked numbers. Of some of the third phase's formulas only a note survives: what it leaves open, and how
-it is read here, stands at each.
+This page lists every feature with formula, unit and warm-up. Choose features with
+`env.features: [close, volume, rsi, ...]`, in the order that the observation should have.
+`python -m jaxtrade.data.schema` writes this page; a test fails if page and code differ.
+
+- The numbered features are RL-Trainer's 42 columns, under its names; the others are what its third phase had in
+  addition. `sma_N`, `ema_N`, `rsi_N`, `atr_N` take any N up to 9999 (examples at the end).
+- S is the sum of the last 14 true ranges.
+- A value reads its own bar and earlier bars of the same feature window. Nothing is filled forward or back. Decisions
+  start after the longest warm-up.
+- `textbook`: a library (TA-Lib) agrees, or the name says it all. `own`: RL-Trainer's variant, checked against
+  hand-worked numbers.
+- For some formulas of the third phase only a note survives; the feature then says what the note leaves open, and how it
+  is read here.
 
 | | name | formula | unit | warm-up (bars) | source |
 |---|---|---|---|---|---|"""
 _MIDDLE = """
-Where a quotient is 0/0 the formula names the value; the old system filled such places from a neighbour. Bars without
-volume leave these constant or without meaning, marked absent: {absent}.
+If a quotient is 0/0, the formula names the value (RL-Trainer filled such places from a neighbour). Without volume these
+features are constant or without meaning, and are marked absent: {absent}.
 
-The task `advised` shows these of the bar decided on, in this order: {context}. Some say the same as another:
-`price_momentum_60` and `price_change_60min`, `volume_regime` and `volume_ratio_20min`.
+For the bar decided on, the task `advised` shows these features, in this order: {context}.
+Two pairs have equal values: `price_momentum_60` and `price_change_60min`, `volume_regime` and `volume_ratio_20min`.
 
-With `env.scaling=seed` the observation shows the value itself, prices in points; with `relative` the last column,
-t the bar decided on, close and x of the bar itself, ATR[t] = max(S[t]/14, 1 tick).
+With `env.scaling=seed` the observation shows the value itself, with prices in points. With `env.scaling=relative` it
+shows the last column of the table below, where t is the bar decided on, x and close belong to the feature's own bar,
+and ATR[t] = max(S[t]/14, 1 tick).
 
 | unit | what | stored (float32) | relative |
 |---|---|---|---|"""

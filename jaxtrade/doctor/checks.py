@@ -16,7 +16,7 @@ REQUIRED = {
     "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "2"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", ""),
     "numpy": ("2.4", "3"),
     "pandas": ("3.0", "4"), "pydantic": ("2.13", "3"), "pyyaml": ("6.0", "7"), "matplotlib": ("3.10", "4"),
-    "tensorboardx": ("2.6.5", "3"), "tzdata": ("2026.1", ""),
+    "tensorboardx": ("2.6.5", "3"), "python-dateutil": ("2.9", "5"), "tzdata": ("2026.1", ""),
 }
 THREAD_KEYS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
 ZONES = ("America/New_York", "America/Chicago", "Europe/London")
@@ -71,7 +71,7 @@ def check_cpu(host: Host) -> Finding:
     text = f"{host.cpus} usable{limit}"
     if usable < 2:
         return warn("cpu", text, "give the process at least 2 CPUs (docker run --cpus, taskset, the batch system's "
-                                 "request), or lower ppo.num_envs")
+                                 "request), or lower rollout.num_envs")
     if host.limits.cpus is not None and host.limits.cpus < host.cpus and "NPROC" not in host.env:
         return warn("cpu", text, f"XLA starts a thread per visible CPU and is throttled: set NPROC={int(usable)}")
     return ok("cpu", text)
@@ -97,7 +97,7 @@ def check_memory(host: Host) -> Finding:
     size, limited = min(sizes), host.limits.memory is not None and host.limits.memory == min(sizes)
     text = gib(size) + (" (cgroup limit)" if limited else "")
     fix = ("raise the memory limit (docker run --memory, the batch system's request)" if limited
-           else "close other programs or use a machine with more memory") + ", or lower ppo.num_envs"
+           else "close other programs or use a machine with more memory") + ", or lower rollout.num_envs"
     if size < GIB:
         return fail("memory", text, fix)
     return warn("memory", text, fix) if size < 4 * GIB else ok("memory", text)

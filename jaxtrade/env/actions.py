@@ -1,4 +1,4 @@
-"""The one table of action ids, names and legality (contract C4)."""
+"""The one table of action ids, names and legality of the built-in tasks (contract C4)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import enum
 
 import jax.numpy as jnp
 
-from jaxtrade.config import EnvConfig
 from jaxtrade.env import rules
-from jaxtrade.env.execution import quote_at
+from jaxtrade.env.leg import quote_at
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.types import Array
 
 
 class Action(enum.IntEnum):
-    """Ids are stable: a task uses a prefix of them, so a policy can be widened from one task to the next."""
+    """Ids are stable: a built-in task uses a prefix of them. A task of one's own has names and ids of its own."""
 
     HOLD = 0
     BUY = 1
@@ -25,10 +24,7 @@ class Action(enum.IntEnum):
     CLOSE = 6
 
 
-def task_actions(config: EnvConfig) -> tuple[Action, ...]:
-    """The actions of a task, in id order."""
-    count = 3 if config.task == "entry" else {"full": 7, "seed6": 6}[config.actions]
-    return tuple(Action)[:count]
+SIDES = {Action.BUY.name: 1, Action.SELL.name: -1, Action.CLOSE.name: 0}  # held after the action; the others keep it
 
 
 def breakeven_stop(state: EnvState, params: EnvParams) -> Array:
@@ -37,12 +33,13 @@ def breakeven_stop(state: EnvState, params: EnvParams) -> Array:
     return position.entry + jnp.sign(position.quantity) * params.contract.be_ticks
 
 
-def action_mask(config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
-    """bool[A] at the close of `state.row`, from the calendar, the position and the account alone. HOLD is always legal.
+def legal_actions(state: EnvState, params: EnvParams) -> dict[str, Array]:
+    """Name -> bool[] at the close of `state.row`, from the calendar, the position and the account alone.
 
-    BUY, SELL: flat and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN: tightens the stop and leaves it at least one tick on
-    the losing side of the close, which is that of the side the position would leave at. ENABLE_TRAIL: trail off, stop
-    at or past the entry fill, open profit (the old system's rule). DISABLE_TRAIL: trail on. CLOSE: in position.
+    HOLD is always legal. BUY, SELL: flat and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN: tightens the stop and leaves it
+    at least one tick on the losing side of the close, which is that of the side the position would leave at.
+    ENABLE_TRAIL: trail off, stop at or past the entry fill, open profit (the old system's rule). DISABLE_TRAIL: trail
+    on. CLOSE: in position.
     """
     position = state.position
     side = jnp.sign(position.quantity)
@@ -51,18 +48,17 @@ def action_mask(config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
     may_enter = ~held & rules.may_open(state, params)
     breakeven = breakeven_stop(state, params)
     trailing = position.trailing == 1
-    legal = {
-        Action.HOLD: jnp.ones_like(held),
-        Action.BUY: may_enter,
-        Action.SELL: may_enter,
-        Action.MOVE_STOP_TO_BREAKEVEN: held
+    return {
+        "HOLD": jnp.ones_like(held),
+        "BUY": may_enter,
+        "SELL": may_enter,
+        "MOVE_STOP_TO_BREAKEVEN": held
         & (side * (close - breakeven) >= 1)
         & (side * (breakeven - position.stop) > 0),
-        Action.ENABLE_TRAIL: held
+        "ENABLE_TRAIL": held
         & ~trailing
         & (side * (position.stop - position.entry) >= 0)
         & (side * (close - position.entry) > 0),
-        Action.DISABLE_TRAIL: held & trailing,
-        Action.CLOSE: held,
+        "DISABLE_TRAIL": held & trailing,
+        "CLOSE": held,
     }
-    return jnp.stack([legal[action] for action in task_actions(config)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from jaxtrade.advisor.table import AdviceSeen, dropped, look_up
@@ -14,18 +12,18 @@ ADVICE_SLOTS = ("advice_hold", "advice_buy", "advice_sell", "advice_confidence",
                 "advice_age")
 
 
-def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | tuple[()]:
-    """What `state` is shown of the advice on its bar; () where there is no advisor (static)."""
+def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
+    """What `state` is shown of the advice on its bar; None (static) where there is no advisor."""
     view = params.advice
     if view is None:
-        return ()
+        return None
     return look_up(view, state.row, view.drop_bar is not None and dropped(view, state.seed, state.episode, state.row))
 
 
-def advice_slots(seen: Any) -> Array:
+def advice_slots(seen: AdviceSeen | None) -> Array:
     """float32[7] of `ADVICE_SLOTS`: three logits, confidence and risk in [0, 1], 1 where there is advice, and the
     logarithm of 1 + its age in bars. All 0 where there is none: no direction is favoured."""
-    if isinstance(seen, tuple):
+    if seen is None:
         return jnp.zeros(len(ADVICE_SLOTS), jnp.float32)
     rest = jnp.stack([seen.confidence, seen.risk, seen.valid.astype(jnp.float32), jnp.log1p(seen.age)])
     return jnp.concatenate([seen.logits, rest])

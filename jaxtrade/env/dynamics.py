@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import execution, observation, rules, tasks
-from jaxtrade.env.actions import action_mask, task_actions
+from jaxtrade.env import observation, rules
 from jaxtrade.env.episode import (
     count_close,
     count_fills,
@@ -20,80 +20,55 @@ from jaxtrade.env.episode import (
     start,
     start_drawn,
 )
-from jaxtrade.env.execution import Book, select
+from jaxtrade.env.execution import fill_leg, trail_distance
+from jaxtrade.env.leg import LegBar, quote_at, select
 from jaxtrade.env.observation import ObservationRef, ObservationSpec
-from jaxtrade.env.record import add_bar, new_record
-from jaxtrade.env.rewards import Happened, total, weighted_terms
+from jaxtrade.env.orders import bracket
+from jaxtrade.env.rewards import StepEvent, total, weighted_terms
+from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
-from jaxtrade.types import Array, Outcome
+from jaxtrade.env.tasks.base import HOLD, Task, task_of
+from jaxtrade.types import Array, Outcome, PyTree
 
 
 def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
     """One bar: from the close of `state.row` to the close of the next row. No session jump, no reset.
 
-    Of two-sided bars a position is marked, and leaves, on the side it would be closed at, and is opened on the other.
-    Order of events: mark at the open, order exit, entry, amended stop, opening print, intrabar, forced flat, close
-    mark, floors, trail. `state.row` must be a decision bar.
+    The leg fills (`execution.fill_leg`), then the account settles (`settle.settle`). `state.row` must be a decision
+    bar.
     """
-    market, live_marks = params.market, config.mark == "extreme"
     row = state.row + 1
     params = params.replace(contract=rules.contract_at(params, row))
-    quote = execution.quote_at(market, row)
-    carried, wanted = jnp.sign(state.position.quantity), jnp.sign(order.quantity)
-    bar = quote.leaving(carried)
-    session = params.sessions.ids[state.slot]
-    allowed = rules.may_open(state, params)
-    if config.fill == "next_open":
-        exit_price, entry_price = bar.open, quote.entering(wanted).open
-    else:
-        decided = execution.quote_at(market, state.row)
-        exit_price, entry_price = decided.leaving(carried).close, decided.entering(wanted).close
-
-    book = Book(state.position, state.account, execution.empty_event(bar.open))
-    if live_marks:
-        book = book._replace(account=rules.raise_high_water(book.position, book.account, bar.open, params))
-    book = execution.exit_by_order(book, order, exit_price, params)
-    book = book._replace(position=execution.amend(book.position, order))
-    book = execution.enter(book, order, allowed, entry_price, row, params)
-    bar = quote.leaving(jnp.sign(book.position.quantity))  # from here on of the position that is held now
-    book = book._replace(event=book.event.replace(favourable=bar.open, adverse=bar.open))
-    book = execution.opening_print(book, bar.open, live_marks, params)
-    book = execution.resolve(book, bar, row, config.intrabar, live_marks, params)
-    at_flat_bar = row > market.sessions.last[session]
-    reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
-    book = execution.force_exit(book, at_flat_bar, bar.close, reason.astype(jnp.int32), params)
-    if not live_marks:
-        book = _close_marks(book, bar.close, params)
-
-    position, account, event = book
-    account = account.replace(equity=account.balance + rules.unrealised(position, bar.close, params.contract))
+    stop_level = StopLevel(state.account, params.account)
+    leg = fill_leg(config, state.position, order, _leg_bar(config, state, params), params.contract, stop_level)
+    position, event = leg.position, leg.event
     filled = (event.order_exit_quantity != 0) | (event.entry_quantity != 0) | (event.exit_quantity != 0)
-    bust = rules.at_drawdown_floor(account, params.account)
-    daily = rules.at_daily_floor(account, params.account)
-    account = account.replace(
-        days=account.days + (filled & ~account.traded).astype(jnp.int32),
-        traded=account.traded | filled,
-        locked=account.locked | daily,
-    )
-    floor = rules.drawdown_floor(account, params.account)
-    event = event.replace(floor=floor, breach=bust | (daily & ~state.account.locked))
-    position = execution.ratchet(position, bar.close, market.tr_sum[row], params)
+    account, breach = settle(state.account, leg.cash, leg.marks, filled, params.account)
+    event = event.replace(floor=rules.drawdown_floor(account, params.account), breach=breach)
     stats = count_fills(state.stats, event, state.position.entry, params.contract)
     after = state.replace(row=row, time=state.time + 1, position=position, account=account, stats=stats)
-    if state.record is not None:
-        after = after.replace(record=add_bar(state.record, state, after, event, params.contract))
+    keeper = task_of(config).record
+    if keeper is not None:
+        after = after.replace(record=keeper.add_bar(state.record, state, after, event, params.contract))
     return after, event
 
 
-def _close_marks(book: Book, close: Array, params: EnvParams) -> Book:
-    """`mark=close`: high-water mark and floors see bar closes and realised fills only."""
-    account = rules.raise_high_water(book.position, book.account, close, params)
-    exit_cost = jnp.abs(book.position.quantity) * params.contract.commission
-    net = account.balance + rules.unrealised(book.position, close, params.contract) - exit_cost
-    floor = rules.highest_floor(account, params.account)
-    breached = (floor != rules.NO_FLOOR) & (net <= floor)
-    return execution.force_exit(book._replace(account=account), breached, close, jnp.int32(ExitReason.LIQUIDATION),
-                                params)
+def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
+    """The bar after `state.row` as the position of `state` meets it."""
+    market, row = params.market, state.row + 1
+    session = params.sessions.ids[state.slot]
+    reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
+    at_flat_bar = row > market.sessions.last[session]
+    return LegBar(
+        row=row,
+        quote=quote_at(market, row),
+        decided=quote_at(market, state.row) if config.fill == "close" else None,
+        may_open=rules.may_open(state, params),
+        largest=params.account.max_contracts,
+        forced=jnp.where(at_flat_bar, reason, ExitReason.NONE).astype(jnp.int32),
+        trail=trail_distance(market.tr_sum[row], params),
+        path=market.path,
+    )
 
 
 def next_session(state: EnvState, params: EnvParams) -> EnvState:
@@ -116,7 +91,7 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
     it is no step: `time` and `stats.length` are 0. An episode that the bar would end starts at `state` instead.
     """
     side = forced_side(state, probability, params)
-    moved, _ = transition(config, state, tasks.bracket(state, side * config.quantity, params), params)
+    moved, _ = transition(config, state, bracket(state, side * config.quantity, params), params)
     moved = moved.replace(time=state.time, stats=count_close(moved.stats, moved.account.equity))
     entered = (side != 0) & (end_reason(moved, params) == EndReason.NONE)
     return select(entered, moved, state)
@@ -126,12 +101,22 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
 class TradingEnv:
     """Minute bars, one symbol, an account with rules. Static and hashable; all data come in `params`.
 
-    Actions: `actions.Action` (a prefix of it, by task). Observation: `spec`, float32[D]. Reward: change of equity in
-    account risk units by default. `terminated`: bust, daily loss (where it fails the account), target, end of the
-    episode's last session. `truncated`: step limit, end of data. An illegal action is executed as HOLD and counted.
+    Actions: `actions`, those of the task. Observation: `spec`, float32[D]. Reward: change of equity in account risk
+    units by default. `terminated`: bust, daily loss (where it fails the account), target, end of the episode's last
+    session. `truncated`: step limit, end of data. An illegal action is executed as action 0, HOLD, and counted.
     """
 
     config: EnvConfig
+
+    @property
+    def task(self) -> Task:
+        """What an agent may do, what its actions mean, what it sees."""
+        return task_of(self.config)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The A action names in id order."""
+        return self.task.actions(self.config)
 
     @property
     def spec(self) -> ObservationSpec:
@@ -141,7 +126,7 @@ class TradingEnv:
     @property
     def num_actions(self) -> int:
         """A."""
-        return len(task_actions(self.config))
+        return len(self.actions)
 
     @property
     def observation_size(self) -> int:
@@ -153,22 +138,28 @@ class TradingEnv:
         state = self._begin(jax.random.bits(key), jnp.int32(0), params)
         return state, self.ref(state, params)
 
-    def _begun(self, state: EnvState) -> EnvState:
-        return state.replace(record=new_record(self.config))
+    def new_record(self) -> PyTree:
+        """The task's record as an episode begins; None where it keeps none."""
+        keeper = self.task.record
+        return None if keeper is None else keeper.new()
 
     def reset_at(
         self, params: EnvParams, slot: Array | int, row: Array | int, seed: int = 0, episode: int = 0
     ) -> EnvState:
         """A new account at the close of market row `row`, which lies in session `slot` of the split."""
-        return self._begun(start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode)))
+        state = start(params, jnp.int32(slot), jnp.int32(row), jnp.uint32(seed), jnp.int32(episode))
+        return state.replace(record=self.new_record())
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]."""
-        return action_mask(self.config, state, params)
+        mask = self.task.mask(self.config, state, params)
+        chex.assert_shape(mask, (self.num_actions,),
+                          custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`")
+        return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
         """The order that a legal action (int32[]) means at `state`."""
-        return tasks.decode(self.config, action, state, params)
+        return self.task.decode(self.config, action, state, params)
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
         """One bar; see `dynamics.transition`."""
@@ -176,7 +167,7 @@ class TradingEnv:
 
     def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
         """The stored form of the observation at `state` (25 bytes; 51 of `advised`; 28 more with an advisor)."""
-        return observation.make_ref(state, self.mask(state, params), params)
+        return observation.make_ref(self.config, state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """float32[D] from a reference, the same bits wherever it is called."""
@@ -191,10 +182,10 @@ class TradingEnv:
     ) -> tuple[EnvState, Outcome[ObservationRef]]:
         """Decode and advance one bar, into the next session where this one ended; an ended episode is left as it is."""
         legal = self.mask(state, params)[action]
-        order = self.decode(jnp.where(legal, action, 0), state, params)
+        order = self.decode(jnp.where(legal, action, HOLD), state, params)
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
-        terms = weighted_terms(state, moved, Happened(action, ~legal, event), params)
+        terms = weighted_terms(state, moved, StepEvent(action, ~legal, event, self.actions), params)
         moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
 
         done = end != EndReason.NONE
@@ -214,7 +205,7 @@ class TradingEnv:
         return self._begin(state.seed, state.episode + 1, params)
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
-        state = self._begun(start_drawn(params, seed, episode, self.config.random_start))
+        state = start_drawn(params, seed, episode, self.config.random_start).replace(record=self.new_record())
         if params.forced_start is None:
             return state
         return forced_entry(self.config, state, params.forced_start, params)

@@ -1,93 +1,47 @@
-"""Fills inside one bar: order at the open, opening print, intrabar stop and target, forced exit.
+"""Fills of one leg in one bar: order at the open, opening print, stop and target inside the bar, forced exit.
 
-Conventions: semantics page of the docs. Every function works on one environment; batch with vmap.
+A leg is the position in one symbol. These functions neither read nor write the account, so that several legs are
+`jax.vmap(fill_leg)`; `env.settle` puts what they return into the account. Conventions: docs/semantics.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.env import rules
+from jaxtrade.config import EnvConfig
+from jaxtrade.env.leg import Bar, LegBar, LegFill, LegInBar, empty_event, select
 from jaxtrade.env.money import ceil_div
+from jaxtrade.env.rules import unrealised
 from jaxtrade.env.state import (
     KEEP_STOP,
     NO_LEVEL,
-    Account,
+    ContractParams,
     EnvParams,
-    Event,
     ExitReason,
+    Marks,
     Order,
     Position,
     StopKind,
 )
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, IntrabarPath, MarketData
+from jaxtrade.types import Array, IntrabarPath
 
-
-class Bar(NamedTuple):
-    """One bar in ticks, int32[]."""
-
-    open: Array
-    high: Array
-    low: Array
-    close: Array
-
-
-class Quote(NamedTuple):
-    """One bar of a market: the bid, or the only, side, and the ask side where there are two."""
-
-    bid: Bar
-    ask: Bar | None
-
-    def leaving(self, side: Array) -> Bar:
-        """Prices at which a position of `side` (int32[] sign) would leave, and is marked: the ask for a short."""
-        return self.bid if self.ask is None else select(side < 0, self.ask, self.bid)
-
-    def entering(self, side: Array) -> Bar:
-        """Prices at which a position of `side` is opened: the ask for a long."""
-        return self.leaving(-side)
+if TYPE_CHECKING:
+    from jaxtrade.env.settle import StopLevel
 
 
 class Fall(NamedTuple):
-    """Part of a bar in which the price fell from a running high: running high before and with it, and its end, int32[]
-    ticks from the open towards the position's side."""
+    """Part of a bar in which the price fell from a running high; int32[] ticks from the open, positive on the winning
+    side of the position. before, high: the running high before the fall and with it. end: where it ended."""
 
     before: Array
     high: Array
     end: Array
-
-
-class Book(NamedTuple):
-    """Position and account while a bar is worked through, and what has happened in it."""
-
-    position: Position
-    account: Account
-    event: Event
-
-
-TreeT = TypeVar("TreeT")
-
-
-def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
-    """Leaf-wise where, for a scalar condition."""
-    return jax.tree.map(lambda a, b: jnp.where(when, a, b), yes, no)
-
-
-def quote_at(market: MarketData, row: Array) -> Quote:
-    """Prices of market row `row` (int32[])."""
-    ask = market.ask
-    return Quote(Bar(market.open[row], market.high[row], market.low[row], market.close[row]),
-                 None if ask is None else Bar(ask.open[row], ask.high[row], ask.low[row], ask.close[row]))
-
-
-def empty_event(price: Array) -> Event:
-    """Nothing happened yet; `price` (ticks) stands for both marks."""
-    zero = jnp.int32(0)
-    return Event(zero, zero, zero, zero, zero, zero, zero, zero, price, price, zero, jnp.bool_(False))
 
 
 def stop_distance(tr_sum: Array, params: EnvParams) -> Array:
@@ -100,61 +54,60 @@ def trail_distance(tr_sum: Array, params: EnvParams) -> Array:
     return jnp.maximum(1, ceil_div(params.brackets.trail_atr * tr_sum, 14000))
 
 
-def _settle(book: Book, when: Array, price: Array, params: EnvParams) -> tuple[Position, Account, Array]:
-    """Close the whole position at `price` where `when`; -> (position, account, commission paid)."""
-    position, account = book.position, book.account
-    commission = jnp.where(when, jnp.abs(position.quantity) * params.contract.commission, 0)
-    profit = jnp.where(when, rules.unrealised(position, price, params.contract), 0)
-    closed = select(when, Position.flat(), position)
-    return closed, account.replace(balance=account.balance + profit - commission), commission
-
-
-def _exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:
-    """Leave by stop, target, liquidation or force where `when` (and in position)."""
-    when = when & (book.position.quantity != 0)
-    position, account, commission = _settle(book, when, price, params)
-    event = book.event.replace(
-        exit_quantity=jnp.where(when, book.position.quantity, book.event.exit_quantity),
-        exit_price=jnp.where(when, price, book.event.exit_price),
-        exit_reason=jnp.where(when, reason, book.event.exit_reason),
-        commission=book.event.commission + commission,
+def _close(leg: LegInBar, when: Array, price: Array, contract: ContractParams) -> LegInBar:
+    """Realise the whole position at `price` where `when`; commission is in the event, quantity and price are not."""
+    position = leg.position
+    commission = jnp.where(when, jnp.abs(position.quantity) * contract.commission, 0)
+    profit = jnp.where(when, unrealised(position, price, contract), 0)
+    return leg._replace(
+        position=select(when, Position.flat(), position),
+        cash=leg.cash + profit - commission,
+        event=leg.event.replace(commission=leg.event.commission + commission),
     )
-    return Book(position, account, event)
 
 
-def exit_by_order(book: Book, order: Order, price: Array, params: EnvParams) -> Book:
+def _exit(leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams) -> LegInBar:
+    """Leave by stop, target, liquidation or force where `when` (and in position)."""
+    quantity = leg.position.quantity
+    when = when & (quantity != 0)
+    leg = _close(leg, when, price, contract)
+    return leg._replace(event=leg.event.replace(
+        exit_quantity=jnp.where(when, quantity, leg.event.exit_quantity),
+        exit_price=jnp.where(when, price, leg.event.exit_price),
+        exit_reason=jnp.where(when, reason, leg.event.exit_reason),
+    ))
+
+
+def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractParams) -> LegInBar:
     """Close at `price` (unslipped) where the order no longer wants this side."""
-    quantity = book.position.quantity
+    quantity = leg.position.quantity
     side = jnp.sign(quantity)
     when = (quantity != 0) & (jnp.sign(order.quantity) != side)
-    fill = price - side * params.contract.slippage
-    position, account, commission = _settle(book, when, fill, params)
-    event = book.event.replace(
+    fill = price - side * contract.slippage
+    leg = _close(leg, when, fill, contract)
+    return leg._replace(event=leg.event.replace(
         order_exit_quantity=jnp.where(when, quantity, 0),
         order_exit_price=jnp.where(when, fill, 0),
-        commission=book.event.commission + commission,
-    )
-    return Book(position, account, event)
+    ))
 
 
-def enter(book: Book, order: Order, allowed: Array, price: Array, row: Array, params: EnvParams) -> Book:
-    """Open where flat and allowed: slipped fill, bracket around the unslipped `price`, commission at entry."""
+def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: ContractParams) -> LegInBar:
+    """Open where flat and permitted: slipped fill, bracket around the unslipped `price`, commission at entry."""
     side = jnp.sign(order.quantity)
-    size = jnp.minimum(jnp.abs(order.quantity), params.account.max_contracts)
-    when = allowed & (book.position.quantity == 0) & (side != 0)
-    fill = price + side * params.contract.slippage
+    size = jnp.minimum(jnp.abs(order.quantity), bar.largest)
+    when = bar.may_open & (leg.position.quantity == 0) & (side != 0)
+    fill = price + side * contract.slippage
     stop = jnp.where(order.stop_ticks > 0, price - side * order.stop_ticks, -side * NO_LEVEL)
     target = jnp.where(order.target_ticks > 0, price + side * order.target_ticks, side * NO_LEVEL)
     trailing = (order.trail == 1).astype(jnp.int32)
-    opened = Position(side * size, fill, stop, target, jnp.int32(StopKind.INITIAL), trailing, row)
-    position = select(when, opened, book.position)
-    commission = jnp.where(when, size * params.contract.commission, 0)
-    event = book.event.replace(
+    opened = Position(side * size, fill, stop, target, jnp.int32(StopKind.INITIAL), trailing, bar.row)
+    commission = jnp.where(when, size * contract.commission, 0)
+    event = leg.event.replace(
         entry_quantity=jnp.where(when, side * size, 0),
         entry_price=jnp.where(when, fill, 0),
-        commission=book.event.commission + commission,
+        commission=leg.event.commission + commission,
     )
-    return Book(position, book.account.replace(balance=book.account.balance - commission), event)
+    return leg._replace(position=select(when, opened, leg.position), cash=leg.cash - commission, event=event)
 
 
 def amend(position: Position, order: Order) -> Position:
@@ -172,58 +125,59 @@ def _stop_reason(position: Position) -> Array:
     return jnp.int32(ExitReason.STOP) + position.stop_kind
 
 
-def _nearest_stop(book: Book, liquidates: bool, params: EnvParams) -> tuple[Array, Array]:
-    """The stop or liquidation level nearer the market, and the exit reason it gives (a tie liquidates)."""
-    position = book.position
-    if not liquidates:
+def _nearest_stop(leg: LegInBar, stop_level: StopLevel | None, contract: ContractParams) -> tuple[Array, Array]:
+    """The stop or the liquidation level, whichever is nearer the market (a tie liquidates), and its exit reason."""
+    position = leg.position
+    if stop_level is None:
         return position.stop, _stop_reason(position)
     side = jnp.sign(position.quantity)
-    level = rules.liquidation_level(position, book.account, params)
+    level = stop_level.price(leg, contract)
     nearer = side * (level - position.stop) >= 0
     price = jnp.where(nearer, level, position.stop)
     return price, jnp.where(nearer, jnp.int32(ExitReason.LIQUIDATION), _stop_reason(position))
 
 
-def opening_print(book: Book, price: Array, liquidates: bool, params: EnvParams) -> Book:
+def opening_print(leg: LegInBar, price: Array, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
     """A bar that opens through the stop fills at the open, slipped; at or beyond the target, at the open unslipped."""
-    side = jnp.sign(book.position.quantity)
-    level, reason = _nearest_stop(book, liquidates, params)
+    side = jnp.sign(leg.position.quantity)
+    level, reason = _nearest_stop(leg, stop_level, contract)
     stopped = side * (price - level) <= 0
-    book = _exit(book, stopped, price - side * params.contract.slippage, reason, params)
-    hit = side * (price - book.position.target) >= 0
-    return _exit(book, hit, price, jnp.int32(ExitReason.TARGET), params)
+    leg = _exit(leg, stopped, price - side * contract.slippage, reason, contract)
+    hit = side * (price - leg.position.target) >= 0
+    return _exit(leg, hit, price, jnp.int32(ExitReason.TARGET), contract)
 
 
-def stop_first(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Book:
-    """Intrabar order `stop_first`: high-water mark at the favourable extreme, then the stop, then the target."""
-    position = book.position
+def stop_first(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
+    """Intrabar order `stop_first`: mark at the favourable extreme, then the stop, then the target."""
+    position = leg.position
     side = jnp.sign(position.quantity)
     best = jnp.where(side > 0, jnp.minimum(bar.high, position.target), jnp.maximum(bar.low, position.target))
     worst = jnp.where(side > 0, bar.low, bar.high)
-    if liquidates:
-        book = book._replace(account=rules.raise_high_water(position, book.account, best, params))
-    level, reason = _nearest_stop(book, liquidates, params)
+    leg = leg.marked(best, contract)
+    level, reason = _nearest_stop(leg, stop_level, contract)
     held = position.quantity != 0
     stopped = held & (side * (worst - level) <= 0)
     trigger = jnp.where(side > 0, jnp.minimum(bar.open, level), jnp.maximum(bar.open, level))
-    event = book.event.replace(
-        favourable=jnp.where(held, best, book.event.favourable),
-        adverse=jnp.where(held, jnp.where(stopped, trigger, worst), book.event.adverse),
+    event = leg.event.replace(
+        favourable=jnp.where(held, best, leg.event.favourable),
+        adverse=jnp.where(held, jnp.where(stopped, trigger, worst), leg.event.adverse),
     )
-    book = _exit(book._replace(event=event), stopped, trigger - side * params.contract.slippage, reason, params)
-    hit = side * (best - book.position.target) >= 0
-    return _exit(book, hit, position.target, jnp.int32(ExitReason.TARGET), params)
+    leg = _exit(leg._replace(event=event), stopped, trigger - side * contract.slippage, reason, contract)
+    hit = side * (best - leg.position.target) >= 0
+    return _exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET), contract)
 
 
-def walk(book: Book, bar: Bar, falls: Sequence[Fall], whole: Array, liquidates: bool, params: EnvParams) -> Book:
+def walk(leg: LegInBar, bar: Bar, falls: Sequence[Fall], whole: Array, contract: ContractParams,
+         stop_level: StopLevel | None) -> LegInBar:
     """Intrabar order by falls, in the order they were traded.
 
-    A fall raises the high-water mark to its running high, capped at the target, and then meets the stop or the
-    liquidation level of that mark, unless the target was reached before it. The first to do so decides: as running
-    highs only rise, the one with the lowest. No later price counts.
-    whole: bool[] the bar is told as one fall; a level that its high has raised above the open fills at the open.
+    A fall marks the leg at its running high, capped at the target, and then meets the stop or the liquidation level of
+    that mark, unless the target was reached before it. The first fall that meets one decides: as running highs only
+    rise, it is the one with the lowest. No later price counts.
+    whole: bool[] the falls are one, from extreme to extreme; a level that its high has raised above the open fills at
+    the open.
     """
-    position, account = book.position, book.account
+    position = leg.position
     side, held = jnp.sign(position.quantity), position.quantity != 0
     target, stop = side * (position.target - bar.open), side * (position.stop - bar.open)
     best = jnp.where(side > 0, bar.high - bar.open, bar.open - bar.low)
@@ -232,84 +186,124 @@ def walk(book: Book, bar: Bar, falls: Sequence[Fall], whole: Array, liquidates: 
         turn = jnp.minimum(high, target)
         live = before < target
         meets = end <= stop
-        if liquidates:
-            meets |= _breaches(position, account, bar.open + side * turn, bar.open + side * end, params)
+        if stop_level is not None:
+            meets |= stop_level.reached(leg.marked(bar.open + side * turn, contract), bar.open + side * end, contract)
         ends = live & meets
         reached = jnp.where(ends, jnp.minimum(reached, turn), reached)
         worst = jnp.where(live, jnp.minimum(worst, end), worst)
         stopped |= ends
     stopped &= held
     reached, worst = bar.open + side * reached, bar.open + side * worst
-    if liquidates:
-        book = book._replace(account=rules.raise_high_water(position, account, reached, params))
-    level, reason = _nearest_stop(book, liquidates, params)
+    leg = leg.marked(reached, contract)
+    level, reason = _nearest_stop(leg, stop_level, contract)
     trigger = jnp.where(whole, side * jnp.minimum(side * bar.open, side * level), level)
-    event = book.event.replace(
-        favourable=jnp.where(held, reached, book.event.favourable),
-        adverse=jnp.where(held, jnp.where(stopped, trigger, worst), book.event.adverse),
+    event = leg.event.replace(
+        favourable=jnp.where(held, reached, leg.event.favourable),
+        adverse=jnp.where(held, jnp.where(stopped, trigger, worst), leg.event.adverse),
     )
-    fill = jnp.where(stopped, trigger - side * params.contract.slippage, position.target)
+    fill = jnp.where(stopped, trigger - side * contract.slippage, position.target)
     reason = jnp.where(stopped, reason, jnp.int32(ExitReason.TARGET))
-    return _exit(book._replace(event=event), stopped | (best >= target), fill, reason, params)
+    return _exit(leg._replace(event=event), stopped | (best >= target), fill, reason, contract)
 
 
-def _breaches(position: Position, account: Account, high: Array, low: Array, params: EnvParams) -> Array:
-    """bool[]: once marked at `high`, equity net of exit commission is at or below a floor at `low`. int32[] ticks."""
-    marked = rules.raise_high_water(position, account, high, params)
-    floor = rules.highest_floor(marked, params.account)
-    exit_cost = jnp.abs(position.quantity) * params.contract.commission
-    net = account.balance + rules.unrealised(position, low, params.contract) - exit_cost
-    return (floor != rules.NO_FLOOR) & (net <= floor)
-
-
-def nearer_extreme(book: Book, bar: Bar, liquidates: bool, params: EnvParams) -> Book:
+def nearer_extreme(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
     """Intrabar order `nearer_extreme`: the extreme nearer the open came first, at a tie the adverse one; then the
     other, then the close."""
-    side = jnp.sign(book.position.quantity)
+    side = jnp.sign(leg.position.quantity)
     up, down = bar.high - bar.open, bar.open - bar.low
     best, worst = jnp.where(side > 0, up, down), -jnp.where(side > 0, down, up)
     first = jnp.where(best < -worst, best, 0)
     falls = Fall(first, first, worst), Fall(best, best, side * (bar.close - bar.open))
-    return walk(book, bar, falls, jnp.bool_(False), liquidates, params)
+    return walk(leg, bar, falls, jnp.bool_(False), contract, stop_level)
 
 
-def traded_path(book: Book, bar: Bar, path: IntrabarPath, row: Array, liquidates: bool, params: EnvParams) -> Book:
-    """Intrabar order `path`: what second bars tell of bar `row`, `stop_first` where they do not: the bar as one fall
-    from its favourable to its adverse extreme."""
-    short = (book.position.quantity < 0).astype(jnp.int32)
+def traded_path(leg: LegInBar, bar: Bar, path: IntrabarPath, row: Array, contract: ContractParams,
+                stop_level: StopLevel | None) -> LegInBar:
+    """Intrabar order `path`: the falls that second bars show in bar `row`. An ambiguous bar is one fall from its
+    favourable to its adverse extreme, which is `stop_first`."""
+    short = (leg.position.quantity < 0).astype(jnp.int32)
     up, down = bar.high - bar.open, bar.open - bar.low
     ambiguous = path.ambiguous[row, short]
     count = path.falls.shape[-1]
-    told = jax.lax.dynamic_slice_in_dim(path.falls.reshape(-1), (2 * row + short) * 3 * count, 3 * count)
+    known = jax.lax.dynamic_slice_in_dim(path.falls.reshape(-1), (2 * row + short) * 3 * count, 3 * count)
     one = Fall(jnp.int32(0), jnp.where(short, down, up), -jnp.where(short, up, down))
-    falls = [select(ambiguous, one, Fall(*told[k::count])) for k in range(count)]
-    return walk(book, bar, falls, ambiguous, liquidates, params)
+    falls = [select(ambiguous, one, Fall(*known[k::count])) for k in range(count)]
+    return walk(leg, bar, falls, ambiguous, contract, stop_level)
 
 
-def resolve(book: Book, bar: Bar, row: Array, mode: str, liquidates: bool, params: EnvParams) -> Book:
-    """Stop, target and liquidation inside the bar `row`, by the intrabar order `mode`."""
-    if mode == "stop_first":
-        return stop_first(book, bar, liquidates, params)
-    if mode == "nearer_extreme":
-        return nearer_extreme(book, bar, liquidates, params)
-    path = params.market.path
-    if path is None:
+def resolve(leg: LegInBar, prices: Bar, bar: LegBar, intrabar: str, contract: ContractParams,
+            stop_level: StopLevel | None) -> LegInBar:
+    """Stop, target and liquidation inside the bar, by the order `intrabar`. Raises ConfigError where it is `path` and
+    the market has no second bars."""
+    if intrabar == "stop_first":
+        return stop_first(leg, prices, contract, stop_level)
+    if intrabar == "nearer_extreme":
+        return nearer_extreme(leg, prices, contract, stop_level)
+    if bar.path is None:
         raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
-    return traded_path(book, bar, path, row, liquidates, params)
+    return traded_path(leg, prices, bar.path, bar.row, contract, stop_level)
 
 
-def force_exit(book: Book, when: Array, price: Array, reason: Array, params: EnvParams) -> Book:
+def force_exit(leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams) -> LegInBar:
     """Leave at `price` less slippage: the flat bar, the end of the data, a breach found at a close mark."""
-    side = jnp.sign(book.position.quantity)
-    return _exit(book, when, price - side * params.contract.slippage, reason, params)
+    side = jnp.sign(leg.position.quantity)
+    return _exit(leg, when, price - side * contract.slippage, reason, contract)
 
 
-def ratchet(position: Position, close: Array, tr_sum: Array, params: EnvParams) -> Position:
-    """Tighten a trailing stop to close -/+ trail distance; never loosened, live from the next bar."""
+def close_mark(leg: LegInBar, close: Array, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
+    """`mark=close`: the bar's only mark, and the only price at which the account's floors are tested."""
+    leg = leg._replace(high=leg.worth(close, contract))
+    if stop_level is None:
+        return leg
+    breached = stop_level.reached(leg, close, contract)
+    return force_exit(leg, breached, close, jnp.int32(ExitReason.LIQUIDATION), contract)
+
+
+def ratchet(position: Position, close: Array, distance: Array) -> Position:
+    """Tighten a trailing stop to close -/+ distance (ticks); never loosened, live from the next bar."""
     side = jnp.sign(position.quantity)
-    level = close - side * trail_distance(tr_sum, params)
+    level = close - side * distance
     tighter = (position.trailing == 1) & (side * (level - position.stop) > 0)
     return position.replace(
         stop=jnp.where(tighter, level, position.stop),
         stop_kind=jnp.where(tighter, StopKind.TRAIL, position.stop_kind),
     )
+
+
+def fill_leg(config: EnvConfig, position: Position, order: Order, bar: LegBar, contract: ContractParams,
+             stop_level: StopLevel | None = None) -> LegFill:
+    """One bar of one leg: order exit, entry, amended stop, opening print, inside of the bar, forced exit, trail.
+
+    A leg is marked, and leaves, on the side of the market that it would be closed at, and is opened on the other.
+
+    Args:
+        config: static; `fill`, `mark` and `intrabar` are read.
+        position, order, bar, contract: of one leg, scalar leaves. contract: of the bar (`rules.contract_at`).
+        stop_level: gives the price at which an account that holds this leg alone meets its floor, a second stop. None
+            (static): there is no such price, as with several legs, whose account no single price brings to its floor.
+    """
+    chex.assert_rank([position.quantity, order.quantity, bar.row], 0)
+    live_marks = config.mark == "extreme"
+    carried, wanted = jnp.sign(position.quantity), jnp.sign(order.quantity)
+    prices = bar.quote.leaving(carried)
+    if bar.decided is None:
+        exit_price, entry_price = prices.open, bar.quote.entering(wanted).open
+    else:
+        exit_price, entry_price = bar.decided.leaving(carried).close, bar.decided.entering(wanted).close
+
+    opening = unrealised(position, prices.open, contract) if live_marks else None
+    leg = LegInBar(position, jnp.int32(0), opening, empty_event(prices.open))
+    leg = exit_by_order(leg, order, exit_price, contract)
+    leg = leg._replace(position=amend(leg.position, order))
+    leg = enter(leg, order, bar, entry_price, contract)
+    prices = bar.quote.leaving(jnp.sign(leg.position.quantity))  # from here on of the position that is held now
+    leg = leg._replace(event=leg.event.replace(favourable=prices.open, adverse=prices.open))
+    inside = stop_level if live_marks else None
+    leg = opening_print(leg, prices.open, contract, inside)
+    leg = resolve(leg, prices, bar, config.intrabar, contract, inside)
+    leg = force_exit(leg, bar.forced != ExitReason.NONE, prices.close, bar.forced, contract)
+    if not live_marks:
+        leg = close_mark(leg, prices.close, contract, stop_level)
+    assert leg.high is not None
+    marks = Marks(high=leg.high, close=unrealised(leg.position, prices.close, contract))
+    return LegFill(ratchet(leg.position, prices.close, bar.trail), leg.cash, marks, leg.event)

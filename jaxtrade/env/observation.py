@@ -1,5 +1,7 @@
 """Observation (contract C3): named slots, a small stored reference, and the vector rebuilt from it.
 
+A task chooses among the blocks of this module, each a `*_slots` and a `*_values` function, and may add its own.
+
 Two scalings of the same slots. `seed` reproduces the old system's raw values (parity). `relative` is stationary by
 construction: prices in ATRs from the last close, log volume ratios, time as fractions of the session.
 """
@@ -10,19 +12,20 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import CONTEXT_FEATURES, NOW, Shape, feature_spec, shape_of
+from jaxtrade.data.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
 from jaxtrade.env.advice import ADVICE_SLOTS, advice_seen, advice_slots
-from jaxtrade.env.record import RISK_SLOTS, account_seen, risk_slots
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
+from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
-from jaxtrade.types import Array, MarketView
+from jaxtrade.types import Array
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
 POSITION_SLOTS = ("position", "entry", "stop_distance", "target_distance", "bars_in_position")
@@ -34,8 +37,8 @@ class ObservationRef(struct.PyTreeNode):
     """What a rollout stores instead of the observation.
 
     row: int32[S]. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal: uint8[ceil(A / 8)], the
-    mask's bits. account: `AccountSeen` of `advised`, else (). aux: the advice as it is acted on (`AdviceSeen`), ()
-    where there is no advisor.
+    mask's bits. account: what the task's record shows (of `advised` an `AccountSeen`), None (static) without a record.
+    aux: the advice as it is acted on (`AdviceSeen`), None (static) where there is no advisor.
     num_actions: A (static).
     """
 
@@ -51,10 +54,6 @@ class ObservationRef(struct.PyTreeNode):
         """bool[..., A]: the actions that are legal, of one reference or of stacked ones."""
         bits = [(self.legal[..., i // 8] >> (i % 8)) & 1 for i in range(self.num_actions)]
         return jnp.stack(bits, axis=-1).astype(bool)
-
-    def with_mask(self, mask: Array) -> ObservationRef:
-        """The same, but for `mask` bool[..., A]."""
-        return self.replace(legal=bits_of(mask), num_actions=mask.shape[-1])
 
 
 def bits_of(mask: Array) -> Array:
@@ -93,31 +92,57 @@ class ObservationSpec:
 
 @functools.lru_cache(maxsize=64)
 def make_spec(config: EnvConfig) -> ObservationSpec:
-    """Slots of a task: `window` bars times (features, three time values), position slots; flags (not of `entry`); of
-    `advised` its context: features of the bar decided on, the account's record, and advice where it is wanted."""
+    """The slots of the configured task, and those of advice behind them where it is shown."""
+    advice = [Slot(name, "advice", 0) for name in ADVICE_SLOTS] if config.advice else []
+    return ObservationSpec((*task_of(config).slots(config), *advice), config.scaling)
+
+
+def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
+    """The reference of what is seen at `state`; mask: bool[A] of the same state."""
+    position, keeper = state.position, task_of(config).record
+    bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
+    leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
+    return ObservationRef(row=state.row[None], legs=leg[None], account=None if keeper is None else keeper.seen(state),
+                          legal=bits_of(mask), aux=advice_seen(state, params), num_actions=mask.shape[-1])
+
+
+def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
+    """float32[D]: the values of the task's slots, then those of advice.
+
+    Reads the reference and the float `MarketView` only, at rows <= t; and of the account's rules what its money is
+    measured by, which never changes. Raises ConfigError where the market was made for another configuration.
+    """
+    chex.assert_rank([ref.row, ref.legs], [1, 2])
+    view = params.market.view
+    if (view.scaling, view.features) != (config.scaling, config.features):
+        raise ConfigError(f"the market was made for env.scaling={view.scaling} and features {list(view.features)}, the "
+                          f"environment for {config.scaling} and {list(config.features)}; make both from one "
+                          "configuration")
+    parts = [*task_of(config).observe(config, ref, params)]
+    if config.advice:
+        parts.append(advice_slots(ref.aux))
+    values = jnp.concatenate(parts)
+    chex.assert_shape(values, (make_spec(config).size,),
+                      custom_message=f"task '{config.task}': `observe` gives another number of values than `slots`")
+    return values
+
+
+def _now(ref: ObservationRef, params: EnvParams) -> dict[str, Array]:
+    """Name of `NOW` -> float32[], of the bar decided on: what the window and the position are scaled by."""
+    return dict(zip(NOW, params.market.view.now[ref.row[0]], strict=True))
+
+
+# --- the window of bars -----------------------------------------------------------------------------------------------
+
+
+def window_slots(config: EnvConfig) -> tuple[Slot, ...]:
+    """W (F + 3) slots: of each bar, oldest first, its features and three time values."""
     slots = []
     for back in range(config.window, 0, -1):
         slots += [Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
                   for name in config.features]
         slots += [Slot(f"{name}[t-{back}]", "fraction", 0) for name in TIME_NAMES]
-    slots += [Slot(name, "account", 0) for name in POSITION_SLOTS]
-    if config.task != "entry":
-        slots += [Slot(name, "flag", 0) for name in MANAGE_SLOTS]
-    if config.task == "advised":
-        slots += [Slot(f"{name}[t]", feature_spec(name).unit, feature_spec(name).warm_up) for name in CONTEXT_FEATURES]
-        slots += [Slot(name, "account", 0) for name in RISK_SLOTS]
-    if config.advice:
-        slots += [Slot(name, "advice", 0) for name in ADVICE_SLOTS]
-    return ObservationSpec(tuple(slots), config.scaling)
-
-
-def make_ref(state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
-    """The reference of what is seen at `state`; mask: bool[A] of the same state."""
-    position = state.position
-    bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
-    leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
-    return ObservationRef(row=state.row[None], legs=leg[None], account=account_seen(state),
-                          legal=bits_of(mask), aux=advice_seen(state, params), num_actions=mask.shape[-1])
+    return tuple(slots)
 
 
 def _pattern(config: EnvConfig) -> np.ndarray:
@@ -127,8 +152,9 @@ def _pattern(config: EnvConfig) -> np.ndarray:
     return np.tile(np.array(columns, np.float32).T, config.window)
 
 
-def _window_slots(config: EnvConfig, view: MarketView, row: Array, now: dict[str, Array]) -> Array:
-    """float32[W * (F + 3)], bar-major, oldest bar first. The formula: `jaxtrade.data.view`."""
+def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
+    """float32[W * (F + 3)] of bars [t - window, t - 1], oldest first. The formula: `jaxtrade.data.view`."""
+    view, row, now = params.market.view, ref.row[0], _now(ref, params)
     level, per_atr, log_per_atr, log_per_volume = _pattern(config)
     width = len(config.features) + len(TIME_NAMES)
 
@@ -142,9 +168,18 @@ def _window_slots(config: EnvConfig, view: MarketView, row: Array, now: dict[str
             + (log_per_atr * now["log_per_atr"] + log_per_volume * now["log_per_volume"]))
 
 
-def _position_slots(config: EnvConfig, leg: Array, now: dict[str, Array]) -> Array:
+# --- the position -----------------------------------------------------------------------------------------------------
+
+
+def position_slots() -> tuple[Slot, ...]:
+    """The five of POSITION_SLOTS."""
+    return tuple(Slot(name, "account", 0) for name in POSITION_SLOTS)
+
+
+def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
     """float32[5]: side, entry against the close, stop and target distance in ATRs (0: none), time held."""
-    quantity, entry, stop, target, bars = leg
+    quantity, entry, stop, target, bars = ref.legs[0]
+    now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
     held = quantity != 0
     close, per_atr = now["close"], now["per_atr"]
@@ -161,27 +196,31 @@ def _position_slots(config: EnvConfig, leg: Array, now: dict[str, Array]) -> Arr
     return jnp.stack([side, against, distance(stop), distance(target), bars.astype(jnp.float32) / BARS_PER_DAY])
 
 
-def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[D]: window slots from bars [t - window, t - 1], then position slots at t, task flags, and context at t.
+def flag_slots() -> tuple[Slot, ...]:
+    """The three of MANAGE_SLOTS."""
+    return tuple(Slot(name, "flag", 0) for name in MANAGE_SLOTS)
 
-    Reads the reference and the float `MarketView` only, at rows <= t; and of the account's rules what its money is
-    measured by, which never changes.
-    """
-    view, row = params.market.view, ref.row[0]
-    if (view.scaling, view.features) != (config.scaling, config.features):
-        raise ConfigError(f"the market was made for env.scaling={view.scaling} and features {list(view.features)}, the "
-                          f"environment for {config.scaling} and {list(config.features)}; make both from one "
-                          "configuration")
-    now: dict[str, Array] = dict(zip(NOW, view.now[row], strict=True))
-    parts = [_window_slots(config, view, row, now), _position_slots(config, ref.legs[0], now)]
-    if config.task != "entry":
-        held = ref.legs[0, 0] != 0
-        parts.append(jnp.stack([ref.mask[Action.BUY], held, held]).astype(jnp.float32))
-    if config.task == "advised":
-        if view.context is None:
-            raise ConfigError("the market was made for a task without context, the environment for env.task=advised; "
-                              "make both from one configuration")
-        parts += [view.context[row], risk_slots(config.scaling, ref.account, params.account)]
-    if config.advice:
-        parts.append(advice_slots(ref.aux))
-    return jnp.concatenate(parts)
+
+def flag_values(ref: ObservationRef) -> Array:
+    """float32[3]: an entry is legal, a position is held and may be managed, a position is held. For tasks whose action
+    BUY has the id of `Action`."""
+    held = ref.legs[0, 0] != 0
+    return jnp.stack([ref.mask[Action.BUY], held, held]).astype(jnp.float32)
+
+
+# --- the bar decided on -----------------------------------------------------------------------------------------------
+
+
+def context_slots(features: tuple[str, ...]) -> tuple[Slot, ...]:
+    """One for each feature of the bar decided on. features: `Task.context`."""
+    return tuple(Slot(f"{name}[t]", feature_spec(name).unit, feature_spec(name).warm_up) for name in features)
+
+
+def context_values(config: EnvConfig, features: tuple[str, ...], ref: ObservationRef, params: EnvParams) -> Array:
+    """float32[len(features)]. Raises ConfigError where the market was made for a task with another context."""
+    context = params.market.view.context
+    found = 0 if context is None else context.shape[-1]
+    if context is None or found != len(features):
+        raise ConfigError(f"the market was made for a task with {found or 'no'} features of context, the environment "
+                          f"for env.task={config.task}, which has {len(features)}; make both from one configuration")
+    return context[ref.row[0]]

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.config import EnvConfig
 from jaxtrade.env.money import money_of
 from jaxtrade.env.rewards import DOLLARS
 from jaxtrade.env.state import AccountParams, ContractParams, EnvState, Event, TradeRecord
@@ -40,10 +39,10 @@ def closes(event: Event, entry: Array, contract: ContractParams) -> tuple[Close,
             close(event.exit_quantity, event.exit_price, exit_entry))
 
 
-def new_record(config: EnvConfig) -> TradeRecord | None:
-    """Nothing traded yet; None for tasks that do not show it."""
+def new_record() -> TradeRecord:
+    """Nothing traded yet."""
     zero = jnp.int32(0)
-    return TradeRecord(zero, zero, zero, zero, zero, zero, zero) if config.task == "advised" else None
+    return TradeRecord(zero, zero, zero, zero, zero, zero, zero)
 
 
 def _count(record: TradeRecord, close: Close) -> TradeRecord:
@@ -91,11 +90,9 @@ class AccountSeen(struct.PyTreeNode):
     closed: Array
 
 
-def account_seen(state: EnvState) -> AccountSeen | tuple[()]:
-    """What is seen of the account at `state`; () for tasks that do not show it."""
+def account_seen(state: EnvState) -> AccountSeen:
+    """What is seen of the account and its record at `state`."""
     record, account = state.record, state.account
-    if record is None:
-        return ()
     return AccountSeen(
         unrealised=account.equity - account.balance,
         drawdown=record.peak - record.balance,

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
 
 from jaxtrade.config import RewardConfig
 from jaxtrade.errors import ConfigError
-
-TERM_NAMES = (  # of the functions in `env.rewards`
-    "equity_change", "net_return", "closed_profit", "win", "loss", "trail_win", "in_position", "flat", "floor_reached",
-    "forced_flat", "breakeven_moved", "trail_enabled", "trail_enabled_in_profit", "profit_level", "return_level",
-    "illegal", "illegal_management")
+from jaxtrade.parts import REWARD_TERMS
 
 _PHASE1 = {"closed_profit": 0.01, "in_position": -0.01, "floor_reached": -10.0, "forced_flat": -10.0}
 _PHASE2 = {"breakeven_moved": 0.1, "trail_enabled": 0.05, "win": 1.0, "loss": -0.5, "profit_level": 1e-4,
@@ -31,20 +26,19 @@ REWARDS: dict[str, dict[str, float]] = {
 }
 
 
-def _known(kind: str, name: str, names: Iterable[str]) -> None:
-    if name not in (known := list(names)):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"{kind} '{name}' (known: {', '.join(known)}){hint}")
-
-
 def resolve_reward(config: RewardConfig) -> dict[str, float]:
     """Term -> weight: the preset's, with the user's over them. Raises ConfigError for an unknown preset or term, and
     where every weight is 0.
     """
-    _known("reward.preset: unknown preset", config.preset, REWARDS)
+    if config.preset not in REWARDS:
+        near = difflib.get_close_matches(config.preset, REWARDS, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"reward.preset: unknown preset '{config.preset}' (known: {', '.join(REWARDS)}){hint}")
     for name in config.weights:
-        _known("reward.weights: unknown term", name, TERM_NAMES)
+        try:
+            REWARD_TERMS.check(name)
+        except ConfigError as error:
+            raise ConfigError(f"reward.weights: {error}") from None
     weights = REWARDS[config.preset] | config.weights
     if not any(weights.values()):
         raise ConfigError(f"reward.weights: every term of the reward has weight 0 ({', '.join(weights)}); there would "

@@ -63,15 +63,15 @@ def unrealised(position: Position, price: Array, contract: ContractParams) -> Ar
     return money_of((price - position.entry) * position.quantity, contract)
 
 
-def liquidation_level(position: Position, account: Account, params: EnvParams) -> Array:
+def liquidation_level(position: Position, account: Account, rules: AccountParams, contract: ContractParams) -> Array:
     """Price (ticks) nearest the market at which equity net of exit commission is at or below the highest floor.
 
     A second stop: floored to the losing side for a long, ceiled for a short. `-side * NO_LEVEL` with no floor.
     """
     size, side = jnp.abs(position.quantity), jnp.sign(position.quantity)
-    floor = highest_floor(account, params.account)
-    room = floor + size * params.contract.commission - account.balance
-    ticks = ticks_within(room, size, params.contract)
+    floor = highest_floor(account, rules)
+    room = floor + size * contract.commission - account.balance
+    ticks = ticks_within(room, size, contract)
     ticks = jnp.where(floor == NO_FLOOR, -NO_LEVEL, jnp.clip(ticks, -NO_LEVEL, NO_LEVEL))
     return jnp.where(floor == NO_FLOOR, side * ticks, position.entry + side * ticks)
 
@@ -81,12 +81,6 @@ def high_water_at(account: Account, equity: Array, rules: AccountParams) -> Arra
     `Trailing.INTRADAY` lets it rise."""
     live = rules.trailing == Trailing.INTRADAY
     return jnp.where(live, jnp.maximum(account.high_water, equity), account.high_water)
-
-
-def raise_high_water(position: Position, account: Account, price: Array, params: EnvParams) -> Account:
-    """Mark live equity at `price`."""
-    equity = account.balance + unrealised(position, price, params.contract)
-    return account.replace(high_water=high_water_at(account, equity, params.account))
 
 
 def may_open(state: EnvState, params: EnvParams) -> Array:

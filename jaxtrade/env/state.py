@@ -6,12 +6,13 @@ Units: prices int32 ticks; money int32 mills relative to the start balance; quan
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.advisor.table import AdviceView
-from jaxtrade.types import Array, MarketData, SessionSet
+from jaxtrade.types import Array, MarketData, PyTree, SessionSet
 
 NO_LEVEL = 1 << 29  # further than any price: `-side * NO_LEVEL` is a stop that is never touched
 OFF = 1 << 30  # a money limit that is switched off
@@ -106,6 +107,17 @@ class Account(struct.PyTreeNode):
         return cls(zero, zero, zero, zero, no, zero, no)
 
 
+class Marks(NamedTuple):
+    """What a leg, or all of an account's legs together, was worth in a bar, apart from what it began with; int32[]
+    mills, no exit costs.
+
+    high: the most that profit realised in the bar plus open profit was marked at. close: open profit at the close.
+    """
+
+    high: Array
+    close: Array
+
+
 class EpisodeStats(struct.PyTreeNode):
     """Running figures of one episode, reset with it. Money in mills.
 
@@ -152,7 +164,7 @@ class EnvState(struct.PyTreeNode):
     row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session set.
     sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps taken in the episode.
     seed: uint32[] and episode: int32[]: episode starts are `draw(seed, episode)`, so a reset is a table look-up.
-    record: None (static) for tasks that do not show it.
+    record: what the task remembers (`Task.record`; of `advised` a `TradeRecord`), None (static) where it keeps none.
     """
 
     row: Array
@@ -164,7 +176,7 @@ class EnvState(struct.PyTreeNode):
     stats: EpisodeStats
     seed: Array
     episode: Array
-    record: TradeRecord | None = None
+    record: PyTree = None
 
 
 class Order(struct.PyTreeNode):

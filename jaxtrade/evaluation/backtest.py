@@ -22,9 +22,8 @@ from flax import struct
 from jaxtrade.env import rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.episode import end_reason
-from jaxtrade.env.execution import select
-from jaxtrade.env.record import new_record
-from jaxtrade.env.rewards import Happened, total, weighted_terms
+from jaxtrade.env.leg import select
+from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order, Trailing
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Act, Agent, Forget
@@ -146,7 +145,8 @@ def _advance(
     end = jnp.where(loop.over, EndReason.NONE, _account_end(moved, params)).astype(jnp.int32)
     over = loop.over | (end != EndReason.NONE)
     legal = (action < 0) | ref.mask[jnp.maximum(action, 0)]
-    reward = total(weighted_terms(state, moved, Happened(action, ~legal, event), params)) if rewarded else None
+    step = StepEvent(action, ~legal, event, env.actions)
+    reward = total(weighted_terms(state, moved, step, params)) if rewarded else None
     record = Record(
         row=state.row,
         ref=ref,
@@ -169,7 +169,7 @@ def _advance(
     session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
     episode_over = over | (jumped.sessions_left < 0)
     jumped = jumped.replace(sessions_left=jnp.where(episode_over, params.episode_sessions - 1, jumped.sessions_left),
-                            record=select(episode_over, new_record(env.config), jumped.record))
+                            record=select(episode_over, env.new_record(), jumped.record))
     return _Loop(
         state=select(session_over, jumped, locked),
         carry=carry,

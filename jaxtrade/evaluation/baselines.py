@@ -8,21 +8,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.env import rules, tasks
-from jaxtrade.env.actions import Action
+from jaxtrade.env import orders, rules
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.agents import NO_ACTION, Agent
 from jaxtrade.types import Array, MarketData, PyTree
+
+
+def _action(env: TradingEnv, name: str) -> int:
+    """The id of an action; NO_ACTION where the task has none of that name. What is traded is the order all the same."""
+    return env.actions.index(name) if name in env.actions else NO_ACTION
 
 
 def _hold_flat(
     carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
 ) -> tuple[PyTree, Order, Array]:
     del ref, params, key
-    return carry, tasks.hold(state), jnp.int32(Action.HOLD)
+    return carry, orders.hold(state), jnp.int32(HOLD)
 
 
 def flat() -> Agent:
@@ -52,31 +57,35 @@ def random_masked(env: TradingEnv) -> Agent:
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Buys whenever it may: once a session, since a liquidation locks or ends the account."""
+    """Buys whenever it may: once a session, since a liquidation locks or ends the account. buy: id of the action."""
 
     quantity: int
+    buy: int
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple[PyTree, Order, Array]:
         del ref, key
         buy = (state.position.quantity == 0) & rules.may_open(state, params)
-        order = tasks.hold(state)
+        order = orders.hold(state)
         order = order.replace(quantity=jnp.where(buy, self.quantity, order.quantity))
-        return carry, order, jnp.where(buy, Action.BUY, Action.HOLD).astype(jnp.int32)
+        return carry, order, jnp.where(buy, self.buy, HOLD).astype(jnp.int32)
 
 
 def buy_and_hold(env: TradingEnv) -> Agent:
     """Buys at each session's first decision bar at which opening is permitted; no bracket; out at the flat bar."""
-    return Agent("buy_hold", BuyAndHold(env.config.quantity), (),
+    return Agent("buy_hold", BuyAndHold(env.config.quantity, _action(env, "BUY")), (),
                  "buys each session's first decision bar, no stop or target, out at the flat bar")
 
 
 @dataclass(frozen=True)
 class SignFollower:
-    """Holds the side that a column of signs asks for. Carry: int32[T] of -1, 0 (keep what is held), 1 by market row."""
+    """Holds the side that a column of signs asks for. Carry: int32[T] of -1, 0 (keep what is held), 1 by market row.
+    buy, sell: ids of the actions."""
 
     quantity: int
+    buy: int
+    sell: int
 
     def __call__(
         self, carry: Array, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
@@ -86,11 +95,11 @@ class SignFollower:
         sign = carry[state.row]
         other = (sign != 0) & (sign != jnp.sign(held))
         opened = jnp.where(rules.may_open(state, params), sign * self.quantity, 0)
-        order = tasks.hold(state)
+        order = orders.hold(state)
         order = order.replace(quantity=jnp.where(other, opened, held).astype(jnp.int32))
         acts = order.quantity != held
-        entry = jnp.where(sign > 0, Action.BUY, Action.SELL)
-        action = jnp.where(~acts, Action.HOLD, jnp.where(held == 0, entry, NO_ACTION))
+        entry = jnp.where(sign > 0, self.buy, self.sell)
+        action = jnp.where(~acts, HOLD, jnp.where(held == 0, entry, NO_ACTION))
         return carry, order, action.astype(jnp.int32)
 
 
@@ -121,5 +130,5 @@ def sma_cross(env: TradingEnv, market: MarketData, fast: int, slow: int) -> Agen
     if not 0 < fast < slow:
         raise ConfigError(f"evaluation.sma_fast = {fast}, evaluation.sma_slow = {slow}: expected 0 < fast < slow")
     signs = jnp.asarray(sma_signs(market, fast, slow))
-    return Agent("sma_cross", SignFollower(env.config.quantity), signs,
+    return Agent("sma_cross", SignFollower(env.config.quantity, _action(env, "BUY"), _action(env, "SELL")), signs,
                  f"long while SMA {fast} > SMA {slow}, short while below, no bracket")

@@ -14,6 +14,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.text import aligned
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
@@ -80,10 +81,7 @@ def table(grid: Grid) -> str:
     cells = [[f"net profit ($) by {grid.title}", *grid.agents]]
     for name, profit in [*zip(grid.rows, grid.profit, strict=True), ("spread", grid.spread)]:
         cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
-    widths = [max(len(line[k]) for line in cells) for k in range(len(cells[0]))]
-    lines = ["  ".join([line[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(line[1:], widths[1:], strict=True))])
-             for line in cells]
-    return "\n".join([*lines, *(f"NOTE: {note}" for note in grid.notes)])
+    return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in grid.notes)])
 
 
 def to_json(grid: Grid) -> dict[str, Any]:

@@ -22,17 +22,17 @@ from pydantic import BaseModel, ValidationError
 from jaxtrade import checkpoint
 from jaxtrade.advisor.fusion import Fusion, make_fusion
 from jaxtrade.advisor.outcomes import no_outcomes
-from jaxtrade.config import AdvisorConfig, EnvConfig, PPOConfig, RunConfig
+from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
+from jaxtrade.config_legacy import migrated_network
 from jaxtrade.data.schema import absent_features, context_features
-from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
+from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError
-from jaxtrade.networks.normalize import init_stats
+from jaxtrade.rl.algorithms import first_policy, make_algorithm
 from jaxtrade.rl.opening import Opening
-from jaxtrade.rl.ppo import first_parameters, make_ppo
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Algorithm, Array, PyTree
+from jaxtrade.types import Array, PyTree
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -41,7 +41,6 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
 FOLDER = "policy"  # of a run directory
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
-NETWORK = {"network", "rnn_width", "adapter", "hidden", "activation", "normalise_observations"}
 
 
 def observation_schema(env: EnvConfig) -> dict[str, Any]:
@@ -53,7 +52,7 @@ def observation_schema(env: EnvConfig) -> dict[str, Any]:
 
 def action_schema(env: EnvConfig) -> dict[str, Any]:
     """Action names in id order."""
-    return {"names": [action.name for action in task_actions(env)]}
+    return {"names": list(action_names(env))}
 
 
 def absent_slots(env: EnvConfig, market: Market) -> list[str]:
@@ -69,7 +68,7 @@ def digest(part: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfig) -> dict[str, Any]:
+def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
     """What `schema.json` holds. `absent`: slots that the training data left constant."""
     observation, actions = observation_schema(env), action_schema(env)
     return {
@@ -80,7 +79,8 @@ def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfi
         "actions_sha256": digest(actions),
         "absent": absent_slots(env, market),  # of the data, not of the layout: outside the digests
         "env": env.model_dump(mode="json"),
-        "network": ppo.model_dump(mode="json", include=NETWORK),
+        "algorithm": config.algorithm,
+        "network": config.network.model_dump(mode="json"),
         # Who advised does not matter to the policy, and how he was asked might name what nobody should read.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
             "kind": "none" if config.advisor.on else "off"},
@@ -92,11 +92,11 @@ def make_schema(env: EnvConfig, ppo: PPOConfig, market: Market, config: RunConfi
 
 
 def save_policy_bundle(
-    directory: Path, policy: Policy, env: TradingEnv, algorithm: Algorithm, market: Market, config: RunConfig
+    directory: Path, policy: Policy, env: TradingEnv, market: Market, config: RunConfig
 ) -> Path:
     """Write the bundle, replacing an old one only once the new one is complete. Raises OSError (disk)."""
-    schema = make_schema(env.config, algorithm.config, market, config)
-    opening = not isinstance(policy.opening, tuple)  # of a run that stopped before its new actions were open
+    schema = make_schema(env.config, market, config)
+    opening = policy.opening is not None  # of a run that stopped before its new actions were open
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
@@ -163,7 +163,7 @@ class LoadedPolicy:
         return bool(jax.tree.leaves(self._carry))
 
     def first_carry(self, batch: int | None = None) -> PyTree:
-        """The memory before an episode's first observation: float32[H], or of B episodes float32[B, H]; () without."""
+        """The memory before an episode's first observation: float32[H], or of B episodes float32[B, H], or None."""
         lead = () if batch is None else (batch,)
         return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._carry)
 
@@ -178,7 +178,7 @@ class LoadedPolicy:
         if self.has_memory:
             raise ValueError("this policy remembers its episode: carry = policy.first_carry() where one begins, then "
                              "carry, action = policy.step(carry, observation, mask) at every bar")
-        return self.step((), observation, mask, explore, key)[1]
+        return self.step(self.first_carry(), observation, mask, explore, key)[1]
 
     def step(
         self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
@@ -236,17 +236,19 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     schema = checkpoint.read_schema(path)
     _check_schema(schema, path)
     size, actions = schema["observation"]["size"], len(schema["actions"]["names"])
-    config = _rebuild(PPOConfig, schema, "network", path)
+    schema["network"] = migrated_network(schema["network"])
+    network = _rebuild(NetworkConfig, schema, "network", path)
+    config = RunConfig(algorithm=schema.get("algorithm", "ppo"), network=network)
     advisor = _rebuild(AdvisorConfig, schema, "advisor", path) if "advisor" in schema else AdvisorConfig()
     fusion = make_fusion(advisor, _rebuild(EnvConfig, schema, "env", path))
     like = policy_structure(config, size, actions, schema.get("opening", False), fusion)
     policy, _ = checkpoint.load_policy(path, like)
-    algorithm = make_ppo(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
+    algorithm = make_algorithm(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
 
     def act(
         policy: Policy, carry: PyTree, observation: Array, mask: Array, key: Array | None, explore: bool
     ) -> tuple[PyTree, Array]:
-        return algorithm.act(policy, carry, _Given(observation, mask), (), key, explore)[:2]
+        return algorithm.act(policy, carry, _Given(observation, mask), None, key, explore)[:2]
 
     return LoadedPolicy(path, policy, schema, algorithm.carry, jax.jit(act, static_argnums=5))
 
@@ -297,14 +299,14 @@ def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
     return "scaling differs"
 
 
-def policy_structure(config: PPOConfig, size: int, actions: int, opening: bool = False,
+def policy_structure(config: RunConfig, size: int, actions: int, opening: bool = False,
                      fusion: Fusion | None = None) -> Policy:
-    """Shapes and dtypes of the policy that `make_ppo(config, ...)` trains; opening: not all its actions are open."""
+    """Shapes and dtypes of the policy that `config` trains; opening: not all its actions are open."""
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
-        trust = () if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
-        return Policy(first_parameters(config, actions, size, key, fusion), init_stats(size), trust,
-                      opening=Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else ())
+        trust = None if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
+        opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
+        return first_policy(config, actions, size, key, fusion).replace(fusion=trust, opening=opened)
 
     return jax.eval_shape(build, jax.random.key(0))

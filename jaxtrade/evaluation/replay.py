@@ -6,7 +6,8 @@ Every line has what stood before the decision, then what the next bar made of it
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+import string
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
@@ -14,9 +15,8 @@ import jax
 import numpy as np
 
 from jaxtrade.data.splits import session_set
-from jaxtrade.env.actions import task_actions
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import MANAGE_SLOTS, POSITION_SLOTS, TIME_NAMES
+from jaxtrade.env.observation import MANAGE_SLOTS
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import NO_LEVEL, EndReason, EnvParams, Event, ExitReason
 from jaxtrade.errors import ConfigError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SHORT = {"HOLD": "H", "BUY": "B", "SELL": "S", "MOVE_STOP_TO_BREAKEVEN": "E", "ENABLE_TRAIL": "T",
          "DISABLE_TRAIL": "D", "CLOSE": "C"}
+OTHERS = string.digits + string.ascii_lowercase
 CHOSEN = {"MOVE_STOP_TO_BREAKEVEN": "BREAKEVEN", "ENABLE_TRAIL": "TRAIL", "DISABLE_TRAIL": "NO TRAIL"}  # to fit
 WIDTH = 5  # of an observation slot
 
@@ -59,15 +60,19 @@ def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
     return ", ".join(parts)
 
 
+def _letters(names: Sequence[str]) -> list[str]:
+    """One character for each action: by its name, else its id in digits and small letters."""
+    return [SHORT.get(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(names)]
+
+
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
-    """Names and indices of the slots shown: features of the newest window bar, then everything behind the window but
-    the context of the bar decided on, which would not fit into a line; flags last."""
+    """Names and indices of the slots shown: features of the newest window bar, then everything that is of no bar (the
+    context of the bar decided on would not fit into a line); flags last."""
     names = env.spec.names
-    behind = names.index(POSITION_SLOTS[0])
-    newest = behind - len(env.config.features) - len(TIME_NAMES)
-    tail = [k for k in range(behind, len(names)) if not names[k].endswith("[t]")]
+    newest = {f"{name}[t-1]" for name in env.config.features}
+    tail = [k for k, name in enumerate(names) if not name.endswith("]")]
     tail.sort(key=lambda k: names[k] in MANAGE_SLOTS)
-    shown = [*range(newest, newest + len(env.config.features)), *tail]
+    shown = [*(k for k, name in enumerate(names) if name in newest), *tail]
     return [names[k] for k in shown], np.asarray(shown)
 
 
@@ -82,7 +87,7 @@ def _dollars(mills: Any) -> str:
 
 def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: Algorithm, policy: PyTree,
                  session: str) -> Iterator[str]:
-    """HEADERS lines of text, then one per decision bar, of the greedy policy with a new account under the run's rules.
+    """Four lines of headers, then one per decision bar, of the greedy policy with a new account under the run's rules.
 
     Raises ConfigError where `session` is not a trade date of the market.
     """
@@ -92,9 +97,6 @@ def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: 
     record = backtest(env, greedy(algorithm, policy, env), params, decisions, "account", jax.random.key(0))
     observations = np.asarray(jax.vmap(env.observe, (0, None))(record.ref, params))
     return _lines(env, market, record, observations, session)
-
-
-HEADERS = 4
 
 
 def _lines(env: TradingEnv, market: Market, record: Record, observations: np.ndarray, session: str) -> Iterator[str]:
@@ -109,7 +111,8 @@ def _lines(env: TradingEnv, market: Market, record: Record, observations: np.nda
 
     closes_at = market.bars.mid.close
     wide = max(6, len(price(np.max(closes_at[record.row]))))
-    names = [action.name for action in task_actions(env.config)]
+    names = env.actions
+    letters = _letters(names)
     seen, indices = _seen_slots(env)
     flags = sum(name in MANAGE_SLOTS for name in seen)
     numbers = len(seen) - flags
@@ -118,7 +121,7 @@ def _lines(env: TradingEnv, market: Market, record: Record, observations: np.nda
     decision = f"{'legal':<{len(names)}} {'chosen':<9}"
     after = f"{'P&L $':>9} {'floor $':>9} {'pos':>3} filled"
     yield (f"{contract.symbol} {session}: decisions at bar closes ({contract.zone}), fills in the next bar; legal: "
-           + " ".join(f"{SHORT[name]}={name}" for name in names))
+           + " ".join(f"{letter}={name}" for letter, name in zip(letters, names, strict=True)))
     yield f"observation slots shown, as the policy saw them: {' '.join(seen)}"
     yield (f"{'before':<{len(before)}} | {'seen: newest window bar, position':<{len(slots)}} | "
            f"{'decision':<{max(len(decision), 8)}} | after next bar (P&L and floor since the account's start)")
@@ -129,7 +132,7 @@ def _lines(env: TradingEnv, market: Market, record: Record, observations: np.nda
         shown = observations[i, indices]
         values = " ".join([*(_compact(value).rjust(WIDTH) for value in shown[:numbers]),
                            *(["".join(f"{flag:.0f}" for flag in shown[numbers:])] if flags else [])])
-        legal = "".join(SHORT[name] if record.mask[i, k] else "." for k, name in enumerate(names))
+        legal = "".join(letter if record.mask[i, k] else "." for k, letter in enumerate(letters))
         name = names[record.action[i]]
         chosen = CHOSEN.get(name, name) if record.active[i] else "(over)"
         end = f"  account ends: {EndReason(int(record.end[i])).name}" if record.end[i] else ""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.text import aligned, ruled
 
 if TYPE_CHECKING:
     from jaxtrade.evaluation.result import EvaluationResult
@@ -130,18 +131,10 @@ def table(result: EvaluationResult) -> str:
     lines += _block(result, "Strategy (account rules off)", STRATEGY_ROWS, "strategy_figures")
     title = f"Account (rules on: {result.settings['account']})"
     lines += _block(result, title, ACCOUNT_ROWS, "account_figures")
-    full = [line for line in lines if len(line) == len(result.agents) + 1]
-    widths = [max(len(line[i]) for line in full) for i in range(len(result.agents) + 1)]
-    body = []
-    for line in lines:
-        cells = zip(line[1:], widths[1:], strict=False)
-        padded = [cell.rjust(width) for cell, width in cells] if line in full else line[1:]
-        body.append("  ".join([line[0].ljust(widths[0]), *padded]).rstrip())
-    rule = "-" * max(len(line) for line in body)
-    body.insert(1, rule)
+    body = ruled(aligned(lines))
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
     rules = f"account rules: {_rules_text(result.settings['rules'])}"
-    return "\n".join([*header(result), rules, "", *body, rule, *legend, "", verdict(result)])
+    return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result)])
 
 
 def to_json(result: EvaluationResult) -> dict[str, Any]:

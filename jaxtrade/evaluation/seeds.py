@@ -1,14 +1,20 @@
-"""The seeds of one run side by side: median, interquartile mean, lowest and highest of each figure."""
+"""The seeds of one run side by side: median, interquartile mean, lowest and highest of each figure.
+
+The table and the document of one seed alone are those of its own evaluation.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.result import EvaluationResult
+from jaxtrade.text import aligned
 
 POLICY = "greedy"
 PASSES = (("strategy", "Strategy (account rules off)", report.STRATEGY_ROWS),
@@ -18,9 +24,9 @@ COLUMNS = ("median", "IQM", "min", "max")
 
 def interquartile_mean(values: Sequence[float]) -> float:
     """Mean of what is left after the lowest and highest quarter (rounded down) are dropped."""
-    cut = len(values) // 4
-    kept = sorted(values)[cut: len(values) - cut]
-    return sum(kept) / len(kept)
+    from scipy.stats import trim_mean  # a second to load
+
+    return float(trim_mean(values, 0.25))
 
 
 def spread(results: Mapping[int, EvaluationResult]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -44,23 +50,22 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 def table(results: Mapping[int, EvaluationResult]) -> str:
     """The console table: figures of the greedy policy over seeds, and one line per seed's net profit."""
     first = next(iter(results.values()))
+    if len(results) == 1:
+        return report.table(first)
     figures, sessions = spread(results), len(first.decisions.ids)
     lines = [["", *COLUMNS]]
     for which, title, rows in PASSES:
-        lines.append([title])
+        lines.append([title, *[""] * len(COLUMNS)])
         for label, key, form in rows:
             if key == "sharpe_daily" and sessions < MIN_SESSIONS:
                 continue  # no figure of so few sessions; the tables of the single seeds say so
             values = [figures[which][key][name] for name in COLUMNS]
             lines.append([f"  {label}", *(report.NOT_AVAILABLE if value is None else form(value) for value in values)])
-    widths = [max(len(line[i]) for line in lines if len(line) > i) for i in range(len(COLUMNS) + 1)]
-    body = [line[0].ljust(widths[0]) + "".join(f"  {cell.rjust(width)}" for cell, width in zip(
-        line[1:], widths[1:], strict=False)) for line in lines]
     nets = figures["strategy"]["net_profit"]["each"]
     above = sum(net > 0 for net in nets)
     return "\n".join([
         *report.header(first), f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})", "",
-        *(line.rstrip() for line in body), "",
+        *aligned(lines), "",
         "net profit ($) by seed: " + ", ".join(f"{seed}: {net:,.2f}" for seed, net in zip(results, nets, strict=True)),
         f"{above} of {len(results)} seeds ended above staying flat. Seeds differ by luck: no interval is given here.",
     ])
@@ -68,5 +73,16 @@ def table(results: Mapping[int, EvaluationResult]) -> str:
 
 def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
     """Plain data: the spread, and each seed's own evaluation by seed."""
+    if len(results) == 1:
+        return report.to_json(next(iter(results.values())))
     return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
             "seeds": {str(seed): report.to_json(result) for seed, result in results.items()}}
+
+
+def write(results: Mapping[int, EvaluationResult], folder: Path) -> None:
+    """`seeds.json` and `seeds.txt` in `folder`; nothing of one seed, whose own files say it all."""
+    if len(results) == 1:
+        return
+    document = json.dumps(to_json(results), indent=2, allow_nan=False)
+    (folder / "seeds.json").write_text(document + "\n", encoding="utf-8")
+    (folder / "seeds.txt").write_text(table(results) + "\n", encoding="utf-8")

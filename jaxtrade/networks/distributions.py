@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -17,8 +18,15 @@ from jaxtrade.types import Array
 ILLEGAL = float(jnp.finfo(jnp.float32).min)
 
 
+def _check(logits: Array, mask: Array) -> None:
+    """Raises AssertionError, when traced, where they are not float and bool of one shape [..., A]."""
+    chex.assert_equal_shape([logits, mask])
+    chex.assert_type([logits, mask], [float, bool])
+
+
 def log_probs(logits: Array, mask: Array) -> Array:
     """Log-probability of every action, float32[..., A]: log-softmax over the legal actions, `ILLEGAL` elsewhere."""
+    _check(logits, mask)
     # Bounded, so that the difference of two legal logits is finite.
     legal = jnp.where(mask, jnp.clip(logits, ILLEGAL / 4, -ILLEGAL / 4), ILLEGAL)
     # Shifted by the largest legal logit; `where` before `exp`, so that illegal entries send no gradient either.
@@ -34,6 +42,8 @@ def probs(logits: Array, mask: Array) -> Array:
 
 def log_prob(logits: Array, mask: Array, action: Array) -> Array:
     """Log-probability of `action` int32[...], float32[...]."""
+    chex.assert_type(action, int)
+    chex.assert_shape(action, jnp.shape(logits)[:-1])
     return jnp.take_along_axis(log_probs(logits, mask), action[..., None], axis=-1)[..., 0]
 
 
@@ -43,26 +53,12 @@ def entropy(logits: Array, mask: Array) -> Array:
     return -jnp.sum(jnp.where(mask, jnp.exp(logp), 0.0) * logp, axis=-1)
 
 
-def kl(logits_p: Array, logits_q: Array, mask: Array) -> Array:
-    """KL(p || q) in nats of two distributions over the same legal actions, float32[...]."""
-    difference = jnp.where(mask, log_probs(logits_p, mask) - log_probs(logits_q, mask), 0.0)
-    return jnp.sum(probs(logits_p, mask) * difference, axis=-1)
-
-
 def mode(logits: Array, mask: Array) -> Array:
     """Most probable legal action, int32[...]; the lowest id among equals."""
+    _check(logits, mask)
     # A legal logit of -inf must still beat every illegal action.
     legal = jnp.where(mask, jnp.maximum(logits, ILLEGAL), -jnp.inf)
     return jnp.argmax(legal, axis=-1).astype(jnp.int32)
-
-
-def sample(key: Array, logits: Array, mask: Array) -> Array:
-    """One action per distribution, int32[...], by one uniform number each.
-
-    Args:
-        key: a typed PRNG key, for all leading axes together.
-    """
-    return pick(jax.random.uniform(key, logits.shape[:-1]), logits, mask)
 
 
 def pick(chance: Array, logits: Array, mask: Array) -> Array:

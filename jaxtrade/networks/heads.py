@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import flax.linen as nn
 import jax.numpy as jnp
 
+from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.networks.memory import GRU
 from jaxtrade.networks.torso import MLP
 from jaxtrade.types import Array, PyTree
+
+
+class Network(Protocol):
+    """A policy and value network (`network.kind`): a flax module with these methods, called through `init` and `apply`.
+
+    `ActorCritic` says what they do. One without a memory returns None from `first_carry` and the carry from `remember`;
+    one with a memory has `read` and `step` too, as `networks.memory.GRU`.
+    """
+
+    init: Any
+    apply: Any
+
+    def first_carry(self) -> PyTree: ...
+
+    def remember(self, carry: PyTree, observation: Array) -> PyTree: ...
+
+    def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]: ...
+
+    def value(self, carry: PyTree, observation: Array) -> Array: ...
+
+    def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]: ...
 
 
 class ActorCritic(nn.Module):
@@ -19,7 +41,7 @@ class ActorCritic(nn.Module):
 
     (carry, float32[..., D]) -> carry, logits float32[..., num_actions], value float32[...]. With `memory` H > 0 one GRU
     of that width reads the observations, and both torsos read its carry float32[..., H] beside the observation;
-    otherwise the carry is `()`. With `adapter_width` K > 0 a linear layer float32[..., D] -> float32[..., K] comes
+    otherwise the carry is None. With `adapter_width` K > 0 a linear layer float32[..., D] -> float32[..., K] comes
     first, and everything else reads its output in place of the observation. Output layers are orthogonal with gain 0.01
     (the first policy is nearly uniform) and 1.
     """
@@ -44,11 +66,11 @@ class ActorCritic(nn.Module):
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]:
         carry = self.remember(carry, observation)
-        return carry, *self.judge(carry, observation)
+        return carry, *self.heads(carry, observation)
 
     def first_carry(self) -> PyTree:
-        """Before an episode's first observation: float32[H] of zeros, or `()`."""
-        return jnp.zeros(self.memory) if self.memory else ()
+        """Before an episode's first observation: float32[H] of zeros, or None."""
+        return jnp.zeros(self.memory) if self.memory else None
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
         """The carry with `observation` taken in."""
@@ -62,7 +84,7 @@ class ActorCritic(nn.Module):
         """As `GRU.step`."""
         return self.gru.step(carry, gates)
 
-    def judge(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
+    def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
         """Logits float32[..., num_actions], before any mask, and value float32[...]; `carry` knows `observation`."""
         features = self._features(carry, observation)
         return self.policy_head(self.policy_torso(features)), self._value(features)
@@ -80,3 +102,9 @@ class ActorCritic(nn.Module):
 
     def _value(self, features: Array) -> Array:
         return self.value_head(self.value_torso(features))[..., 0]
+
+
+def make_actor_critic(config: NetworkConfig, num_actions: int, precision: Any = None) -> ActorCritic:
+    """The network kinds `mlp` and `gru`."""
+    memory = config.rnn_width if config.kind == "gru" else 0
+    return ActorCritic(num_actions, config.hidden, config.activation, precision, memory, config.adapter)

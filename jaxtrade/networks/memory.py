@@ -1,6 +1,6 @@
 """Memory of a policy: what it keeps of an episode beside the observation.
 
-A carry is `()` (a network without memory) or float32[..., H]. Before an episode's first observation it is zero; whoever
+A carry is None (a network without memory) or float32[..., H]. Before an episode's first observation it is zero; whoever
 runs episodes forgets it there, so the network itself never asks where an episode begins.
 """
 
@@ -60,18 +60,18 @@ def forget(carry: PyTree, first: Array) -> PyTree:
     return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
 
 
-def recall(network: nn.Module, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:
+def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:
     """The carry after each observation of S sequences, as acting one step after the other would have made it.
 
     Args:
-        network: has `read` and `step` as `GRU`; not used where the carry is `()`.
+        network: has `read` and `step` as `GRU`; not used where the carry is None.
         carry: float32[S, H] before the first row of each sequence (not yet forgotten where an episode begins there).
         observations, first: float32[L * S, D] and bool[L * S]; row `l * S + s` is step l of sequence s.
     Returns:
-        float32[L * S, H], or `()`.
+        float32[L * S, H], or None.
     """
-    if not jax.tree.leaves(carry):
-        return carry
+    if carry is None:
+        return None
     variables = {"params": parameters}
 
     def by_step(rows: Array) -> Array:

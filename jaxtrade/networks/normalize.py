@@ -10,6 +10,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from flax import struct
 
+from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array
 
 CLIP = 10.0
@@ -33,15 +34,16 @@ def init_stats(size: int) -> RunningStats:
     return RunningStats(jnp.zeros((1, size)), jnp.zeros((1, size)), jnp.ones((1, size)))
 
 
-def merge(stats: RunningStats, batch: Array, group: int = 0) -> RunningStats:
-    """The statistics with one batch float32[B, D] (B >= 1) added to `group`."""
+def merge(stats: RunningStats, batch: Array, group: int = 0, reduce: Reduce = LOCAL) -> RunningStats:
+    """The statistics with one batch float32[B, D] (B >= 1) added to `group`; with `reduce`, those of all parts."""
     # Around the first row, a slot that never varies keeps its mean to the bit, so its deviations stay exactly 0.
-    origin = batch[0]
+    origin = reduce.first(batch[0])
     shifted = batch - origin
-    offset = shifted.mean(axis=0)
-    mean, variance = origin + offset, jnp.square(shifted - offset).mean(axis=0)
-    count = stats.count[group] + batch.shape[0]
-    new = batch.shape[0] / count
+    offset = reduce.mean(shifted, 0)
+    mean, variance = origin + offset, reduce.mean(jnp.square(shifted - offset), 0)
+    rows = reduce.count(batch.shape[0])
+    count = stats.count[group] + rows
+    new = rows / count
     old = 1.0 - new
     delta = mean - stats.mean[group]
     return RunningStats(

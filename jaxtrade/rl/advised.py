@@ -41,7 +41,7 @@ def start_advice(view: AdviceView, followed: np.ndarray | Array, askable: np.nda
                        no_outcomes(bins), jnp.float32(memory))
 
 
-def heard(advice: AdviceState, delta: Delta) -> AdviceState:
+def with_answers(advice: AdviceState, delta: Delta) -> AdviceState:
     """A delta's rows in the table, and scored."""
     return advice.replace(view=advice.view.replace(table=received(advice.view.table, delta)),
                           outcomes=scored(advice.outcomes, delta, advice.followed, advice.memory))
@@ -65,42 +65,43 @@ HostCall = Callable[[Array, Array, Array], Delta]
 def with_advice(algorithm: Algorithm, start: AdviceState, most: int = 0, ask: HostCall | None = None) -> Algorithm:
     """`algorithm`, of one agent or a population, with `start` in its first state.
 
-    `inputs` of its update is a `Delta`, or () where `ask` is called instead: once per update, with the `most` bars that
-    are wanted most.
+    `inputs` of its update is a `Delta`, or None where `ask` is called instead: once per update, with the `most` bars
+    that are wanted most.
     """
 
     def init(key: Array, params: PyTree) -> Any:
         return algorithm.init(key, params).replace(advice=start)
 
-    def update(state: Any, params: PyTree, inputs: PyTree = ()) -> tuple[Any, dict[str, Array]]:
+    def update(state: Any, params: PyTree, inputs: PyTree = None) -> tuple[Any, dict[str, Array]]:
         advice = state.advice
         if ask is not None:
             advice, (bars, weight) = wanted(advice, most)
             inputs = ask(jnp.reshape(state.update, -1)[0], bars, weight)
-        advice = heard(advice, inputs)
-        state, metrics = algorithm.update(state.replace(advice=()), params, advice)
+        advice = with_answers(advice, inputs)
+        state, metrics = algorithm.update(state.replace(advice=None), params, advice)
         return state.replace(advice=visited(advice, metrics.pop("visits"))), metrics
 
     return algorithm._replace(init=init, update=update)
 
 
 class Exchange(Protocol):
-    """What a run hears from outside, and says to it. The host's methods neither wait nor raise."""
+    """What a run exchanges with the host. The host's methods (`inputs`, `receive`) neither wait nor raise."""
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
-        """The algorithm (of one agent or a population) that hears; static."""
+        """The algorithm (of one agent or a population) with what the exchange adds to its state; static."""
         ...
 
     def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
-        """Pure, compiled as the end of a chunk: the state, and what the host is told."""
+        """Pure, compiled as the end of a chunk: the state, and news for the host."""
         ...
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        """NumPy arrays [updates, ...]: the inputs of the chunk's updates, of constant shapes."""
+        """NumPy arrays [updates, ...]: the inputs of the chunk's updates, of constant shapes; None where there are
+        none."""
         ...
 
-    def told(self, update: int, news: PyTree) -> None:
-        """What `close_chunk` of the chunk that ended with `update` said, as NumPy arrays."""
+    def receive(self, update: int, news: PyTree) -> None:
+        """The news that `close_chunk` gave at the end of the chunk that ended with `update`, as NumPy arrays."""
         ...
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,8 @@ import numpy as np
 from jaxtrade import checkpoint
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
-from jaxtrade.rl.train import Control, write_checkpoint
+from jaxtrade.rl.hooks import Change
+from jaxtrade.rl.run_io import write_checkpoint
 from jaxtrade.types import PyTree
 
 FOLDER = "best"  # of a run directory
@@ -74,17 +75,28 @@ def decide(state: ControlState, score: float, update: int, config: ControlConfig
     return state, Decision(best=False, adjust=True, stop=False)
 
 
-def adjusted(floats: Mapping[str, float], config: ControlConfig) -> dict[str, float]:
-    """Tunable floats after one adjustment; what lies beyond its bound already stays as it is."""
-    lower = {name: min(floats[name], max(floats[name] * config.plateau_lr_factor, config.plateau_lr_min))
-             for name in ("learning_rate", "learning_rate_end")}
-    raised = {name: max(floats[name], min(floats[name] * config.plateau_ent_factor, config.plateau_ent_max))
-              for name in ("ent_coef", "ent_coef_end")}
+def adjusted(floats: Mapping[str, Any], config: ControlConfig, step_sizes: Sequence[str],
+             exploration: Sequence[str]) -> dict[str, Any]:
+    """Tunable floats after one adjustment; what lies beyond its bound already stays as it is.
+
+    floats: by name, float64, of one agent or [N] of several. step_sizes, exploration: names of the floats that are
+    lowered and raised, as in `Algorithm`.
+    """
+    lower = {name: np.minimum(floats[name], np.maximum(floats[name] * config.plateau_lr_factor, config.plateau_lr_min))
+             for name in step_sizes}
+    raised = {name: np.maximum(floats[name], np.minimum(floats[name] * config.plateau_ent_factor,
+                                                        config.plateau_ent_max)) for name in exploration}
     return lower | raised
 
 
+def _shown(values: np.ndarray) -> str:
+    """The number that all agents share, or the lowest and the highest."""
+    low, high = np.min(values), np.max(values)
+    return f"{low:.3g}" if low == high else f"{low:.3g} .. {high:.3g}"
+
+
 class Controller:
-    """A hook of `train` that evaluates every so many chunks, and after the last (`Remembering`: it has a memory).
+    """A hook of `train` that evaluates every so many chunks, and after the last (a `hooks.StatefulHook`).
 
     The best state is kept whole under `folder`; beside it, until the run is finished, the best one of the last
     checkpoint, so that a run that goes back there (by a resume or a rollback) finds what it remembers. What it finds
@@ -95,13 +107,15 @@ class Controller:
 
     def __init__(self, config: ControlConfig, score: Callable[[PyTree], float], folder: Path, *, chunk_updates: int,
                  total_updates: int, steps_per_update: int, metadata: Mapping[str, Any], tell: Callable[[str], None],
-                 unit: str) -> None:
+                 unit: str, step_sizes: Sequence[str] = (), exploration: Sequence[str] = ()) -> None:
         """
         Args:
             score: state -> score of its policy, higher is better. unit: what it is, in words.
             folder: of the best state. metadata: of its checkpoints, beside what is remembered.
             tell: takes one line for every evaluation.
+            step_sizes, exploration: names of the tunable floats that a plateau lowers and raises (`Algorithm`).
         """
+        self._step_sizes, self._exploration = tuple(step_sizes), tuple(exploration)
         self.state = ControlState()
         self._config, self._score, self._folder = config, score, folder
         self._chunk_updates, self._total_updates = chunk_updates, total_updates
@@ -123,34 +137,36 @@ class Controller:
             if update != self.state.best_update:
                 checkpoint.set_aside(path)
 
-    def __call__(self, state: PyTree, update: int) -> tuple[Control, Mapping[str, float]]:
+    def __call__(self, state: PyTree, update: int) -> Change:
         last = update >= self._total_updates
         if update // self._chunk_updates % self._config.evaluate_every and not last:
-            return Control.CONTINUE, {}
+            return Change()
         score = self._score(state)
         if not math.isfinite(score):
             raise DivergedError(f"update {update}: {self._unit} is {score} on the validation sessions; check the scale "
                                 "of the reward (reward.preset, reward.weights)")
         self.state, decision = decide(self.state, score, update, self._config, last)
-        overrides: dict[str, float] = {}
+        overrides: dict[str, Any] = {}
         notes = [f"the best is {self.state.best_score:.6g} at update {self.state.best_update}"]
         if decision.best:
             self._keep(state, update)
             notes = ["the best so far"]
         if decision.adjust:
-            floats = {name: float(np.reshape(getattr(state.hparams, name), -1)[0])
-                      for name in ("learning_rate", "learning_rate_end", "ent_coef", "ent_coef_end")}
-            overrides = adjusted(floats, self._config)
-            notes.append("no progress: " + ", ".join(
-                f"{name} {floats[name]:.3g} -> {value:.3g}" for name, value in overrides.items()))
+            floats = {name: np.asarray(getattr(state.hparams, name), np.float64)
+                      for name in (*self._step_sizes, *self._exploration)}
+            overrides = adjusted(floats, self._config, self._step_sizes, self._exploration)
+            notes.append("no progress: " + (", ".join(
+                f"{name} {_shown(floats[name])} -> {_shown(value)}" for name, value in overrides.items())
+                or "this learner has nothing to adjust"))
         if decision.stop:
             notes.append(f"stopped early, after {self.state.since_best} evaluations without a better one")
         self._tell(f"validation at update {update}: {self._unit} {score:.6g}; {'; '.join(notes)}")
-        return (Control.STOP if decision.stop else Control.CONTINUE), overrides
+        return Change(stop=decision.stop, hparams=overrides)
 
     def _keep(self, state: PyTree, update: int) -> None:
-        told = self._metadata | {"steps": update * self._steps_per_update, "hooks": {self.name: self.state._asdict()}}
-        write_checkpoint(self._folder, update, state, told, KEEP_ALL)
+        steps, memory = update * self._steps_per_update, self.state._asdict()
+        metadata = self._metadata | {"steps": steps, "hooks": {self.name: memory}}
+        write_checkpoint(self._folder, update, state, metadata, KEEP_ALL)
         self._prune({update, self._saved_best})
 
     def _prune(self, keep: set[int | None]) -> None:

@@ -13,12 +13,12 @@ from jaxtrade.advisor import callback
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.rl.advised import AdviceState, first_of, wanted, with_advice
-from jaxtrade.rl.train import Control
+from jaxtrade.rl.hooks import Change
 from jaxtrade.types import Algorithm, PyTree
 
 
 class AdviceExchange:
-    """`rl.advised.Exchange` and `rl.train.Remembering`: the bridge remembers.
+    """`rl.advised.Exchange` and `rl.hooks.StatefulHook`: the memory is the bridge's.
 
     start: the advice in a new run's first state, of T bars.
     """
@@ -47,22 +47,22 @@ class AdviceExchange:
 
     def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
         if self.inside:
-            return state, ()
+            return state, None
         advice, news = wanted(state.advice, self.most)
         return state.replace(advice=advice), news
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        return () if self.inside else first_of(self.bridge.delta(update), updates, self._bars)
+        return None if self.inside else first_of(self.bridge.delta(update), updates, self._bars)
 
-    def told(self, update: int, news: PyTree) -> None:
+    def receive(self, update: int, news: PyTree) -> None:
         del update
         if not self.inside:
             self.bridge.wanted(*news)
 
-    def __call__(self, state: PyTree, update: int) -> tuple[Control, Mapping[str, float]]:
+    def __call__(self, state: PyTree, update: int) -> Change:
         """Raises JournalError where a replay is not the recorded run."""
         self.bridge.check()
-        return Control.CONTINUE, {}
+        return Change()
 
     def memory(self) -> dict[str, Any]:
         return self.bridge.memory()

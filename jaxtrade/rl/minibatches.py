@@ -6,6 +6,7 @@ so a device that holds whole groups never needs rows of another, and layouts can
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -30,17 +31,21 @@ def permutation(key: Array, count: int) -> Array:
 
 
 def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, num_minibatches: int,
-                   length: int = 1) -> Array:
+                   length: int = 1, first_group: int | Array = 0) -> Array:
     """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]; each row occurs once.
 
     What is permuted are sequences of `length` consecutive steps of one environment (T is a multiple of it). Of the S
-    sequences in a minibatch, entry `l * S + s` is step l of sequence s.
+    sequences in a minibatch, entry `l * S + s` is step l of sequence s. Groups draw by their global number, which
+    begins at `first_group`; rows count the environments that are here.
     """
+    chex.assert_is_divisible(num_envs, num_groups)
+    chex.assert_is_divisible(num_steps, length)
     group_envs = num_envs // num_groups
     group_sequences = num_steps // length * group_envs
+    chex.assert_is_divisible(group_sequences, num_minibatches)
 
     def permute(group: Array) -> Array:
-        picked = permutation(jax.random.fold_in(key, group), group_sequences)
+        picked = permutation(jax.random.fold_in(key, first_group + group), group_sequences)
         return picked // group_envs * (length * num_envs) + group * group_envs + picked % group_envs
 
     permuted = jax.vmap(permute)(jnp.arange(num_groups))
@@ -51,4 +56,6 @@ def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, n
 
 def take_rows(tree: PyTree, rows: Array) -> PyTree:
     """Rows of arrays [T, N, ...] -> [len(rows), ...]."""
+    chex.assert_rank(rows, 1)
+    chex.assert_type(rows, int)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[rows], tree)

@@ -1,6 +1,6 @@
 """Actions that a transferred policy has not learned yet: closed, then opened by a schedule.
 
-A policy widened by new actions must act as its source did until it is told otherwise, and must then meet the new
+A policy widened by new actions must at first act as its source did, and must then meet the new
 actions often enough to learn them. With z the log-sum-exp of the legal old logits, each new action's logit l becomes
 
     l + log eps,    log eps = (1 - fraction) (log probability + z),    fraction in [0, 1],
@@ -12,8 +12,6 @@ gradients all see it.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,28 +38,28 @@ class OpeningPlan(struct.PyTreeNode):
     until: Array
 
 
-def opening_at(plan: Any, progress: Array) -> Any:
-    """The `Opening` at a fraction of the run (float32[] in [0, 1]); () where the plan is ()."""
-    if isinstance(plan, tuple):
-        return ()
+def opening_at(plan: OpeningPlan | None, progress: Array) -> Opening | None:
+    """The opening at a fraction of the run (float32[] in [0, 1]); None without a plan."""
+    if plan is None:
+        return None
     return Opening(plan.new, plan.probability, jnp.clip(progress / plan.until, 0.0, 1.0))
 
 
-def closed(opening: Any) -> Any:
+def closed(opening: Opening | None) -> Opening | None:
     """The same with eps = 0."""
-    if isinstance(opening, tuple):
-        return ()
+    if opening is None:
+        return None
     return opening.replace(probability=jnp.zeros_like(opening.probability), fraction=jnp.zeros_like(opening.fraction))
 
 
-def settled(opening: Any) -> Any:
-    """() once every new action is open: a policy like any other. Reads the values, so it takes no traced ones."""
-    return () if not isinstance(opening, tuple) and bool((opening.fraction >= 1.0).all()) else opening
+def settled(opening: Opening | None) -> Opening | None:
+    """None once every new action is open: a policy like any other. Reads the values, so it takes no traced ones."""
+    return None if opening is not None and bool((opening.fraction >= 1.0).all()) else opening
 
 
-def opened(opening: Any, logits: Array, mask: Array) -> tuple[Array, Array]:
+def opened(opening: Opening | None, logits: Array, mask: Array) -> tuple[Array, Array]:
     """Logits float32[..., A] and mask bool[..., A] of the opened policy; HOLD, legal everywhere, is never new."""
-    if isinstance(opening, tuple):
+    if opening is None:
         return logits, mask
     old = mask & ~opening.new
     mass = jax.nn.logsumexp(logits, axis=-1, keepdims=True, where=old)

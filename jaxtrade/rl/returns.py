@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import chex
 import jax
 import jax.numpy as jnp
 
@@ -20,6 +21,9 @@ def next_values(value: Array, last_value: Array, final_value: Array, truncated: 
         final_value: float32[T, N], V of the final observation, valid where truncated.
         truncated: bool[T, N].
     """
+    chex.assert_rank([value, last_value, final_value, truncated], [2, 1, 2, 2])
+    chex.assert_equal_shape([value, final_value, truncated])
+    chex.assert_type([value, last_value, final_value, truncated], [float, float, float, bool])
     following = jnp.concatenate([value[1:], last_value[None]])
     return jnp.where(truncated, final_value, following)
 
@@ -34,6 +38,9 @@ def gae(reward: Array, value: Array, next_value: Array, terminated: Array, trunc
     Only a termination zeroes the value of what follows; a truncation cuts the sum of later deltas, which belong to
     another episode, and keeps the bootstrap.
     """
+    chex.assert_rank([reward, value, next_value, terminated, truncated], 2)
+    chex.assert_equal_shape([reward, value, next_value, terminated, truncated])
+    chex.assert_type([reward, value, next_value, terminated, truncated], [float, float, float, bool, bool])
     delta = reward + gamma * jnp.where(terminated, 0.0, next_value) - value
     decay = gamma * gae_lambda * jnp.where(terminated | truncated, 0.0, 1.0)
 

@@ -20,16 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.advisor.fusion import GATE, GATE_SLOTS
-from jaxtrade.config import PPOConfig, TransferConfig
+from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
 from jaxtrade.rl.opening import OpeningPlan
-from jaxtrade.rl.state import TrainState
+from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.types import Array, PyTree
 
 ADAPTER = "adapter"
-# Keys that must agree, because nothing that is learned under one value means the same under another.
-SAME = ("network", "rnn_width", "hidden", "activation", "normalise_observations")
+# Keys of `network` that must agree, because nothing that is learned under one value means the same under another.
+SAME = tuple(name for name in NetworkConfig.model_fields if name != ADAPTER)
 
 
 class Layout(NamedTuple):
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
     slots: tuple[str, ...]
     actions: tuple[str, ...]
     scaling: str
-    config: PPOConfig
+    config: NetworkConfig
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def _units(count: int) -> tuple[str, ...]:
 def axis_labels(path: str, shape: Sequence[int], layout: Layout) -> tuple[tuple[str, ...], ...]:
     """Labels of each axis of the parameter at `path` (as `policy_torso/Dense_0/kernel`) with its own axes `shape`."""
     names = path.split("/")
-    memory = tuple(f"memory {i}" for i in range(layout.config.rnn_width)) if layout.config.network == "gru" else ()
+    memory = tuple(f"memory {i}" for i in range(layout.config.rnn_width)) if layout.config.kind == "gru" else ()
     last, kernel = _units(shape[-1]), names[-1] == "kernel"
     if names[0] == ADAPTER:
         return (layout.slots, layout.read) if kernel else (layout.read,)
@@ -209,12 +209,12 @@ def check_layouts(mine: Layout, theirs: Layout) -> None:
         raise ConfigError(f"env.scaling={theirs.scaling}: the source was trained with {mine.scaling}, so its inputs "
                           f"mean something else; set env.scaling={mine.scaling}")
     for key in SAME:
-        if key == "rnn_width" and theirs.config.network != "gru":
+        if key == "rnn_width" and theirs.config.kind != "gru":
             continue
         here, there = getattr(mine.config, key), getattr(theirs.config, key)
         if here != there:
-            raise ConfigError(f"ppo.{key}={there}: the source has {here}; a transfer widens inputs and actions only, "
-                              f"so set ppo.{key} to the source's")
+            raise ConfigError(f"network.{key}={there}: the source has {here}; a transfer widens inputs and actions only"
+                              f", so set network.{key} to the source's")
     if not set(mine.slots) & set(theirs.slots):
         raise ConfigError("source and target share no observation slot; transfer between tasks that do, or train "
                           "afresh")
@@ -226,7 +226,7 @@ def check_layouts(mine: Layout, theirs: Layout) -> None:
 
 
 def adapter_width(mine: Layout, mode: str) -> int:
-    """`ppo.adapter` of a run that begins with this source: that of its adapter, or its number of slots."""
+    """`network.adapter` of a run that begins with this source: that of its adapter, or its number of slots."""
     return 0 if mode == "widen" else mine.config.adapter or len(mine.slots)
 
 
@@ -278,15 +278,15 @@ def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, m
                                      in zip(sources, targets, strict=True)]), parts
 
 
-def opening_plan(coverage: Coverage, theirs: Layout, config: TransferConfig) -> Any:
-    """How new actions open, or () where there are none."""
+def opening_plan(coverage: Coverage, theirs: Layout, config: TransferConfig) -> OpeningPlan | None:
+    """How new actions open; None where there are none."""
     if not coverage.new_actions:
-        return ()
+        return None
     new = np.isin(np.array(theirs.actions), np.array(coverage.new_actions))
     return OpeningPlan(jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until))
 
 
-def begin(fresh: TrainState, carried: Carried, opening: Any) -> TrainState:
+def begin(fresh: TrainState, carried: Carried, opening: OpeningPlan | None) -> TrainState:
     """The first state of a run that begins with a source."""
     opt_state = fresh.opt_state if carried.opt_state is None else carried.opt_state
     lead = fresh.update.shape  # (agents,) of a population

@@ -1,35 +1,75 @@
-"""How a policy learns: the learner, transfer, stages, training, its advisor, control and evaluation."""
+"""How a policy learns: learner, network, rollout, transfer, stages, training, advisor, control and evaluation."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.errors import ConfigError
+from jaxtrade.registry import Registry
 from jaxtrade.sections.base import Section, Widths
+
+LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER"})
+NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
+                                               "gru": "jaxtrade.networks.heads:make_actor_critic"})
+
+
+def name_in(registry: Registry[Any]) -> AfterValidator:
+    """Accepts the names of a registry's parts, without importing any of them."""
+
+    def check(name: str) -> str:
+        try:
+            return registry.check(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(check)
+
+
+class NetworkConfig(Section, frozen=True):
+    """The network of a policy, whatever learns it."""
+
+    kind: Annotated[str, name_in(NETWORKS)] = Field(default="mlp", description="mlp; gru: the policy remembers its "
+                                                    "episode; or one of your own")
+    hidden: Widths = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
+    rnn_width: int = Field(default=64, ge=1, description="gru: numbers that it remembers")
+    adapter: int = Field(default=0, ge=0, description="width of a linear layer in front of the network; set by a "
+                         "transfer with transfer.mode=adapter, 0 otherwise")
+    normalise_observations: bool = True
+
+
+class RolloutConfig(Section, frozen=True):
+    """How many environments act side by side, and for how long between two updates. Static."""
+
+    num_envs: int = Field(default=256, ge=1)
+    num_steps: int = Field(default=128, ge=1)
+    num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
+
+    @model_validator(mode="after")
+    def _equal_groups(self) -> Self:
+        if self.shards > 1 and self.num_envs % self.shards:
+            raise ValueError(f"rollout.num_envs ({self.num_envs}) must be a multiple of rollout.num_shards "
+                             f"({self.shards})")
+        return self
+
+    @property
+    def shards(self) -> int:
+        """Env groups in use: `num_shards`, or 1 where there are fewer envs."""
+        return self.num_shards if self.num_envs >= self.num_shards else 1
 
 
 class PPOConfig(Section, frozen=True):
     """Masked PPO. Counts are static; the floats become leaves of the train state, so sweeps are one vmap."""
 
-    num_envs: int = Field(default=256, ge=1)
-    num_steps: int = Field(default=128, ge=1)
-    num_minibatches: int = Field(default=8, ge=1)
+    num_minibatches: int = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
     num_epochs: int = Field(default=4, ge=1)
     gradient_rows: int = Field(default=16384, ge=1, description="mlp: a larger minibatch forms its gradient in "
                                "equal blocks, if it can: the same but for the order of float sums, in less memory")
-    num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
-    network: Literal["mlp", "gru"] = Field(default="mlp", description="gru: the policy remembers its episode; "
-                                           "minibatches are then whole rollouts of some envs")
-    rnn_width: int = Field(default=64, ge=1, description="gru: numbers that it remembers")
-    adapter: int = Field(default=0, ge=0, description="width of a linear layer in front of the network; set by a "
-                         "transfer with transfer.mode=adapter, 0 otherwise")
     adapter_freeze: float = Field(default=0.0, ge=0, description="share of the run, below 1, in which only the adapter "
                                   "learns")
-    hidden: Widths = (64, 64)
-    activation: Literal["tanh", "relu"] = "tanh"
-    normalise_observations: bool = True
     normalise_advantages: bool = True
     learning_rate: float = Field(default=3.0e-4, gt=0)
     learning_rate_end: float = Field(default=3.0e-5, gt=0, description="reached at the last update")
@@ -44,35 +84,11 @@ class PPOConfig(Section, frozen=True):
     target_kl: float = Field(default=0.0, ge=0, description="0: off; else epochs stop once KL passes it")
 
     @model_validator(mode="after")
-    def _thaws(self) -> PPOConfig:
+    def _thaws(self) -> Self:
         if self.adapter_freeze >= 1:
-            raise ValueError(f"adapter_freeze ({self.adapter_freeze:g}) is a share of the run and must be below 1: the "
-                             "network behind the adapter would never learn")
+            raise ValueError(f"ppo.adapter_freeze ({self.adapter_freeze:g}) is a share of the run and must be below 1: "
+                             "the network behind the adapter would never learn")
         return self
-
-    @model_validator(mode="after")
-    def _divisible(self) -> PPOConfig:
-        if self.shards > 1 and self.num_envs % self.shards:
-            raise ValueError(f"num_envs ({self.num_envs}) must be a multiple of num_shards ({self.shards})")
-        group = self.num_envs // self.shards * self.num_steps
-        if group % self.num_minibatches:
-            raise ValueError(f"num_envs/num_shards*num_steps ({group}) must be a multiple of num_minibatches "
-                             f"({self.num_minibatches})")
-        envs = self.num_envs // self.shards
-        if self.network == "gru" and envs % self.num_minibatches:
-            raise ValueError(f"network=gru: num_envs/num_shards ({envs}) must be a multiple of num_minibatches "
-                             f"({self.num_minibatches}), because a minibatch holds whole rollouts of some envs")
-        return self
-
-    @property
-    def sequence(self) -> int:
-        """Consecutive steps of one env that stay together in a minibatch: 1, or with a memory all of a rollout's."""
-        return self.num_steps if self.network == "gru" else 1
-
-    @property
-    def shards(self) -> int:
-        """Env groups in use: `num_shards`, or 1 where there are fewer envs."""
-        return self.num_shards if self.num_envs >= self.num_shards else 1
 
 
 class TransferConfig(Section, frozen=True):
@@ -125,38 +141,38 @@ class StageConfig(Section, frozen=True):
 
 
 class AdvisorConfig(Section, frozen=True):
-    """Who advises on the bars, and how the policy listens. Latency is of the market: in bars, whatever a clock says."""
+    """The advisor, and how the policy uses its advice. Latency is counted in bars, whatever the clock says."""
 
-    kind: str = Field(default="off", description="off: not compiled; none: nobody answers; rules; mock:KIND[:NUMBER]; "
-                      "recorded:FILE; transformers:FOLDER; the URL of an OpenAI-compatible server; table:FILE, made by "
-                      "advise precompute; replay:JOURNAL, an earlier run's")
+    kind: str = Field(default="off", description="off: not compiled; none: compiled, without answers; rules; "
+                      "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, written "
+                      "by advise precompute; replay:JOURNAL of an earlier run")
     fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
-        default="trust", description="how advice meets the policy: trust, log-odds of its measured hit rate; slots, in "
-        "the observation; gate, a learned share of trust; rules, the old system's; none, counted only")
-    transport: Literal["exchange", "callback"] = Field(default="exchange", description="between compiled chunks, or "
-                                                       "by one host callback per update")
+        default="trust", description="how the policy uses advice: trust, by its measured hit rate; slots, in the "
+        "observation; gate, a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)")
+    transport: Literal["exchange", "callback"] = Field(default="exchange", description="exchange: between "
+                                                       "compiled chunks; callback: by one host callback per update")
     horizon: int = Field(default=30, ge=1, le=390, description="bars after which advice is scored")
     latency: Annotated[tuple[Annotated[int, Field(ge=0, le=100_000)], ...], Field(strict=False, min_length=1)] = Field(
         default=(1,), description="bars from a bar's close until its advice is known: one number, or several equally "
         "likely ones, drawn per bar")
     latency_seed: int = Field(default=0, ge=0, lt=2**31)
-    max_age: int = Field(default=30, ge=0, description="bars after which advice is too old to be heard")
+    max_age: int = Field(default=30, ge=0, description="age in bars up to which advice is used")
     bins: int = Field(default=5, ge=1, le=100, description="equal ranges of confidence, each with its own hit rate")
-    memory: int = Field(default=2000, ge=10, description="scored advice that a hit rate remembers (exponentially)")
-    prior: float = Field(default=10.0, gt=0, description="imagined advice per range, half of it right")
-    abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate is no "
-                           "reason to listen")
-    cap: float = Field(default=2.0, gt=0, description="largest log-odds that advice can have")
+    memory: int = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
+    prior: float = Field(default=10.0, gt=0, description="imagined outcomes per range, half of them right")
+    abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate gives "
+                           "no trust")
+    cap: float = Field(default=2.0, gt=0, description="largest log-odds that trust can have")
     weight: float = Field(default=0.3, ge=0, le=1, description="rules: weight of the advisor's confidence")
     gate_cost: float = Field(default=0.001, ge=0, description="gate: cost of its mean opening, in the loss")
-    veto: float = Field(default=2.0, ge=0, description="entries are illegal where the advised risk reaches this; risk "
-                        "is at most 1, so 2 is never")
+    veto: float = Field(default=2.0, ge=0, description="entries are illegal if the advised risk is at least this; risk "
+                        "is at most 1, so 2 means never")
     drop_episode: float = Field(default=0.1, ge=0, le=1, description="share of training episodes without advice")
-    drop_bar: float = Field(default=0.1, ge=0, le=1, description="share of training bars without it")
+    drop_bar: float = Field(default=0.1, ge=0, le=1, description="share of training bars without advice")
     demand: int = Field(default=64, ge=1, le=1024, description="bars asked about per chunk or update at most")
     rows: int = Field(default=256, ge=1, le=1024, description="answers that become visible per chunk or update at most")
     template: str = Field(default="v1", description="the prompt: v1, no_volume, anonymous, pipe")
-    options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="of this kind of advisor: "
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="options of this kind: "
                                                          "model, key_env, seed, ...")
     evaluation_wait_s: float = Field(default=60.0, ge=0, description="seconds that an evaluation waits for answers")
     service: ServiceOptions = ServiceOptions()

@@ -7,8 +7,10 @@ from datetime import date
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
+from jaxtrade.errors import ConfigError
+from jaxtrade.parts import TASKS
 from jaxtrade.sections.base import Names, Section
 
 
@@ -37,6 +39,14 @@ def _roll(value: object) -> str | dict[str, str]:
         if after <= before:
             raise ValueError(f"first trade dates must increase: {after} follows {before}")
     return firsts
+
+
+def _task(name: str) -> str:
+    """Raises ValueError, as pydantic wants it, where no task has the name."""
+    try:
+        return TASKS.check(name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
 
 
 Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]  # YAML: 201312
@@ -144,10 +154,11 @@ class BracketConfig(Section, frozen=True):
 class EnvConfig(Section, frozen=True):
     """The static half of the environment: what changes the compiled program."""
 
-    task: Literal["entry", "manage", "advised"] = Field(default="manage", description="advised: the actions of manage, "
-                                                        "and the bar's context and the account's record in sight")
-    advice: bool = Field(default=False, description="advised: slots for an advisor's advice, which say absent while "
-                         "there is none")
+    task: Annotated[str, AfterValidator(_task)] = Field(
+        default="manage", description="entry, manage, advised, or a registered task; advised: the actions of manage, "
+        "and the bar's context and the account's record in sight")
+    advice: bool = Field(default=False, description="slots for an advisor's advice, which say absent while there is "
+                         "none; not of entry and manage")
     actions: Literal["full", "seed6"] = Field(default="full", description="manage, advised: 'full' has CLOSE, 'seed6' "
                                               "has not")
     scaling: Literal["relative", "seed"] = Field(default="relative", description="'seed' is parity mode: raw values")
@@ -168,9 +179,10 @@ class EnvConfig(Section, frozen=True):
         return self
 
     @model_validator(mode="after")
-    def _someone_to_advise(self) -> EnvConfig:
-        if self.advice and self.task != "advised":
-            raise ValueError(f"env.advice=true needs env.task=advised, found {self.task}: no other task shows advice")
+    def _shows_advice(self) -> EnvConfig:
+        if self.advice and self.task in ("entry", "manage"):
+            raise ValueError(f"env.advice=true needs env.task=advised, found {self.task}: entry and manage show no "
+                             "advice (a task of your own may)")
         return self
 
     @property

@@ -10,8 +10,8 @@ from jaxtrade.ablation.tables import Skill
 from jaxtrade.config import RunConfig, load_config
 
 TINY = ("data.source=synthetic", "data.synthetic=martingale", "data.synthetic_sessions=8", "split.test_sessions=3",
-        "account.preset=rules_off_50k", "env.task=entry", "env.features=[close]", "env.window=1", "ppo.num_envs=8",
-        "ppo.num_steps=16", "ppo.num_minibatches=2", "ppo.num_epochs=1", "ppo.hidden=[8]", "train.num_seeds=2",
+        "account.preset=rules_off_50k", "env.task=entry", "env.features=[close]", "env.window=1", "rollout.num_envs=8",
+        "rollout.num_steps=16", "ppo.num_minibatches=2", "ppo.num_epochs=1", "network.hidden=[8]", "train.num_seeds=2",
         "train.total_timesteps=256", "train.chunk_updates=1", "advisor.horizon=10", "advisor.drop_bar=0.2")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.ablation.made import TINY
     (["--kinds", "mock:skiled:0.6"], "did you mean 'skilled'"), (["--kinds", "https://h/v1"], "advise precompute"),
     (["--fusions", "trsut"], "did you mean 'trust'"), (["--seeds", "0"], "--seeds 0"),
     (["--seeds", "-1"], "--seeds -1"),
-    (["nowhere"], "nowhere"), (["--set", "ppo.num_env=3"], "num_envs")])
+    (["nowhere"], "nowhere"), (["--set", "rollout.num_env=3"], "num_envs")])
 def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys):
     out = tmp_path / "new"
     assert main(["ablate", "advisor", *flags, "--out", str(out)]) == 2
@@ -32,6 +33,17 @@ def test_an_old_folder_is_not_written_to(tmp_path, capsys):
     (tmp_path / "ablation.json").write_text("{}")
     assert main(["ablate", "advisor", "--test", "--out", str(tmp_path)]) == 2
     assert "not an empty folder" in capsys.readouterr().err
+
+
+def test_only_what_was_begun_is_resumed(tmp_path, capsys):
+    flags = ["ablate", "advisor", "--test", "--resume", "--out", str(tmp_path)]
+    assert main(flags) == 2
+    assert "no ablation was begun there (no begin.json)" in capsys.readouterr().err
+    (tmp_path / "begin.json").write_text(json.dumps({"config_sha256": "0" * 64, "kinds": [], "fusions": []}))
+    assert main(flags) == 2
+    assert "config_sha256 is " in capsys.readouterr().err
+    assert main([part for part in flags if part != "--resume"]) == 2
+    assert "go on in it with --resume" in capsys.readouterr().err
 
 
 def test_seeds():
@@ -53,12 +65,13 @@ def test_the_shipped_matrix_is_a_configuration():
 def test_a_whole_small_matrix(tmp_path, capsys):
     out = tmp_path / "new"
     flags = [part for override in TINY for part in ("--set", override)]
-    assert main(["ablate", "advisor", "--test", *flags, "--set", "split.test_sessions=5", "--out", str(out),
-                 "--kinds", "mock:random,mock:oracle,turn", "--fusions", "trust,none"]) == 0
+    command = ["ablate", "advisor", "--test", *flags, "--set", "split.test_sessions=5", "--out", str(out),
+               "--kinds", "mock:random,mock:oracle,turn", "--fusions", "trust,none"]
+    assert main(command) == 0
     shown = capsys.readouterr()
     assert "mock:oracle (CHEATS)" in shown.out
     assert "turn (CHEATS)" in shown.out
-    assert "CHEATS: it is told what each bar brings" in shown.err
+    assert "CHEATS: it knows what each bar brings" in shown.err
     document = json.loads((out / "ablation.json").read_text())
     assert list(document["fusions"]) == ["trust", "none"]
     assert document["cheats"] == ["mock:oracle", "turn"]
@@ -68,3 +81,10 @@ def test_a_whole_small_matrix(tmp_path, capsys):
     assert kinds["turn"]["test"]["less_none"]["mean"] == 0.0
     assert document["fusions"]["trust"]["kinds"]["none"]["test"]["days"]
     assert document["provenance"]["versions"]["jax"]
+    assert document["fusions"]["trust"]["health"]["recompiles"] == {"passed": True, "value": 0}
+    resumed = [*command, "--resume"]
+    shutil.rmtree(out / "training" / "none")  # killed in its second fusion
+    assert main(resumed) == 0
+    again = json.loads((out / "ablation.json").read_text())
+    for fusion, found in document["fusions"].items():
+        assert again["fusions"][fusion]["kinds"] == found["kinds"]

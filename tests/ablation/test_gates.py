@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxtrade.ablation.gates import gates
+from tests.ablation.gates import gates, number_of, steps
 from tests.ablation.made import made_ablation
 
 SHUFFLED = "mock:permuted/mock:skilled:0.6"
@@ -14,7 +14,7 @@ SHUFFLED = "mock:permuted/mock:skilled:0.6"
 def passed(name: str, worth: dict[str, float], **more) -> bool | None:
     ablation, fusion = made_ablation({"none": 0.0, **worth}, **more)
     found = {gate.name: gate for gate in gates(ablation, fusion)}
-    assert list(found) == ["G1", "G2", "G3", "G4", "G5", "G6", "G7"]
+    assert list(found) == ["G1", "G2", "G3", "G4", "G5", "G6"]
     assert found[name].found
     return found[name].passed
 
@@ -86,19 +86,29 @@ def test_g6_absence():
     assert passed("G6", {"mock:available:0.5/mock:skilled:0.6": 0.0}) is None
 
 
-TABLE, OF_TABLE = "table:x.npz", "mock:permuted/table:x.npz"
-
-
-@pytest.mark.parametrize(("worth", "expected"), [
-    ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 5.0}, True), ({TABLE: 30.0, OF_TABLE: 29.5, "rules": 5.0}, False),
-    ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 40.0}, False), ({TABLE: 30.0, "rules": 0.0}, None),
-    ({TABLE: 30.0, OF_TABLE: 0.0}, None), ({"rules": 0.0}, None)])
-def test_g7_claims(worth, expected):
-    assert passed("G7", worth) is expected
-
-
 def test_few_days_say_nothing():
     ablation, fusion = made_ablation({"none": 0.0, "mock:random": 500.0}, days=4)
     by_name = {gate.name: gate for gate in gates(ablation, fusion)}
     assert by_name["G1"].passed is None
     assert "needs 5 days, there are 4" in by_name["G1"].found
+
+
+def test_rising_steps():
+    noise = np.random.default_rng(0).normal(0, 1, (4, 6, 30))
+    rising = steps([value + 2.0 * i for i, value in enumerate(noise)])
+    assert rising.rises
+    assert rising.whole.mean == pytest.approx(6.0, abs=0.5)
+    falling = steps([noise[0], noise[1] + 5.0, noise[2] + 2.0, noise[3] + 9.0])
+    assert falling.wrong == (1,)
+    assert falling.whole.certain == 1
+    assert not falling.rises
+    assert not steps(list(noise)).rises  # noise has an order by its means, and none that is certain
+    with pytest.raises(ValueError, match="two kinds"):
+        steps([noise[0]])
+
+
+@pytest.mark.parametrize(("kind", "number"), [
+    ("mock:skilled:0.6", 0.6), ("mock:delayed:5/mock:skilled:0.6", 5.0), ("mock:available/rules", None),
+    ("mock:oracle", None), ("rules", None)])
+def test_numbers(kind, number):
+    assert number_of(kind) == number

@@ -19,7 +19,7 @@ def test_none_is_always_there_and_first():
     ("mock:skiled:0.6", "did you mean 'skilled'"), ("rule", "did you mean 'rules'"), ("none", "nothing to compare"),
     ("", "nothing to compare"), ("http://127.0.0.1:1/v1", "advise precompute"),
     ("mock:slow:1/https://h/v1", "advise precompute"), ("turn:1.5", "Q from 0 to 1"), ("turn:x", "Q from 0 to 1"),
-    ("mock:permuted/turn", "unknown"), ("mock:permuted/none", "unknown"), ("transformers:FOLDER", "advise precompute")])
+    ("mock:permuted/turn", "unknown"), ("mock:permuted/none", "unknown")])
 def test_unknown_kinds_are_refused(text, names):
     with pytest.raises(ConfigError, match=names):
         kinds.parse_kinds(text)
@@ -51,10 +51,3 @@ def test_placebos():
     assert kinds.placebo_of("turn", named[:3]) == "mock:permuted/rules"
     assert kinds.placebo_of("none", named) is None
     assert kinds.placebo_of("mock:permuted/rules", named) is None
-
-
-@pytest.mark.parametrize(("kind", "number"), [
-    ("mock:skilled:0.6", 0.6), ("mock:delayed:5/mock:skilled:0.6", 5.0), ("mock:available/rules", None),
-    ("mock:oracle", None), ("rules", None)])
-def test_numbers(kind, number):
-    assert kinds.number_of(kind) == number

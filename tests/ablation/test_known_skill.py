@@ -1,13 +1,13 @@
-"""The gates on a market where the answer is known: a martingale, which nobody beats who is not told the future."""
+"""The gates on a market where the answer is known: on a martingale only an advisor that knows the future can gain."""
 
 from __future__ import annotations
 
 import pytest
 
-from jaxtrade.ablation.gates import gates
 from jaxtrade.ablation.report import table
 from jaxtrade.ablation.run import ablate
 from jaxtrade.config import load_config
+from tests.ablation.gates import gates
 
 # A walk of one tick a minute: brackets of three ticks are reached in about nine bars, within the advice's horizon of
 # eight. Costs are small but not nothing, so that who knows nothing learns to stay out.
@@ -16,8 +16,8 @@ MARTINGALE = (
     "account.preset=rules_off_50k", "costs.commission=0.5", "costs.slippage=0", "env.task=entry",
     "env.features=[close]",
     "env.window=1", "brackets.stop_atr=3000", "brackets.target_multiple=1", "brackets.min_stop_ticks=3",
-    "advisor.horizon=8", "advisor.latency=[0]", "ppo.num_envs=32", "ppo.num_steps=64", "ppo.num_minibatches=4",
-    "ppo.num_epochs=2", "ppo.hidden=[16]", "ppo.learning_rate=0.003", "ppo.gamma=0.95", "ppo.gae_lambda=0.9",
+    "advisor.horizon=8", "advisor.latency=[0]", "rollout.num_envs=32", "rollout.num_steps=64", "ppo.num_minibatches=4",
+    "ppo.num_epochs=2", "network.hidden=[16]", "ppo.learning_rate=0.003", "ppo.gamma=0.95", "ppo.gae_lambda=0.9",
     "ppo.ent_coef=0.003", "train.num_seeds=3", "train.total_timesteps=204_800", "train.chunk_updates=5")
 KINDS = ("none", "mock:random", "mock:permuted/mock:skilled:0.7", "mock:skilled:0.6", "mock:skilled:0.7",
          "mock:skilled:0.85", "mock:oracle", "mock:adversarial:0.7", "mock:delayed:8/mock:skilled:0.85",
@@ -32,7 +32,6 @@ def test_gates_hold_where_skill_is_known():
     print(table(found))
     trust, slots = ({gate.name: gate for gate in gates(found, fusion)} for fusion in found.fusions)
     assert {name for name, gate in trust.items() if gate.passed} == {"G1", "G2", "G3", "G4", "G5", "G6"}
-    assert trust["G7"].passed is None
     assert all(slots[name].passed for name in ("G1", "G2", "G6"))
     follows = found.compared(found.fusions[0], "turn:0.85", "none").mean
     trapped = found.compared(found.fusions[1], "turn:0.85", "none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import NamedTuple
 
 import jax
@@ -9,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxtrade import checkpoint
 from jaxtrade.ablation import matrix, scoring
-from jaxtrade.ablation.matrix import Heard, Learner, Program, first_advice, matrix_keys, second_answers
+from jaxtrade.ablation.matrix import KnownAdvice, Learner, first_advice, first_state, matrix_stack, second_answers
 from jaxtrade.ablation.tables import KindTable, make_tables
 from jaxtrade.advising import only, table_of
 from jaxtrade.advisor_run import view_of
@@ -20,6 +22,7 @@ from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.rl.advised import AdviceState
+from jaxtrade.rl.chunk import Chunk, compile_chunk
 from tests.ablation.made import tiny
 
 pytestmark = pytest.mark.slow  # compiling the matrix takes half a minute
@@ -34,9 +37,17 @@ class Made(NamedTuple):
     followed: np.ndarray
     known: np.ndarray
     askable: np.ndarray
-    shared: AdviceState
-    own: Heard
-    program: Program
+    advice: AdviceState
+    chunk: Chunk
+
+    def first(self):
+        """The first states, which a chunk takes over."""
+        return jax.tree.map(jnp.copy, first_state(self.learner, matrix_stack(self.learner, self.advice, SEEDS),
+                                                  self.advice))
+
+    def run(self, state):
+        state, figures, _ = self.chunk(state, self.learner.params)
+        return state, {name: figures[name] for name in matrix.FIGURES}
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +58,23 @@ def made() -> Made:
     learner = matrix.make_learner(config, "trust", market, splits["train"])
     tables, followed, askable = make_tables(KINDS, config, market)
     known = only(followed, market, splits["train"])
-    shared, own = first_advice(learner, tables, known, askable)
-    program = Program(learner)
-    program.compile(program.first(matrix_keys(0, SEEDS), shared, own), shared, own)
-    return Made(learner, tables, splits, followed, known, askable, shared, own, program)
+    advice = first_advice(learner, tables, known, askable)
+    stack = matrix_stack(learner, advice, SEEDS)
+    chunk = compile_chunk(KnownAdvice().wrap(stack.wrap(learner.algorithm)), 1, first_state(learner, stack, advice),
+                          learner.params)
+    return Made(learner, tables, splits, followed, known, askable, advice, chunk)
 
 
 @pytest.fixture(scope="module")
 def one_update(made):
-    first = made.program.first(matrix_keys(0, SEEDS), made.shared, made.own)
+    first = made.first()
     begun = jax.device_get(jax.tree.map(lambda x: x if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else
                                         jax.random.key_data(x), first))
-    return begun, *made.program.chunk(first, made.shared, made.own)
+    return begun, *made.run(first)
+
+
+def without_advice(state):
+    return state.replace(advice=None)
 
 
 def of(tree, k: int):
@@ -69,10 +85,10 @@ def test_a_member_is_the_agent_trained_alone(made, one_update):
     """Kind 2 (oracle), seed 1, in the algorithm's own program: floats within 1e-6, everything else exactly."""
     _, state, figures = one_update
     k, seed = 2, 1
-    first = made.program.first(matrix_keys(0, SEEDS), made.shared, made.own)  # a second start of its own costs seconds
-    advice = matrix.advised(made.shared, of(made.own, k))
-    alone, metrics = jax.jit(made.learner.algorithm.update)(of(of(first, k), seed), made.learner.params, advice)
-    member = of(of(state, k), seed)
+    first = without_advice(made.first())
+    alone, metrics = jax.jit(made.learner.algorithm.update)(of(of(first, k), seed), made.learner.params,
+                                                            matrix.of_kind(made.advice, k))
+    member = of(of(without_advice(state), k), seed)
     for (path, a), b in zip(jax.tree_util.tree_leaves_with_path(alone), jax.tree.leaves(member), strict=True):
         where = jax.tree_util.keystr(path)
         if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
@@ -108,21 +124,17 @@ def test_no_answers_are_no_advisor_bit_for_bit(one_update):
 def test_other_tables_compile_nothing(made):
     """A market's other answers are other arguments: the compiled program and the evaluation take them as they are."""
     tables = [table._replace(bars=table.bars[:50], rows=table.rows[:50] + 0.1) for table in made.tables]
-    shared, own = first_advice(made.learner, tables, made.known, made.askable)
-    state = made.program.first(matrix_keys(0, SEEDS), shared, own)
+    state = made.first()
+    first, other = (first_advice(made.learner, each, made.known, made.askable) for each in (tables, made.tables[::-1]))
     compiled = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, seconds, **more: compiled.append(event) if "backend_compile" in event else None)
     try:
-        state, _ = made.program.chunk(state, shared, own)
-        made.program.chunk(state, shared, of_reversed(own))
+        state, _ = made.run(state.replace(advice=first))
+        made.run(state.replace(advice=other))
     finally:
         jax.monitoring.clear_event_listeners()
     assert compiled == []
-
-
-def of_reversed(own: Heard) -> Heard:
-    return jax.tree.map(lambda x: jax.device_put(np.asarray(x)[::-1].copy()), own)
 
 
 def test_trust_is_measured_on_training_sessions_alone(made):
@@ -130,8 +142,7 @@ def test_trust_is_measured_on_training_sessions_alone(made):
     held_out = made.followed.copy()
     held_out[made.known != 0] = 0
     assert held_out.any()
-    _, own = first_advice(made.learner, made.tables, made.known, made.askable)
-    scored = np.asarray(own.outcomes.seen)
+    scored = np.asarray(first_advice(made.learner, made.tables, made.known, made.askable).outcomes.seen)
     assert scored.tolist() == [0, 0, int((made.known != 0).sum())]
 
 
@@ -168,10 +179,10 @@ def test_slots_show_advice_and_others_do_not():
 @pytest.mark.slow
 def test_the_first_state_is_that_of_the_agent_alone(made, one_update):
     begun, _, _ = one_update
-    advice = matrix.advised(made.shared, of(made.own, 2))
+    advice = matrix.of_kind(made.advice, 2)
     alone = jax.jit(made.learner.algorithm.init)(jax.random.key(1), made.learner.params.replace(advice=advice.view))
-    for a, b in zip(jax.tree.leaves(alone.replace(key=())), jax.tree.leaves(of(of(begun.replace(key=()), 2), 1)),
-                    strict=True):
+    member = of(of(without_advice(begun).replace(key=()), 2), 1)
+    for a, b in zip(jax.tree.leaves(alone.replace(key=())), jax.tree.leaves(member), strict=True):
         np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=1e-6, atol=1e-6)
 
 
@@ -179,7 +190,7 @@ def test_the_first_state_is_that_of_the_agent_alone(made, one_update):
 def test_an_evaluation_hears_its_own_advisor(made, one_update):
     """On held-out days, with nothing kept back; the seeds side by side as each alone."""
     _, state, figures = one_update
-    trained = matrix.Trained(state, made.own, figures, None, 0.0, 0.0)
+    trained = matrix.Trained(without_advice(state), made.advice, figures, None, 0.0, 0.0, {})
     found = scoring.score(made.learner, trained, made.tables, made.followed, made.splits["test"], "test")
     assert found.net.shape == (3, SEEDS, 3)
     assert np.array_equal(found.net[0], found.net[1])
@@ -196,3 +207,34 @@ def test_an_evaluation_hears_its_own_advisor(made, one_update):
     record = backtest(made.learner.env, greedy(made.learner.algorithm, alone, made.learner.env), params, decisions,
                       "strategy", jax.random.key(0))
     assert np.array_equal(session_pnl(record.equity, decisions.last) / 1000, found.net[2, 1])
+
+
+def test_a_killed_matrix_goes_on_to_the_same_bits(made, tmp_path):
+    """With second answers in mid-run, which a resumed process finds in the state, or makes visible itself."""
+    config = tiny("train.total_timesteps=768", "train.checkpoint_every=1", "train.keep_checkpoints=9", "advisor.rows=8")
+    learner = matrix.make_learner(config, "trust", load_market(config), made.splits["train"])
+    tables, _, _ = make_tables(("none", "turn"), config, load_market(config))
+    lines = []
+
+    def trained(folder):
+        return matrix.train_matrix(learner, tables, made.known, made.askable, SEEDS, lines.append, folder)
+
+    whole = trained(tmp_path / "whole")
+    assert whole.turned == 3
+    assert all(passed for passed, _ in whole.health.values())
+    assert lines[0] == "fusion trust: 2 kinds x 2 seeds, 6 updates of 128 steps for each agent"
+    assert lines[1].startswith("fusion trust: compiled in ")
+    assert lines[-1].startswith("fusion trust: 100 % after ")
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    for update, path in checkpoint.list_checkpoints(tmp_path / "cut" / "checkpoints"):
+        if update > 2:
+            shutil.rmtree(path)
+    resumed = trained(tmp_path / "cut")
+    assert scoring.digests(resumed.state) == scoring.digests(whole.state)
+    for name, values in whole.history.items():
+        np.testing.assert_array_equal(resumed.history[name], values, err_msg=name)
+    for a, b in zip(jax.tree.leaves(resumed.advice), jax.tree.leaves(whole.advice), strict=True):
+        np.testing.assert_array_equal(a, b)
+    again = trained(tmp_path / "cut")  # nothing is left to train
+    assert scoring.digests(again.state) == scoring.digests(whole.state)
+    assert len(again.history["trust"]) == 6

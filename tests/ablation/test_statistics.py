@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from jaxtrade.ablation import statistics
-from jaxtrade.ablation.statistics import Interval, compare, resampled_means, sign_chance, steps, t_quantile
+from jaxtrade.ablation.statistics import Interval, compare, resampled_means
 
 ZERO = np.zeros((1, 8))
 differences = arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(5, 12)), elements=st.integers(-1000, 1000))
@@ -86,13 +86,6 @@ def test_a_block_has_days(block):
         resampled_means(ZERO, block)
 
 
-@pytest.mark.parametrize(("share", "freedom", "known"), [  # printed tables of Student's t
-    (0.975, 1, 12.706), (0.975, 2, 4.303), (0.975, 9, 2.262), (0.95, 30, 1.697), (0.995, 5, 4.032),
-    (0.975, 10_000, 1.960)])
-def test_quantiles_of_students_t(share, freedom, known):
-    assert t_quantile(share, freedom) == pytest.approx(known, abs=6e-4)
-
-
 def test_degrees_of_freedom_by_hand():
     days = np.array([[0.0, 2, 0, 2, 0, 2]])
     assert statistics.degrees_of_freedom(days, 1) == 5
@@ -108,6 +101,8 @@ def test_an_interval_is_stretched_percentiles():
     assert (low, high) == pytest.approx((-0.95 * 1.248, 0.95 * 1.248), abs=1e-3)
     wide = statistics.interval(means, 0.0, 8.0, comparisons=10)  # t(8) at 0.9975: 3.833
     assert wide.high == pytest.approx(0.95 * 3.833 / 1.960 * (9 / 8) ** 0.5, abs=2e-3)
+    two_units = statistics.interval(means, 0.0, 1.0)  # t(1): 12.706
+    assert two_units.high == pytest.approx(0.95 * 12.706 / 1.960 * 2 ** 0.5, abs=2e-3)
 
 
 def test_membership():
@@ -156,23 +151,3 @@ def test_days_alone_forget_the_seeds():
         values = generator.standard_normal((5, 1)) + 0.3 * generator.standard_normal((5, 40))
         held += 0 in compare(values, np.zeros_like(values), draws=200, seed=i).days_only
     assert held < 50
-
-
-def test_rising_steps():
-    noise = np.random.default_rng(0).normal(0, 1, (4, 6, 30))
-    rising = steps([value + 2.0 * i for i, value in enumerate(noise)])
-    assert rising.rises
-    assert rising.whole.mean == pytest.approx(6.0, abs=0.5)
-    falling = steps([noise[0], noise[1] + 5.0, noise[2] + 2.0, noise[3] + 9.0])
-    assert falling.wrong == (1,)
-    assert falling.whole.certain == 1
-    assert not falling.rises
-    assert not steps(list(noise)).rises  # noise has an order by its means, and none that is certain
-    with pytest.raises(ValueError, match="two kinds"):
-        steps([noise[0]])
-
-
-@pytest.mark.parametrize(("above", "of", "chance"), [
-    (10, 10, 2 / 1024), (0, 10, 2 / 1024), (5, 10, 1.0), (8, 10, 0.109375), (0, 0, 1.0)])
-def test_sign_test(above, of, chance):
-    assert sign_chance(above, of) == pytest.approx(chance)

@@ -48,7 +48,7 @@ def test_kinds_say_what_they_are(market):
     assert np.array_equal(by_kind["turn:0.7"].rows, by_kind["mock:skilled:0.7"].rows)  # as it begins
     assert np.array_equal(by_kind["rules"].bars, asked)
     assert len(by_kind["none"].bars) == len(by_kind["mock:available:0/mock:oracle"].bars) == 0
-    assert [table.kind for table in tables if table.told] == [
+    assert [table.kind for table in tables if table.uses_future] == [
         "mock:skilled:0.7", "turn:0.7", "mock:available:0/mock:oracle", "mock:oracle"]
     shuffled = by_kind["mock:permuted/mock:skilled:0.7"].rows
     assert np.array_equal(np.sort(shuffled, axis=0), np.sort(by_kind["mock:skilled:0.7"].rows, axis=0))
@@ -61,7 +61,7 @@ def test_a_kept_table_is_read_and_flagged(market, tmp_path, identity, told):
     (table,), _, _ = make_tables([f"table:{path}"], tiny(), market)
     assert table.bars.tolist() == [3, 7]
     assert table.rows[0].tolist() == pytest.approx(hold(-1))
-    assert table.told is told
+    assert table.uses_future is told
 
 
 def test_a_table_of_other_bars_is_refused(market, tmp_path):

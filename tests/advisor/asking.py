@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 from jaxtrade.advisor.host.prompts import make_question
@@ -27,3 +28,8 @@ def ask(backend: Backend, seconds: float = 5.0, bar: int = 0) -> Answer:
     assert elapsed <= 1.1 * seconds + 1.0
     assert (answer.advice is None) == (answer.failure is not None)
     return answer
+
+
+def recorded_line(asked: Question, raw: str, model: str = "") -> str:
+    """One JSONL line that `read_recorded` accepts, without its end of line."""
+    return json.dumps({"bar": asked.bar, "time": asked.time, "symbol": asked.symbol, "raw": raw, "model": model})

@@ -16,13 +16,13 @@ from jaxtrade import advising
 from jaxtrade.advisor.host.journal import HEADER, Journal
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
-from jaxtrade.advisor.host.recorded import record_line
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
 from jaxtrade.config import RunConfig
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import TickValue
+from tests.advisor.asking import recorded_line
 from tests.advisor.markets import EURUSD, book, config, market
 
 URL = "http://127.0.0.1:8080/v1"
@@ -209,7 +209,7 @@ def test_the_rules_need_volume() -> None:
 def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
     path, bars = tmp_path / "r.jsonl", np.flatnonzero(book().askable)
     raw = json.dumps({"v": 1, "direction": "long", "confidence": 0.7, "risk": 0.2, "horizon_bars": 30, "reason": ""})
-    lines = [record_line(book().question(int(bar)), Answer(None, raw=raw)) for bar in bars[:3]]
+    lines = [recorded_line(book().question(int(bar)), raw) for bar in bars[:3]]
     path.write_text("\n".join(lines) + "\n")
     said: list[str] = []
     backend = advising.backend_of(config(kind=f"recorded:{path}"), market(), book(), followed(), said.append)
@@ -222,7 +222,7 @@ def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "slow"), [
     ("rules", False), ("mock:skilled:0.6", False), ("recorded:a/b.jsonl", False), (URL, True),
-    ("https://h/v1", True), ("transformers:a/b", True), ("mock:permuted/rules", False),
+    ("https://h/v1", True), ("mock:permuted/rules", False),
     ("mock:available:0.5/" + URL, True), ("mock:slow:0.1/mock:random", True),
     ("mock:permuted/mock:slow:1/mock:random", True), ("mock:delayed:5/recorded:a/b", False),
 ])

@@ -18,7 +18,7 @@ from jaxtrade.advisor.host import journal as journals
 from jaxtrade.advisor.host.journal import Delta, Journal, Recorded, read_journal
 from jaxtrade.advisor.host.sources import Nobody, Replayed, Row
 from jaxtrade.errors import JournalError
-from jaxtrade.rl.train import Control, Remembering
+from jaxtrade.rl.hooks import Change, StatefulHook
 from tests.advisor.bridge_parts import HEADER, HandSource, M, T, journal, plain, row, seen
 from tests.advisor.hooked import hook_of
 
@@ -344,11 +344,11 @@ def test_stopping_twice_ends_the_journal_once(tmp_path: Path) -> None:
 def test_the_hook_remembers() -> None:
     bridge = Bridge(HandSource([row(1)]), T, M)
     hook = hook_of(bridge)
-    assert isinstance(hook, Remembering)
+    assert isinstance(hook, StatefulHook)
     assert hook.name == "advice"
     memory = hook.memory()
     bridge.delta(0)
-    assert hook(None, 1) == (Control.CONTINUE, {})
+    assert hook(None, 1) == Change()
     hook.recall(memory)
     assert bridge.version == 0
 

@@ -17,8 +17,8 @@ from jaxtrade.advisor.host.desk import Desk, Outlet
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.queue import Key, State
-from jaxtrade.advisor.host.statistics import imbalance
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
+from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ADVICE, CANARY, HandClock, HandPool, ScriptedBackend, bad, good, question
 
 

@@ -26,9 +26,9 @@ from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.sources import Live, Replayed
-from jaxtrade.advisor.host.statistics import imbalance
 from jaxtrade.advisor.host.types import Advice
 from tests.advisor import servers
+from tests.advisor.balance import imbalance
 from tests.advisor.bridge_parts import HEADER
 from tests.advisor.servers import GOOD, FaultServer, advises, completion, cut, drip, hang, head, reply, reset, says
 from tests.advisor.service_parts import CANARY, ScriptedBackend, good, question, until

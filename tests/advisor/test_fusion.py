@@ -12,8 +12,8 @@ import pytest
 
 from jaxtrade.advisor.fusion import (
     GATE,
+    AdviceTerms,
     Fusion,
-    Heard,
     Trust,
     advised_action,
     exposure,
@@ -39,7 +39,7 @@ def ref_of(side: int, advice: str | None, confidence: float = 0.7, risk: float =
     given = advice is not None
     seen = AdviceSeen(jnp.array([*SIDES[advice], confidence, risk, 1.0] if advice else [0.0] * 6, jnp.float32),
                       jnp.int32(given))
-    return ObservationRef(jnp.array([5]), jnp.array([[side, 0, 0, 0, 0]]), (), bits_of(mask), seen, 7)
+    return ObservationRef(jnp.array([5]), jnp.array([[side, 0, 0, 0, 0]]), None, bits_of(mask), seen, 7)
 
 
 def fusion_of(kind: str, **more: Any) -> Fusion:
@@ -48,14 +48,14 @@ def fusion_of(kind: str, **more: Any) -> Fusion:
     return made
 
 
-def heard_by(fusion: Fusion, ref: ObservationRef, odds: float) -> Heard:
-    return fusion.hear(Trust(jnp.full(5, odds)), ref)
+def terms_of(fusion: Fusion, ref: ObservationRef, odds: float) -> AdviceTerms:
+    return fusion.terms(Trust(jnp.full(5, odds)), ref)
 
 
 def fused(kind: str, ref: ObservationRef, odds: float = 0.8, **more: Any) -> tuple[np.ndarray, np.ndarray]:
     fusion = fusion_of(kind, **more)
     parameters = fusion.init(jax.random.key(0), 4)
-    made = fusion.fuse(heard_by(fusion, ref, odds), parameters, jnp.ones(4), ref, LOGITS, ref.mask)
+    made = fusion.fuse(terms_of(fusion, ref, odds), parameters, jnp.ones(4), ref, LOGITS, ref.mask)
     return np.asarray(distributions.probs(made.logits, made.mask)), np.asarray(made.mask)
 
 
@@ -68,7 +68,7 @@ def test_exposure_is_the_side_held_after_the_action() -> None:
     assert exposure(ENV, jnp.int32(-1)).tolist() == [-1, 1, -1, -1, -1, -1, 0]
     assert len(exposure(EnvConfig(task="entry"), jnp.int32(0))) == 3
     for side in (-1, 0, 1):
-        after = side_after(jnp.arange(7), jnp.int32(side))
+        after = side_after(ENV, jnp.arange(7), jnp.int32(side))
         np.testing.assert_array_equal(after, exposure(ENV, jnp.int32(side)))
 
 
@@ -91,34 +91,34 @@ def test_absent_advice_changes_no_bit(kind: str) -> None:
     for side in (0, 1):
         ref = ref_of(side, None)
         fusion = fusion_of(kind)
-        made = fusion.fuse(heard_by(fusion, ref, 2.0), fusion.init(jax.random.key(0), 4), jnp.ones(4), ref, LOGITS,
+        made = fusion.fuse(terms_of(fusion, ref, 2.0), fusion.init(jax.random.key(0), 4), jnp.ones(4), ref, LOGITS,
                            ref.mask)
         np.testing.assert_array_equal(made.logits, LOGITS)
         np.testing.assert_array_equal(made.mask, ref.mask)
         assert float(made.cost) == 0.0
-    nobody = ref_of(0, None).replace(aux=())
-    heard = fusion.hear((), nobody)
-    assert heard == ((), ())
-    np.testing.assert_array_equal(fusion.fuse(heard, {}, jnp.ones(4), nobody, LOGITS, FLAT).logits, LOGITS)
+    nobody = ref_of(0, None).replace(aux=None)
+    terms = fusion.terms(None, nobody)
+    assert terms == (None, None)
+    np.testing.assert_array_equal(fusion.fuse(terms, {}, jnp.ones(4), nobody, LOGITS, FLAT).logits, LOGITS)
 
 
 def test_a_policy_without_measured_trust_listens_to_nobody() -> None:
     ref = ref_of(0, "buy")
     fusion = fusion_of("trust")
-    heard = fusion.hear((), ref)
-    np.testing.assert_array_equal(fusion.fuse(heard, {}, jnp.ones(4), ref, LOGITS, FLAT).logits, LOGITS)
+    terms = fusion.terms(None, ref)
+    np.testing.assert_array_equal(fusion.fuse(terms, {}, jnp.ones(4), ref, LOGITS, FLAT).logits, LOGITS)
 
 
 def test_the_gate_listens_to_a_share_and_pays_for_it() -> None:
     ref, fusion = ref_of(0, "buy"), fusion_of("gate", gate_cost=0.01)
     parameters = fusion.init(jax.random.key(0), 4)
-    heard = heard_by(fusion, ref, 0.8)
-    made = fusion.fuse(heard, parameters, jnp.ones(4), ref, LOGITS, FLAT)
+    terms = terms_of(fusion, ref, 0.8)
+    made = fusion.fuse(terms, parameters, jnp.ones(4), ref, LOGITS, FLAT)
     share = float(made.cost) / 0.01
     assert 0.3 < share < 0.7
     assert float(made.logits[1] - LOGITS[1]) == pytest.approx(0.4 * share, rel=1e-4)
     assert set(parameters) == {GATE}
-    grads = jax.grad(lambda p: fusion.fuse(heard, p, jnp.ones(4), ref, LOGITS, FLAT).logits[1])(parameters)
+    grads = jax.grad(lambda p: fusion.fuse(terms, p, jnp.ones(4), ref, LOGITS, FLAT).logits[1])(parameters)
     assert all(np.any(leaf) for leaf in jax.tree.leaves(grads))
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.journal import Delta, Journal, Position, Replay, read_journal, row_text
+from jaxtrade.advisor.host.journal import Delta, Journal, Position, read_journal, row_text
 from jaxtrade.errors import JournalError
 
 HEADER = {"run": "nq-train-1", "config": "c" * 64, "prompt_version": "p1", "schema": "s1",
@@ -313,18 +313,3 @@ def test_a_killed_writer_leaves_a_journal_that_resumes(path: Path) -> None:
     assert len(kept.notes) == 1
     journal.append(10**9, 10**9, [1], [[0.5] * 8])
     journal.close()
-
-
-def test_replay_hands_out_each_delta_at_its_update(path: Path) -> None:
-    write(path)
-    replay = Replay(read_journal(path))
-    assert [replay.at(update) for update in range(6)] == [[], DELTAS[:2], [], [], DELTAS[2:], []]
-    assert list(replay) == []
-    assert list(Replay(read_journal(path))) == DELTAS
-
-
-def test_a_replay_with_other_updates_is_told_apart(path: Path) -> None:
-    write(path)
-    replay = Replay(read_journal(path))
-    with pytest.raises(JournalError, match="delta 1 became visible at update 1, and update 2 is asked for"):
-        replay.at(2)

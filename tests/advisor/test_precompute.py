@@ -241,6 +241,10 @@ def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str
     text = capsys.readouterr().out
     assert "hit rate" not in text
     assert f"{found['rows']} rows about {found['rows']} bars, 1 versions" in text
+    assert main(["advise", "inspect", str(out), "quickstart"]) == 0
+    *_, head, _, _, _, _, shown = capsys.readouterr().out.splitlines()
+    assert head.split() == ["confidence", "rows", "scored", "hit", "rate"]
+    assert shown.split() == ["0.80", "-", "1.00", str(last["rows"]), str(last["scored"]), "100.0%"]
     assert main(["advise", "inspect", str(out), "--market", "NQ"]) == 2
     assert "its market differs: ES there, NQ here" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ import pytest
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.rules import RULE_SLOTS
 from jaxtrade.advisor.host.slots import RAW_SLOTS
-from jaxtrade.advisor.questions import decision_bars, make_book, raw_columns, stamp
+from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns, stamp
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.market import build_market
 from jaxtrade.errors import ConfigError, DataError
@@ -30,7 +30,7 @@ def test_values_are_those_of_the_market_s_own_table() -> None:
     tick, close = 0.25, made.bars.close.astype(np.float64)
     undone = {"close": (table["close"] + close) * tick, "vwap": (table["vwap"] + close) * tick,
               "atr": table["atr"] * tick}
-    compared = decision_bars(made)
+    compared = in_sessions(made)
     assert compared.sum() == 2165
     for name in FEATURES:
         assert name in RAW_SLOTS
@@ -60,7 +60,7 @@ def test_what_is_askable() -> None:
     found, sessions = book(), market().data.sessions
     assert not found.askable[np.asarray(sessions.last) + 1].any()
     finite = np.logical_and.reduce([np.isfinite(values) for values in found.columns.values()])
-    np.testing.assert_array_equal(found.askable, decision_bars(market()) & finite)
+    np.testing.assert_array_equal(found.askable, in_sessions(market()) & finite)
     assert found.question_or_none(0) is None  # the warm-up
     assert found.question_or_none(len(found.askable)) is None
     assert found.question_or_none(int(found.askable.argmax())) is not None

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue, State
-from jaxtrade.advisor.host.statistics import Statistics, imbalance
+from jaxtrade.advisor.host.statistics import Statistics
+from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import question
 
 NOW = 50.0

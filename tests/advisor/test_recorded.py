@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host import wrappers
-from jaxtrade.advisor.host.recorded import RecordedBackend, Row, read_recorded, read_rows, record_line
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.recorded import RecordedBackend, Row, read_recorded, read_rows
+from jaxtrade.advisor.host.types import Failure
 from jaxtrade.errors import ConfigError, DataError
-from tests.advisor.asking import ask, question
+from tests.advisor.asking import ask, question, recorded_line
 from tests.advisor.servers import GOOD
 
 RAW = json.dumps(GOOD)
@@ -19,8 +19,7 @@ RAW = json.dumps(GOOD)
 
 def test_round_trip(tmp_path: Path) -> None:
     live = {3: RAW, 5: "```\n" + RAW + "\n```", 6: 'odd: "\u2028\ud83d\ude00" NaN', 9: ""}
-    lines = [record_line(question(bar), Answer(None, Failure.PARSE, raw=raw, model="tiny-1"))
-             for bar, raw in live.items()]
+    lines = [recorded_line(question(bar), raw, "tiny-1") for bar, raw in live.items()]
     path = tmp_path / "answers.jsonl"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     backend = RecordedBackend(read_recorded(path))

@@ -87,9 +87,9 @@ def test_options_are_told() -> None:
     ("http:/127.0.0.1", {}, "expected a URL"),
     ("none", {}, "no backend to make"),
     ("off", {}, "no backend to make"),
-    ("transformers", {}, "expected transformers:FOLDER"),
-    ("transformers:/nowhere/phi", {}, "no model there (no config.json)"),
-    ("transformers:/nowhere/phi", {"model": "phi"}, "unknown option 'model'"),
+    ("transformers", {}, "Start it with 'transformers serve FOLDER'"),
+    ("transformers:/models/phi", {"threads": 2}, "'transformers serve /models/phi' (pip install "
+     "'transformers[serving]') and use --advisor http://127.0.0.1:8000/v1 --set advisor.options.model=/models/phi"),
     ("http://127.0.0.1:8080/v1", {}, "option 'model' is missing"),
     ("http://127.0.0.1:8080/v1", {"model": "m", "api_key": "sk-x"}, "unknown option 'api_key'"),
     ("http://example.com/v1", {"model": "m"}, "plain http only on this machine"),

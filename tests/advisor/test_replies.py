@@ -65,6 +65,12 @@ def test_what_asking_again_cannot_help(status: int, body: bytes) -> None:
     assert "error" in answer.detail
 
 
+def test_an_error_may_be_called_detail() -> None:
+    assert read(400, b'{"detail": "this server runs another model"}').detail == (
+        "status 400: error this server runs another model")
+    assert read(422, b'{"detail": [{"loc": ["body"]}]}').detail == "status 422"
+
+
 NOW = "Sun, 06 Nov 1994 08:49:37 GMT"
 
 

@@ -19,9 +19,9 @@ from jaxtrade.advisor.host import service
 from jaxtrade.advisor.host.ledger import Caps, Ledger
 from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.statistics import imbalance
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
 from jaxtrade.errors import StorageError
+from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ADVICE, CANARY, ScriptedBackend, bad, good, question, until
 
 ROOT = Path(__file__).parents[2]

@@ -14,8 +14,8 @@ import pytest
 
 from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
-from jaxtrade.advisor.host.statistics import imbalance
 from jaxtrade.advisor.host.types import Answer, Failure, Question
+from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ScriptedBackend, bad, good, question
 
 WORKERS, QUEUE, READY = 6, 200, 300

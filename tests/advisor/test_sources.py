@@ -19,9 +19,9 @@ from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.sources import Live, Nobody, Replayed
-from jaxtrade.advisor.host.statistics import imbalance
 from jaxtrade.advisor.host.types import Question
 from jaxtrade.errors import ConfigError, DataError
+from tests.advisor.balance import imbalance
 from tests.advisor.bridge_parts import HandService, journal, plain, seen
 from tests.advisor.service_parts import ADVICE, question, until
 

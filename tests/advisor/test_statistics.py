@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from jaxtrade.advisor.host.statistics import EDGES, PLACES, Histogram, Statistics, imbalance
+from jaxtrade.advisor.host.statistics import EDGES, Histogram, Statistics
+from tests.advisor.balance import PLACES, imbalance
 
 
 def test_buckets_are_logarithmic_and_closed_above() -> None:

@@ -20,7 +20,6 @@ from jaxtrade.advisor.table import (
     look_up,
     make_view,
     mixed,
-    no_delta,
     received,
     session_starts,
 )
@@ -45,7 +44,8 @@ def test_rows_are_written_by_bar_and_padding_is_dropped() -> None:
     again = received(table, delta([3], 2, side=-1.0))
     assert again.version[np.array([3, 99])].tolist() == [2, 1]
     assert float(again.rows[3, 1]) == -1.0
-    for before, after in zip(jax.tree.leaves(table), jax.tree.leaves(received(table, no_delta(BARS, 4))), strict=True):
+    padding = Delta(np.full(4, BARS, np.int32), np.zeros((4, 6), np.float32), np.zeros((), np.int32))
+    for before, after in zip(jax.tree.leaves(table), jax.tree.leaves(received(table, padding)), strict=True):
         np.testing.assert_array_equal(before, after)
 
 

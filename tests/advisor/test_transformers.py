@@ -1,122 +1,129 @@
-"""A real local model, tiny and of random weights, in its own process. What it says is no advice, and is refused."""
+"""`transformers serve` as docs/advisor.md starts it, with a tiny model of random weights: its text is no advice."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
+import shlex
+import shutil
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from jaxtrade.advisor.host.local import LocalBackend
 from jaxtrade.advisor.host.registry import make_backend
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, Backend, Failure
 from tests.advisor.asking import question
 
 pytest.importorskip("h11")
-ABSENT = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
-pytestmark = [pytest.mark.slow,
-              pytest.mark.skipif(bool(ABSENT), reason=f"no {', '.join(ABSENT)}: pip install 'jaxtrade[transformers]'")]
+COMMAND = shutil.which("transformers", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+ABSENT = [name for name in ("torch", "transformers", "fastapi", "uvicorn", "openai")
+          if importlib.util.find_spec(name) is None]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(
+    bool(ABSENT) or COMMAND is None, reason=f"no {', '.join(ABSENT)}: pip install 'transformers[serving]'")]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0  # seconds for torch to be loaded on a machine that does other things
+Make = Callable[..., Backend]
+
+
+class Server(NamedTuple):
+    url: str
+    model: str
+
+
+def documented(folder: Path) -> list[str]:
+    """The page's command for another folder."""
+    page = (ROOT / "docs" / "advisor.md").read_text(encoding="utf-8")
+    [line] = re.findall(r"^transformers serve .*$", page, re.MULTILINE)
+    return [str(folder) if part.startswith("/models/") else part for part in shlex.split(line)[1:]]
+
+
+def is_up(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+            return True
+    except (urllib.error.URLError, TimeoutError, ConnectionError):
+        return False
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("models") / "tiny-random"
-    path.mkdir()
-    found = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
-    subprocess.run([sys.executable, "-m", "tests.advisor.tiny_transformer", str(path)], cwd=ROOT, check=True,
-                   timeout=300, env={**os.environ, "PYTHONPATH": found})
-    return path
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("models") / "tiny-random"
+    folder.mkdir()
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", ""))),
+           "HF_HUB_OFFLINE": "1"}
+    subprocess.run([sys.executable, "-m", "tests.advisor.tiny_transformer", str(folder)], cwd=ROOT, check=True,
+                   timeout=300, env=own)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    log = folder.with_name("server.log")
+    with log.open("wb") as out:
+        process = subprocess.Popen([str(COMMAND), *documented(folder), "--port", str(port)], env=own, stdout=out,
+                                   stderr=subprocess.STDOUT)
+    until = time.monotonic() + PATIENCE
+    try:
+        while not is_up(port):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.2)
+        yield Server(f"http://127.0.0.1:{port}/v1", str(folder))
+    finally:
+        process.kill()
+        process.wait(10)
 
 
-@pytest.fixture(scope="module")
-def make(folder: Path) -> Iterator[Callable[..., LocalBackend]]:
-    made: list[LocalBackend] = []
+@pytest.fixture
+def make(server: Server) -> Iterator[Make]:
+    made: list[Backend] = []
 
-    def new(**options: Any) -> LocalBackend:
-        backend = make_backend(f"transformers:{folder}", {"device": "cpu", "max_tokens": 40, **options})
-        assert isinstance(backend, LocalBackend)
-        made.append(backend)
-        return backend
+    def new(**options: Any) -> Backend:
+        made.append(make_backend(server.url, {"model": server.model, "max_tokens": 40, **options}))
+        return made[-1]
 
     yield new
     for backend in made:
         backend.close()
 
 
-def ask(backend: LocalBackend, bar: int = 0, seconds: float = PATIENCE) -> Answer:
+def ask(backend: Backend, bar: int = 0, seconds: float = PATIENCE) -> Answer:
     asked = question()._replace(prompt=f"{question().prompt}{bar}")
     return backend.answer(asked, time.monotonic() + seconds)
 
 
-def test_what_it_says_is_refused_and_counted(make: Callable[..., LocalBackend]) -> None:
-    backend = make()
-    for bar in range(4):
-        answer = ask(backend, bar)
-        assert answer.advice is None
-        assert answer.failure in (Failure.PARSE, Failure.TOO_LARGE, Failure.EMPTY)
-        assert answer.status == 200
-        assert answer.model == "tiny-random"
-        assert answer.prompt_tokens == len(question().prompt.encode()) + 2  # a byte a token, the bar, a line's end
-        assert 1 <= answer.completion_tokens <= 40
-    assert "torch" not in sys.modules
+@pytest.mark.parametrize("structured", ["json_schema", "json_object", "none"])
+def test_every_request_is_accepted_and_its_text_is_checked(make: Make, server: Server, structured: str) -> None:
+    answer = ask(make(structured=structured))
+    assert (answer.advice, answer.status) == (None, 200)
+    assert answer.failure in (Failure.PARSE, Failure.TOO_LARGE, Failure.EMPTY)
+    assert answer.model.startswith(server.model)
+    assert answer.prompt_tokens == len(question().prompt.encode()) + 2  # a byte a token, the bar, a line's end
+    assert 1 <= answer.completion_tokens <= 40
 
 
-def test_greedy_decoding_repeats_itself_and_so_does_a_seed(make: Callable[..., LocalBackend]) -> None:
+def test_greedy_decoding_repeats_itself_and_so_does_a_seed(make: Make) -> None:
     greedy = make()
     assert ask(greedy).raw == ask(greedy).raw != ""
-    sampled = make(temperature=1.5, seed=7)
+    sampled = make(temperature=1.5, seed=7)  # the tiny model's generation_config.json says do_sample
     assert ask(sampled).raw == ask(sampled).raw != ask(greedy).raw
 
 
-def test_a_deadline_ends_the_writing_too(make: Callable[..., LocalBackend]) -> None:
-    """What nobody waits for is written no further: the next question is not behind 3000 tokens."""
-    backend = make(max_tokens=2500)
-    ask(backend, 0, PATIENCE)  # loaded
+def test_another_model_is_refused_with_the_reason(make: Make) -> None:
+    answer = ask(make(model="another"))
+    assert (answer.advice, answer.status, answer.retryable) == (None, 400, False)
+    assert "pinned to" in answer.detail
+
+
+def test_a_deadline_holds(make: Make) -> None:
     began = time.monotonic()
-    full = ask(backend, 1, PATIENCE)
-    whole = time.monotonic() - began
-    assert full.completion_tokens == 2500, "random weights have found an end: choose another seed"
-    assert ask(backend, 2, whole / 20).failure is Failure.TIMEOUT
-    began = time.monotonic()
-    ask(backend, 3, whole / 20)
-    ask(backend, 4, PATIENCE)
-    assert time.monotonic() - began < 2 * whole
-
-
-def test_a_prompt_that_never_fits(make: Callable[..., LocalBackend]) -> None:
-    long = question()._replace(prompt="x" * 5000)
-    answer = make().answer(long, time.monotonic() + PATIENCE)
-    assert (answer.failure, answer.status) == (Failure.REFUSED, 400)
-    assert "do not fit into 4096" in answer.detail
-
-
-@pytest.mark.parametrize(("damage", "words"), [
-    (lambda folder: (folder / "model.safetensors").unlink(), "no *.safetensors there"),
-    (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 100), "cannot be loaded on cpu: SafetensorError"),
-    (lambda folder: (folder / "config.json").write_text("{}"), "cannot be loaded on cpu: ValueError"),
-    (lambda folder: (folder / "config.json").write_text("{"), "cannot be loaded on cpu: OSError"),
-], ids=["no weights", "broken weights", "empty configuration", "broken configuration"])
-def test_a_folder_that_cannot_be_loaded_is_one_line(
-    folder: Path, tmp_path: Path, damage: Callable[[Path], Any], words: str
-) -> None:
-    copy = tmp_path / "tiny-random"
-    copy.mkdir()
-    for path in folder.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    damage(copy)
-    backend = make_backend(f"transformers:{copy}", {"device": "cpu"})
-    answer = ask(backend)  # type: ignore[arg-type]
-    backend.close()
-    assert answer.failure is Failure.REFUSED
-    assert words in answer.detail
-    assert "\n" not in answer.detail
-    assert "Traceback" not in answer.detail
+    answer = ask(make(max_tokens=300), 0, 0.3)
+    assert time.monotonic() - began < 1.0
+    assert (answer.failure, answer.retryable) == (Failure.TIMEOUT, True)

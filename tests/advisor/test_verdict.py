@@ -7,7 +7,7 @@ import math
 import pytest
 
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
-from jaxtrade.advisor.host.verdict import checked, judge, printable, problem
+from jaxtrade.advisor.host.verdict import checked, judge, one_line, problem
 from tests.advisor.service_parts import ADVICE, bad, good
 
 
@@ -64,5 +64,5 @@ def test_a_usage_that_cannot_be_is_unknown(tokens: object) -> None:
 
 
 def test_messages_hold_no_control_characters_and_end() -> None:
-    assert printable("a\x1b[2Jb\nc\u202e") == "a [2Jb c "
-    assert printable("x" * 500) == "x" * 200 + "…"
+    assert one_line("a\x1b[2Jb\nc\u202e") == "a [2Jb c "
+    assert one_line("x" * 500) == "x" * 200 + "…"

@@ -32,7 +32,9 @@ def write_model(folder: Path) -> None:
     config = LlamaConfig(vocab_size=len(tokens), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
                          num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=CONTEXT,
                          bos_token_id=None, eos_token_id=0, pad_token_id=None)
-    LlamaForCausalLM(config).save_pretrained(folder)
+    model = LlamaForCausalLM(config)
+    model.generation_config.do_sample = True
+    model.save_pretrained(folder)
 
 
 if __name__ == "__main__":

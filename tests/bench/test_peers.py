@@ -17,6 +17,7 @@ from gymnax.environments import spaces
 
 from bench import harness, peers, purejaxrl, setting
 from bench.catalogue import Options
+from bench.learning import learning_of
 from bench.old_gymnax import OLD_ID, offered
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import ConfigError
@@ -99,7 +100,7 @@ def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Pa
     before, path = set(sys.modules), list(sys.path)
     config = setting.config(ppo=PPO | {"num_envs": NUM_ENVS, "num_steps": T})
     world = setting.World(config, ENV, PARAMS, None, None)  # pyright: ignore[reportArgumentType]
-    train = purejaxrl.compiled(config.ppo, world, 1, checkout)
+    train = purejaxrl.compiled(learning_of(config), world, 1, checkout)
     assert not {"wrappers", "brax", "navix"} & (set(sys.modules) - before)
     assert sys.path == path
 
@@ -121,18 +122,19 @@ def test_a_checkout_runs_unchanged_on_the_environment_without_masks(checkout: Pa
 def test_what_cannot_run_is_left_out_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     small = setting.config(ppo=PPO)
-    reasons = peers.left_out(small.ppo, Options())
+    reasons = peers.left_out(learning_of(small), Options())
     assert set(reasons) == {"purejaxrl", "rejax", "sbx"} == set(peers.DIFFERENCES)
     assert "checkout" in reasons["purejaxrl"]
     assert "not installed" in reasons["rejax"]
-    assert "distrax" in peers.left_out(small.ppo, Options(purejaxrl=tmp_path))["purejaxrl"]
+    assert "distrax" in peers.left_out(learning_of(small), Options(purejaxrl=tmp_path))["purejaxrl"]
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
-    assert peers.left_out(small.ppo, Options(purejaxrl=tmp_path)) == {}
+    assert peers.left_out(learning_of(small), Options(purejaxrl=tmp_path)) == {}
     wide = setting.config(ppo=PPO | {"hidden": (256, 128)})
-    assert peers.left_out(wide.ppo, Options(purejaxrl=tmp_path)) == {"purejaxrl": "its network is 64x64, not 256x128"}
+    assert peers.left_out(learning_of(wide), Options(purejaxrl=tmp_path)) == {
+        "purejaxrl": "its network is 64x64, not 256x128"}
     normalised = setting.config(ppo=PPO | {"normalise_observations": True})
-    found = peers.left_out(normalised.ppo, Options(purejaxrl=tmp_path))
+    found = peers.left_out(learning_of(normalised), Options(purejaxrl=tmp_path))
     assert set(found) == {"purejaxrl", "rejax", "sbx"}
     assert all("ppo.normalise_observations = True, expected false" in reason for reason in found.values())
 
@@ -153,7 +155,7 @@ def options() -> Options:
 @pytest.mark.parametrize("name", ["purejaxrl", "rejax", "sbx"])
 def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     world = setting.world(2, ppo=PPO)
-    if reason := peers.left_out(world.config.ppo, options).get(name):
+    if reason := peers.left_out(learning_of(world.config), options).get(name):
         pytest.skip(f"{name}: {reason} (a checkout: JAXTRADE_PUREJAXRL)")
     others = dict.fromkeys({"purejaxrl", "rejax", "sbx"} - {name}, "not asked for")
     monkeypatch.setattr(peers, "left_out", lambda config, options: others)

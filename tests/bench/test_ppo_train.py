@@ -9,6 +9,7 @@ import pytest
 
 from bench import ppo_train, sb3
 from bench.catalogue import Options
+from bench.learning import learning_of
 
 
 @pytest.mark.parametrize("quick", [False, True])
@@ -20,17 +21,17 @@ def test_the_sides_do_the_same(network: str, quick: bool) -> None:
     theirs = ppo_train.stable_baselines(options, network)
     for count, config in chosen.items():
         assert theirs[f"{network}/sb3_dummy/{count}"] == ("dummy", config)
-        told = sb3.arguments(config.ppo)  # raises where SB3 cannot do the same
+        told = sb3.arguments(learning_of(config))  # raises where SB3 cannot do the same
         assert told["batch_size"] == ppo_train.BATCH
-        assert told["n_steps"] * count == ppo_train.update_steps(config.ppo)
-        assert (config.ppo.hidden, config.ppo.num_epochs) == {
+        assert told["n_steps"] * count == ppo_train.update_steps(learning_of(config))
+        assert (learning_of(config).hidden, learning_of(config).num_epochs) == {
             "small": ((64, 64), 4), "large": ((256, 256, 128), 10)}[network]
-    assert len({ppo_train.update_steps(config.ppo) for config in chosen.values()}) == 1
+    assert len({ppo_train.update_steps(learning_of(config)) for config in chosen.values()}) == 1
 
 
 def test_every_setting_of_stable_baselines_is_one_it_can_do() -> None:
     for _, config in ppo_train.stable_baselines(Options(), "small").values():
-        assert sb3.arguments(config.ppo)["batch_size"] == ppo_train.BATCH
+        assert sb3.arguments(learning_of(config))["batch_size"] == ppo_train.BATCH
 
 
 def test_what_a_cpu_would_take_minutes_for_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +47,7 @@ def test_what_a_cpu_would_take_minutes_for_is_left_out_and_told(monkeypatch: pyt
     assert everything.keys() == {*chosen, *left_out}
     assert not nothing
     for config in everything.values():
-        assert config.ppo.num_envs * config.ppo.num_steps % config.ppo.num_minibatches == 0
+        assert learning_of(config).num_envs * learning_of(config).num_steps % learning_of(config).num_minibatches == 0
 
 
 def test_ratios_pair_the_same_network_and_environments() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bench import harness, ppo_update, programs, setting
+from bench.learning import Learning, learning_of
 from bench.rollout import Storing
-from jaxtrade.config import PPOConfig
 from tests.rl.test_train import KEY, PARAMS, PPO
 
 SMALL = {"num_envs": 8, "num_steps": 8, "num_minibatches": 2, "num_epochs": 3, "hidden": (16, 8)}
@@ -42,14 +42,14 @@ def test_matrix_products_are_counted_through_loops_and_functions():
 
 def test_epochs_have_the_operations_that_the_shapes_say(world, state):
     """The rule for a network's shapes, against the products of the traced update; and against XLA's own count."""
-    config, size, actions = world.config.ppo, world.env.observation_size, world.env.num_actions
+    config, size, actions = learning_of(world.config), world.env.observation_size, world.env.num_actions
     counted = []
     for epochs in (config.num_epochs, 2 * config.num_epochs):
         longer = world._replace(config=setting.config(4, env={"window": 3}, ppo=SMALL | {"num_epochs": epochs}))
         algorithm = programs.learner(longer, 4)
         counted.append(programs.matmul_flops(lambda s, p, a=algorithm: a.update(s, p, ()), state, world.params))
     assert counted[1] - counted[0] == ppo_update.learn_flops(config, size, actions)
-    wide = PPOConfig(num_envs=16, num_steps=16, num_minibatches=1, hidden=(64, 64))
+    wide = Learning(num_envs=16, num_steps=16, num_minibatches=1, hidden=(64, 64))
     found = ppo_update.gradient_flops(wide, 228, 7)
     assert 1.0 <= found["xla"] / found["from_shapes"] < 1.05  # elementwise operations come on top
 
@@ -73,15 +73,14 @@ def test_parts_of_an_update_add_up():
 
 def test_what_a_rollout_stores(world, state):
     """Every leaf that the update reads, and none that only stands in `Transition`."""
-    kept = programs.stored(programs.learner(world, 4), state, world.params)
+    kept = programs.stored(programs.learner(world, 4), state, world.params, world.config.rollout.num_steps)
     assert kept["reward"] == kept["value"] == kept["log_prob"] == kept["action"] == 4
     assert kept["ref.legal"] == kept["final_ref.legal"] == 1
     assert kept["ref.legs"] == 20
     assert "behaviour_version" not in kept
     assert not any("observation" in name for name in kept)
-    bare = programs.learner(world, 4)._replace(config=world.config.ppo.model_copy(update={"num_steps": 9}))
     with pytest.raises(ValueError, match="no loop of the update"):
-        programs.stored(bare, state, world.params)
+        programs.stored(programs.learner(world, 4), state, world.params, 9)
 
 
 def test_stored_observations_are_those_of_the_references(world):
@@ -95,7 +94,7 @@ def test_stored_observations_are_those_of_the_references(world):
     np.testing.assert_array_equal(seen.observation, observation)
     np.testing.assert_array_equal(seen.mask, mask)
     _, after, outcome = jax.eval_shape(storing.step, KEY, state, jnp.int32(0), world.params)
-    assert (after.observation.shape, outcome.final_ref) == ((world.env.observation_size,), ())
+    assert (after.observation.shape, outcome.final_ref) == ((world.env.observation_size,), None)
 
 
 def transfers(algorithm, state):

@@ -12,53 +12,53 @@ import numpy as np
 import pytest
 
 from bench import sb3, setting, tape
-from jaxtrade.config import PPOConfig
+from bench.learning import Learning, learning_of
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import TrainState, policy_of
+from jaxtrade.rl.ppo.state import TrainState, policy_of
 from jaxtrade.types import Array, PyTree
 
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
                         "normalise_observations": False, "learning_rate_end": 3e-4}
 OTHER = {  # another value of every field
-    "num_envs": 8, "num_steps": 128, "num_minibatches": 4, "num_epochs": 9, "num_shards": 2, "network": "gru",
+    "num_envs": 8, "num_steps": 128, "num_minibatches": 4, "num_epochs": 9, "num_shards": 2, "kind": "gru",
     "rnn_width": 32, "hidden": (8,), "activation": "relu", "normalise_observations": True,
     "normalise_advantages": False, "learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 0.5, "gae_lambda": 0.5,
     "clip_eps": 0.1, "vf_clip_eps": 0.2, "ent_coef": 0.02, "ent_coef_end": 0.001, "vf_coef": 0.25,
     "max_grad_norm": 1.0, "target_kl": 0.03, "gradient_rows": 4_096,
     "adapter": 8, "adapter_freeze": 0.1,
 }
-REFUSED = {"adapter", "num_shards", "network", "normalise_observations", "learning_rate_end", "vf_clip_eps",
+REFUSED = {"adapter", "num_shards", "kind", "normalise_observations", "learning_rate_end", "vf_clip_eps",
            "ent_coef_end", "learning_rate"}  # the last alone: the rate would fall to its other end
 # A width and a freeze that this network has not, on either side; and blocks, which change no result.
 WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze"}
 
 
-@pytest.mark.parametrize("name", list(PPOConfig.model_fields))
+@pytest.mark.parametrize("name", list(Learning.model_fields))
 def test_every_field_is_mapped_or_refused(name: str) -> None:
-    changed = PPOConfig(**{**BASE, name: OTHER[name]})
+    changed = Learning(**{**BASE, name: OTHER[name]})
     if name in REFUSED:
         with pytest.raises(ConfigError, match=name):
             sb3.arguments(changed)
     else:
-        same = sb3.arguments(changed) == sb3.arguments(PPOConfig(**BASE))
+        same = sb3.arguments(changed) == sb3.arguments(Learning(**BASE))
         assert same == (name in WITHOUT_EFFECT)
 
 
 def test_a_constant_rate_is_mapped() -> None:
     rates = {"learning_rate": 1e-3, "learning_rate_end": 1e-3, "ent_coef_end": 0.01}
-    chosen = sb3.arguments(PPOConfig(**{**BASE, **rates}))
+    chosen = sb3.arguments(Learning(**{**BASE, **rates}))
     assert (chosen["learning_rate"], chosen["ent_coef"]) == (1e-3, 0.01)
 
 
 def test_what_is_refused_is_told_at_once() -> None:
     with pytest.raises(ConfigError, match=r"normalise_observations = True.*vf_clip_eps = 0\.1"):
-        sb3.arguments(PPOConfig(**{**BASE, "normalise_observations": True, "vf_clip_eps": 0.1}))
+        sb3.arguments(Learning(**{**BASE, "normalise_observations": True, "vf_clip_eps": 0.1}))
 
 
 def test_counts_are_those_of_the_whole_rollout() -> None:
-    chosen = sb3.arguments(PPOConfig(**BASE))
+    chosen = sb3.arguments(Learning(**BASE))
     assert (chosen["n_steps"], chosen["batch_size"]) == (64, 128)
 
 
@@ -111,19 +111,19 @@ class Rollout:
     def __init__(self, **changed: Any) -> None:
         self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
         env, params = self.world.env, self.world.params
-        algorithm = make_ppo(self.world.config.ppo, env, 10)
+        algorithm = make_ppo(self.world.config, env, 10)
         self.before: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
-        self.after: TrainState = jax.jit(algorithm.update)(self.before, params, ())[0]
+        self.after: TrainState = jax.jit(algorithm.update)(self.before, params, None)[0]
         again = jax.jit(self._again, static_argnums=0)
         self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
 
     def _again(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Seen, Array]:
-        env, ppo, policy = self.world.env, self.world.config.ppo, policy_of(state)
+        env, learning, policy = self.world.env, learning_of(self.world.config), policy_of(state)
         of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
 
         def random_of(number: Array) -> tuple[Array, Array]:
             of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
-            return jax.random.uniform(of_actions, (ppo.num_steps,)), jax.random.split(of_steps, ppo.num_steps)
+            return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(of_steps, learning.num_steps)
 
         def one(random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array) -> tuple[Any, Seen]:
             chance, key = random
@@ -135,7 +135,7 @@ class Rollout:
                 distributions.log_prob(found.logits, found.mask, action), found.value, outcome.reward,
                 outcome.terminated, outcome.truncated)
 
-        random = jax.vmap(random_of, out_axes=1)(jnp.arange(ppo.num_envs))
+        random = jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs))
         (_, ref, _), seen = jax.lax.scan(lambda now, random: jax.vmap(one)(random, *now),
                                          (state.env_state, state.ref, state.first), random)
         return seen, jax.vmap(env.observe, (0, None))(ref, params)
@@ -169,7 +169,7 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
     from stable_baselines3.common.logger import Logger
     from stable_baselines3.common.vec_env import DummyVecEnv
 
-    env, seen, count = rollout.world.env, rollout.seen, rollout.world.config.ppo.num_envs
+    env, seen, count = rollout.world.env, rollout.seen, learning_of(rollout.world.config).num_envs
     envs = DummyVecEnv([lambda: Spaces(env.observation_size, env.num_actions)] * count)
     model = sb3.make_model(envs, chosen, 0)
     model.set_logger(Logger(None, []))
@@ -185,7 +185,7 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
 
     buffer = model.rollout_buffer
     buffer.reset()
-    for t in range(rollout.world.config.ppo.num_steps):
+    for t in range(learning_of(rollout.world.config).num_steps):
         now = Seen(*(x[t] for x in seen))
         final = values(now.final).numpy()[:, 0]
         reward = now.reward + np.where(now.truncated, chosen["gamma"] * final, 0.0)
@@ -199,7 +199,7 @@ def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[
 
 def distance(torch: Any, rollout: Rollout, **changed: Any) -> float:
     """|our step - SB3's step| / |our step| over all weights, with some of SB3's arguments changed."""
-    theirs = updated(torch, rollout, {**sb3.arguments(rollout.world.config.ppo), **changed})
+    theirs = updated(torch, rollout, {**sb3.arguments(learning_of(rollout.world.config)), **changed})
     apart = moved = 0.0
     for path, weight in theirs.items():
         before, after = (np.asarray(at(state.params, path)["kernel"]) for state in (rollout.before, rollout.after))
@@ -237,7 +237,7 @@ def tape_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: str) -> None:
     from stable_baselines3.common.vec_env import VecEnvWrapper
 
-    ppo, paid = PPOConfig(**UPDATE), []
+    ppo, paid = Learning(**UPDATE), []
 
     class Till(VecEnvWrapper):
         def reset(self) -> Any:
@@ -255,7 +255,7 @@ def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: st
 
 
 def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
-    ppo = PPOConfig(**UPDATE)
+    ppo = Learning(**UPDATE)
     envs = sb3.vector_env(tape_path, "dummy", ppo.num_envs)
     first, again, other = (sb3.Learner(ppo, envs, seed)() for seed in (0, 0, 1))
     assert first == again != other
@@ -263,7 +263,7 @@ def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:
 
 @pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
 def test_a_trainer_tells_its_threads_then_its_times(torch: Any, tape_path: str, kind: str) -> None:
-    work = sb3.trainer(PPOConfig(**UPDATE).model_dump(mode="json"), tape_path, kind, [1])
+    work = sb3.trainer(Learning(**UPDATE).model_dump(mode="json"), tape_path, kind, [1])
     assert work() == {"threads": 1, "trial_seconds": {}}
     seconds = work()
     assert seconds.keys() == {"collect", "update"}

@@ -12,6 +12,7 @@ from bench import sb3, time_to_reward
 from bench import time_to_reward_settings as chosen
 from bench.catalogue import Options
 from bench.harness import Sample
+from bench.learning import learning_of
 from bench.time_to_reward import Run, bootstrap, compare, config_of, summary, train_until, window_mean
 from bench.time_to_reward_settings import Goal
 from bench.worker import Reply
@@ -85,7 +86,7 @@ def test_a_miss_is_counted_as_the_whole_budget() -> None:
 
 @pytest.mark.parametrize("count", [*chosen.NUM_ENVS, time_to_reward.OWN_ENVS])
 def test_both_learners_get_the_same_settings(count: int) -> None:
-    ppo = config_of(count).ppo
+    ppo = learning_of(config_of(count))
     assert ppo.num_envs * ppo.num_steps == chosen.ROLLOUT
     told = sb3.arguments(ppo)  # raises where SB3 cannot do the same
     assert told["batch_size"] == chosen.ROLLOUT // chosen.PPO["num_minibatches"]

@@ -14,7 +14,7 @@ from jaxtrade.curriculum.config import Curriculum, dump_curriculum, load_curricu
 from jaxtrade.errors import ConfigError
 
 TEXT = """
-base: {split: {validation_sessions: 1}, ppo: {num_envs: 16, learning_rate: 0.001}}
+base: {split: {validation_sessions: 1}, rollout: {num_envs: 16}, ppo: {learning_rate: 0.001}}
 phases:
   first: {run: {env: {task: entry}}, gate: {min_trades: 3}}
   second: {run: {env: {task: manage}, ppo: {learning_rate: 0.0005}}}
@@ -35,14 +35,14 @@ def test_phases_stand_over_the_base(tmp_path: Path) -> None:
     first, second = load(tmp_path).phases
     assert (first.name, first.config.env.task, first.gate.min_trades) == ("first", "entry", 3)
     assert (first.config.ppo.learning_rate, second.config.ppo.learning_rate) == (0.001, 0.0005)
-    assert first.config.ppo.num_envs == second.config.ppo.num_envs == 16
+    assert first.config.rollout.num_envs == second.config.rollout.num_envs == 16
 
 
 def test_set_reaches_every_phase_or_one(tmp_path: Path) -> None:
-    course = load(tmp_path, TEXT, "ppo.num_envs=32", "phases.second.run.ppo.num_steps=8",
+    course = load(tmp_path, TEXT, "rollout.num_envs=32", "phases.second.run.rollout.num_steps=8",
                   "phases.first.gate.min_kl=0.1", "enforce_gates=false")
-    assert [phase.config.ppo.num_envs for phase in course.phases] == [32, 32]
-    assert [phase.config.ppo.num_steps for phase in course.phases] == [128, 8]
+    assert [phase.config.rollout.num_envs for phase in course.phases] == [32, 32]
+    assert [phase.config.rollout.num_steps for phase in course.phases] == [128, 8]
     assert course.phases[0].gate.min_kl == 0.1
     assert not course.enforce_gates
 
@@ -76,8 +76,8 @@ def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
     (["curriculum", "quickstart"], "no 'phases'; this is no curriculum"),
     (["curriculum", "--set", "split.validation_sessions=0"], "gate cannot be evaluated"),
     (["curriculum", "--set", "ppo.adapter_freeze=2"], "must be below 1"),
-    (["curriculum", "--set", "phases.manage.run.ppo.hidden=[8]"],
-     "phase manage: ppo.hidden=(8,): the source has (64, 64)"),
+    (["curriculum", "--set", "phases.manage.run.network.hidden=[8]"],
+     "phase manage: network.hidden=(8,): the source has (64, 64)"),
     (["curriculum", "--set", "phases.advised.run.env.actions=seed6"], "phase advised: 1 slots and actions before it"),
 ])
 def test_the_command_refuses_with_the_fix(argv: list[str], fragment: str, tmp_path: Path,

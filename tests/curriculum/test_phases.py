@@ -19,7 +19,8 @@ import pytest
 from jaxtrade import cli
 from jaxtrade.source import load_source
 
-TINY = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=2048",
+TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
+        "train.total_timesteps=2048",
         "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false")
 KILLS = 10
 

@@ -1,10 +1,12 @@
-"""The calendar: eras, half days, daylight saving on both sides of the Atlantic, and what the real bars say."""
+"""The calendar: eras, half days, daylight saving on both sides of the Atlantic, what notices and real bars say."""
 
+import csv
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -23,7 +25,8 @@ from jaxtrade.data.calendar import (
     table_schedule,
     trade_dates,
 )
-from jaxtrade.data.calendar_tables import CALENDARS
+from jaxtrade.data.calendar_rules import REGULAR, Change, good_friday, payrolls_good_friday
+from jaxtrade.data.calendar_tables import CALENDARS, PROJECTED_TO
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.market import build_market
@@ -84,6 +87,9 @@ SESSIONS = [
     ("euro futures on it", EURO, "2023-04-07", ("04-06 18:00", "04-07 11:15", "04-07 11:14", None)),
     ("euro futures on a holiday until 2021", EURO, "2020-01-20", ("01-19 18:00", "01-20 13:00", "01-20 12:59", None)),
     ("and since", EURO, "2022-01-17", ("01-16 18:00", "01-17 17:00", "01-17 16:59", None)),
+    ("crude oil, the Friday after, missing in LEAN", OIL, "2024-11-29",
+     ("11-28 18:00", "11-29 13:45", "11-29 13:44", None)),
+    ("euro futures on it", EURO, "2024-11-29", ("11-28 18:00", "11-29 13:15", "11-29 13:14", None)),
     ("FX late open", FX, "2013-01-02", ("01-02 00:00", "01-02 17:00", "01-02 16:59", None)),
 ]
 
@@ -121,22 +127,99 @@ def test_the_trade_date_turns_in_the_evening(contract, stamp, day):
     assert str(trade_dates(seconds, contract)[0]) == day
 
 
-@pytest.mark.parametrize(("first", "last"), [("2008-12-31", "2009-03-02"), ("2026-12-30", "2027-01-04")])
+@pytest.mark.parametrize(("first", "last"), [("2008-12-31", "2009-03-02"), ("2050-12-30", "2051-01-03")])
 def test_dates_outside_the_table_name_the_way_out(first, last):
-    message = r"bars: trade dates .* outside the calendar of ES.*2009-01-02\.\.2026-12-31.*data\.calendar.*infer"
+    message = r"bars: trade dates .* outside the calendar of ES.*2009-01-02\.\.2050-12-31.*data\.calendar.*infer"
     with pytest.raises(DataError, match=message):
         table_schedule(ES, np.datetime64(first), np.datetime64(last))
 
 
-@pytest.mark.parametrize("name", list(CALENDARS))
-def test_no_date_is_listed_twice_or_on_a_weekend(name):
+# --- rules and exceptions ---------------------------------------------------------------------------------------------
+
+def changes(name, first=None, last=None):
+    """Date -> Change of a calendar's trade dates first..last (its verified ones), ordinary dates left out."""
     hours = CALENDARS[name]
-    days = [day for row in (*hours.early, *hours.late, *hours.closed) for day in row[-1].split()]
+    first, last = first or hours.eras[0].valid_from, last or hours.verified_to
+    found = hours.changes(int(first[:4]), int(last[:4]))
+    return {day: change for day, change in found.items() if first <= day <= last and change != REGULAR}
+
+
+@pytest.mark.parametrize("name", list(CALENDARS))
+def test_rules_give_every_verified_day_and_no_other(name):
+    """verified_days.csv lists the days that differ from the regular hours, as notices and bars have them."""
+    with open(Path(__file__).parent / "verified_days.csv", newline="") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["calendar"] == name]
+    listed = {row["date"]: Change(closed=True) if row["change"] == "closed" else Change(**{row["change"]: row["at"]})
+              for row in rows}
+    assert len(listed) == len(rows) > 40
+    assert changes(name) == listed
+
+
+@pytest.mark.parametrize("name", list(CALENDARS))
+def test_rules_do_not_overlap_and_stay_on_weekdays(name):
+    hours = CALENDARS[name]
+    days = [day for rule in hours.rules for year in range(2007, 2051) for day in rule.days(year)]
     assert len(days) == len(set(days))
-    assert all(np.is_busday(np.array(days, "datetime64[D]")))
-    assert all(hours.eras[0].valid_from <= day <= hours.eras[-1].valid_to for day in days if day < "2026-12-24")
+    assert all(day.weekday() < 5 for day in days)
     for before, after in pairwise(hours.eras):
         assert np.datetime64(before.valid_to) + 1 == np.datetime64(after.valid_from)
+    assert hours.eras[-1].valid_to == PROJECTED_TO > hours.verified_to
+
+
+@pytest.mark.parametrize("name", list(CALENDARS))
+def test_every_exception_is_a_verified_weekday_that_no_rule_gives(name):
+    hours = CALENDARS[name]
+    exceptions = [(day, known.change) for known in hours.exceptions for day in known.days.split()]
+    days = [day for day, _ in exceptions]
+    assert len(days) == len(set(days))
+    assert all(np.is_busday(np.array(days, "datetime64[D]")))
+    assert all(hours.eras[0].valid_from <= day <= hours.verified_to for day in days)
+    by_rule = replace(hours, exceptions=()).changes(2007, 2026)
+    assert [day for day, change in exceptions if by_rule.get(day, REGULAR) == change] == []
+
+
+PROJECTED = [  # notices of NYSE and what LEAN has of CME for 2027 agree; the rest are the rules' own answers
+    ("New Year 2027 on a Friday", ES, "2027-01-01", None),
+    ("the first session of 2027", ES, "2027-01-04", ("01-03 18:00", "01-04 17:00", "01-04 16:59", None)),
+    ("Martin Luther King Day", OIL, "2027-01-18", ("01-17 18:00", "01-18 14:30", "01-18 14:29", None)),
+    ("Juneteenth kept on a Friday: stocks", ES, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
+    ("oil", OIL, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
+    ("euro futures", EURO, "2027-06-18", ("06-17 18:00", "06-18 13:00", "06-18 12:59", None)),
+    ("Christmas on a Saturday", ES, "2027-12-24", None),
+    ("dealers trade on", FX, "2027-12-24", ("12-23 17:00", "12-24 17:00", "12-24 16:59", None)),
+    ("New Year on a Saturday is not kept", ES, "2027-12-31", ("12-30 18:00", "12-31 17:00", "12-31 16:59", None)),
+    ("Christmas 2026 of dealers", FX, "2026-12-25", None),
+    ("payrolls on Good Friday 2034", ES, "2034-04-07", ("04-06 18:00", "04-07 09:15", "04-07 09:14", None)),
+    ("the last year but summer time", ES, "2050-07-01", ("06-30 18:00", "07-01 17:00", "07-01 16:59", None)),
+]
+
+
+@pytest.mark.parametrize(("contract", "day", "expected"), [s[1:] for s in PROJECTED], ids=[s[0] for s in PROJECTED])
+def test_projected_session(contract, day, expected):
+    assert session(contract, day) == expected
+
+
+def test_good_fridays_with_a_payrolls_report():
+    """Known dates of Easter; the payrolls of March come on the third Friday after the week of the 12th."""
+    easters = ("2009-04-12", "2015-04-05", "2018-04-01", "2024-03-31", "2027-03-28", "2030-04-21", "2034-04-09",
+               "2036-04-13", "2038-04-25")
+    assert [str(good_friday(int(day[:4]))) for day in easters] == [str(np.datetime64(day) - 2) for day in easters]
+    for year in range(2009, 2051):
+        twelfth = np.datetime64(f"{year}-03-12")
+        week_end = twelfth + (5 - (twelfth.astype(int) + 3) % 7) % 7  # its Saturday
+        report = str(week_end - 1 + 21)
+        assert (payrolls_good_friday(year) is not None) == (report == str(good_friday(year))), year
+
+
+def test_sessions_after_the_verified_dates_are_marked_as_projected():
+    first, last = np.datetime64("2026-12-28"), np.datetime64("2027-01-08")
+    schedule = table_schedule(ES, first, last)
+    assert schedule.dates[schedule.projected].astype(str).tolist() == [f"2027-01-0{d}" for d in (4, 5, 6, 7, 8)]
+    assert schedule.notes == ("calendar: 2027-01-01..2027-01-08 projected by rule; holidays and early closes are "
+                              "verified until 2026-12-31, later notices of the exchange may differ",)
+    verified = table_schedule(ES, first, np.datetime64("2026-12-31"))
+    assert verified.notes == ()
+    assert not verified.projected.any()
 
 
 # --- against the table of LEAN ----------------------------------------------------------------------------------------
@@ -177,28 +260,31 @@ def lean(shared):
     return table.get("entries", table)
 
 
+def weekdays(table, first):
+    """LEAN's dates (12/31/2026) from `first` on as ISO dates, weekends left out."""
+    days = {f"{datetime.strptime(text, '%m/%d/%Y'):%Y-%m-%d}": value for text, value in table.items()}
+    return {day: value for day, value in days.items() if day >= first and np.is_busday(day)}
+
+
 @pytest.mark.parametrize("case", list(LEAN))
 def test_half_days_and_closures_are_those_of_lean(lean, case):
     known = LEAN[case]
     hours, entry = CALENDARS[known.calendar], lean[known.entry]
-    low, high = hours.eras[0].valid_from, hours.eras[-1].valid_to
-
-    def inside(text):
-        day = datetime.strptime(text, "%m/%d/%Y")
-        return low <= f"{day:%Y-%m-%d}" <= high and day.weekday() < 5
-
-    def iso(text):
-        return f"{datetime.strptime(text, '%m/%d/%Y'):%Y-%m-%d}"
-
-    theirs = {iso(day): at[:5] for day, at in entry["earlyCloses"].items() if inside(day)}
-    ours = {day: at for at, _, days in hours.early for day in days.split()}
-    assert {day: at for day, at in theirs.items() if at not in known.regular} == {
+    theirs = {day: at[:5] for day, at in weekdays(entry["earlyCloses"], hours.eras[0].valid_from).items()
+              if at[:5] not in known.regular}
+    ours = {day: change.close for day, change in changes(known.calendar).items() if change.close}
+    assert {day: at for day, at in theirs.items() if day <= hours.verified_to} == {
         day: at for day, at in ours.items() if day not in known.early_ours.split()}
-    closed = {day for _, days in hours.closed for day in days.split()}
-    holidays = {iso(day) for day in entry["holidays"] if inside(day)}
-    assert holidays <= closed
+    closed = {day for day, change in changes(known.calendar).items() if change.closed}
+    holidays = set(weekdays(dict.fromkeys(entry["holidays"]), hours.eras[0].valid_from))
+    assert {day for day in holidays if day <= hours.verified_to} <= closed
     if known.closed_ours is not None:
         assert closed - holidays == set(known.closed_ours.split())
+    projected = changes(known.calendar, "2026-12-24", "2030-12-31")  # LEAN has some dates of these years
+    for day in (day for day in holidays if day > hours.verified_to):
+        assert projected[day].closed, day
+    for day in (day for day in theirs if day > hours.verified_to):
+        assert projected[day].close == theirs[day], day
 
 
 def test_the_real_es_week_agrees_with_the_table(es_bars):
@@ -348,17 +434,15 @@ FX_STRAYS = {"2009-12-25": "06:00", "2008-01-01": "04:00"}
 def test_every_fx_holiday_of_the_real_eurusd_hours():
     bars = bundled(FX)
     days = trade_dates(bars.time, FX).astype(str)
-    hours, checked = CALENDARS["fx"], 0
-    for rows, last in ((hours.early, True), (hours.late, False)):
-        for at, _, dates in rows:
-            for day in dates.split():
-                time_ = bars.time[days == day]
-                if len(time_):
-                    checked += 1
-                    found = clock(time_[-1] + 3600) if last else clock(time_[0])
-                    assert found == FX_STRAYS.get(day, at), day
+    special, checked = changes("fx"), 0
+    for day, change in special.items():
+        time_ = bars.time[days == day]
+        if len(time_) and not change.closed:
+            checked += 1
+            found = clock(time_[-1] + 3600) if change.close else clock(time_[0])
+            assert found == FX_STRAYS.get(day, change.close or change.open), day
     assert checked == 20
-    closed = [day for _, dates in hours.closed for day in dates.split() if "2007-01-02" <= day <= "2018-12-31"]
+    closed = [day for day, change in special.items() if change.closed and "2007-01-02" <= day <= "2018-12-31"]
     assert len(closed) == 15
     assert not np.isin(closed, days).any()
 

@@ -1,10 +1,16 @@
 from importlib import resources
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.bars import from_frame
+from jaxtrade.data.calendar import table_schedule
+from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import ambiguous_share, check, check_text, decision_rows, describe, describe_text
+from jaxtrade.data.market import build_market
+from jaxtrade.data.synthetic.grid import session_minutes
 from jaxtrade.errors import DataError
 
 
@@ -26,8 +32,6 @@ def test_costs_over_a_quarter_of_the_stop_warn(es_market, nq_market):
 
 
 def test_missing_window_bars_are_counted(es_bars, es_market):
-    from jaxtrade.data.market import build_market
-
     first = int(es_market.data.sessions.first[1])
     keep = ~np.isin(np.arange(len(es_bars)), [first + 5, first + 50])
     assert describe(build_market(es_bars.rows(keep), RunConfig()), RunConfig())["missing_window_bars"] == 2
@@ -35,8 +39,6 @@ def test_missing_window_bars_are_counted(es_bars, es_market):
 
 def test_ambiguous_share_by_brute_force(es_market):
     config = make_config({"brackets": {"stop_atr": 200, "target_multiple": 1, "min_stop_ticks": 1}})
-    from jaxtrade.data.market import build_market
-
     market = build_market(es_market.bars, config)
     rows, bars, hits = decision_rows(market), market.bars, 0
     for t in rows:
@@ -60,3 +62,29 @@ def test_check_reports_a_good_file_and_refuses_a_bad_one(tmp_path):
 def test_check_says_when_bars_are_too_few_to_train_on(es_bars):
     assert "too few to train on: 124 bars of history are needed" in check_text(es_bars.rows(slice(0, 100)), RunConfig())
     assert "too few" not in check_text(es_bars, RunConfig())
+
+
+def test_bars_after_the_verified_dates_are_read_and_labelled_as_projected():
+    """ES over New Year 2027: five sessions after the last notice, with Friday 1 January closed by rule."""
+    contract = get_contract("ES")
+    schedule = table_schedule(contract, np.datetime64("2026-12-28"), np.datetime64("2027-01-08"))
+    stamps = np.concatenate([session_minutes(schedule, i) for i in range(len(schedule.dates))])
+    close = 7000 + 0.25 * np.cumsum(np.random.default_rng(0).integers(-3, 4, len(stamps)))
+    frame = pd.DataFrame({"time": stamps, "open": close, "high": close + 0.25, "low": close - 0.25, "close": close,
+                          "volume": 100})
+    bars, config = from_frame(frame, contract, stamp="open"), RunConfig()
+    facts = describe(build_market(bars, config), config)
+    assert (facts["sessions"], facts["projected_sessions"], facts["calendar_verified_to"]) == (9, 5, "2026-12-31")
+    note = "calendar: 2027-01-01..2027-01-08 projected by rule"
+    assert [text[:len(note)] for text in facts["notes"] if "projected" in text] == [note]
+    text = describe_text(build_market(bars, config), config)
+    assert "table, verified until 2026-12-31: 5 of 9 sessions projected by rule" in text
+    assert f"note: {note}" in check_text(bars, config)
+
+
+def test_verified_sessions_are_labelled_as_verified(es_market):
+    assert "calendar       table, verified until 2026-12-31: every session verified" in describe_text(
+        es_market, RunConfig())
+    inferred = make_config({"data": {"calendar": "infer"}})
+    assert "calendar       infer\n" in describe_text(es_market, inferred)
+    assert describe(es_market, inferred)["calendar_verified_to"] is None

@@ -10,7 +10,8 @@ import pytest
 
 from jaxtrade.cli import main
 
-SMALL = ("ppo.num_envs=8", "ppo.num_steps=32", "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=1024",
+SMALL = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
+         "train.total_timesteps=1024",
          "train.chunk_updates=2", "train.checkpoint_every=2", "train.tensorboard=false")
 SHARES = ["data.stamp=open", "data.time_zone=America/New_York", "data.price_scale=0.0001", "data.columns={time: ts_et}",
           "env.features=[close, volume, sma_5, atr]"]

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env import tasks
-from jaxtrade.env.actions import Action, task_actions
+from jaxtrade.env import orders
+from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv, next_session
-from jaxtrade.env.execution import select
+from jaxtrade.env.leg import select
 from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason, Order
 from jaxtrade.types import Array, MarketData, Quotes
 from tests.differential.reference import REVERSE, SIDE, Fill, Fine, Log, Terms
@@ -42,7 +42,8 @@ def decision_rows(params: EnvParams) -> np.ndarray:
 
 def choices_of(config: EnvConfig, reversals: bool) -> tuple[int, ...]:
     """The columns of logits: the task's actions, and REVERSE."""
-    return (*task_actions(config), REVERSE) if reversals else task_actions(config)
+    actions = tuple(range(TradingEnv(config).num_actions))
+    return (*actions, REVERSE) if reversals else actions
 
 
 def random_logits(params: EnvParams, seed: int, choices: tuple[int, ...]) -> np.ndarray:
@@ -83,7 +84,7 @@ def _rollout_of_orders(env: TradingEnv, params: EnvParams, logits: Array) -> tup
         legal = jnp.append(env.mask(state, params), can_reverse)
         action = jnp.argmax(jnp.where(legal, row_logits, -jnp.inf))
         reverse = action == env.num_actions
-        flip: Order = tasks.bracket(state, -state.position.quantity, params)
+        flip: Order = orders.bracket(state, -state.position.quantity, params)
         order = select(reverse, flip, env.decode(action, state, params))
         after, event = env.transition(state, order, params)
         over = after.row > params.market.sessions.last[params.sessions.ids[state.slot]]

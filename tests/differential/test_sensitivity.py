@@ -10,6 +10,7 @@ import pytest
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import dynamics, execution, rules
+from jaxtrade.env.leg import Quote
 from jaxtrade.env.state import ExitReason
 from tests.differential import generated, ours
 from tests.differential.compare import compare, compare_random
@@ -42,43 +43,42 @@ def test_another_figure_is_seen(params, change: dict[str, int]):
         compare(CONFIG, params, logits, terms)
 
 
-def target_first(book, bar, liquidates, params):
+def target_first(leg, bar, contract, stop_level):
     """The target counts before the stop."""
-    position = book.position
+    position = leg.position
     side = jnp.sign(position.quantity)
     best = jnp.where(side > 0, bar.high, bar.low)
     hit = side * (best - position.target) >= 0
-    book = execution._exit(book, hit, position.target, jnp.int32(ExitReason.TARGET), params)
-    return STOP_FIRST(book, bar, liquidates, params)
+    leg = execution._exit(leg, hit, position.target, jnp.int32(ExitReason.TARGET), contract)
+    return STOP_FIRST(leg, bar, contract, stop_level)
 
 
-def not_in_the_entry_bar(book, bar, liquidates, params):
+def not_in_the_entry_bar(leg, bar, contract, stop_level):
     """Stop and target live from the second bar on."""
-    fresh = book.event.entry_quantity != 0
-    return execution.select(fresh, book, STOP_FIRST(book, bar, liquidates, params))
+    fresh = leg.event.entry_quantity != 0
+    return execution.select(fresh, leg, STOP_FIRST(leg, bar, contract, stop_level))
 
 
-def no_gaps(book, price, liquidates, params):
+def no_gaps(leg, price, contract, stop_level):
     """A bar that opens past a level is not treated apart."""
-    return book
+    return leg
 
 
-def flat_at_the_open(book, when, price, reason, params):
+def flat_at_the_open(leg, when, price, reason, contract):
     """The forced exit one tick away from the close."""
-    return FORCE_EXIT(book, when, price + 1, reason, params)
+    return FORCE_EXIT(leg, when, price + 1, reason, contract)
 
 
-def loose_trail(position, close, tr_sum, params):
+def loose_trail(position, close, distance):
     """The trail also loosens."""
     side = jnp.sign(position.quantity)
-    level = close - side * execution.trail_distance(tr_sum, params)
-    return position.replace(stop=jnp.where(position.trailing == 1, level, position.stop))
+    return position.replace(stop=jnp.where(position.trailing == 1, close - side * distance, position.stop))
 
 
-def bracket_around_the_fill(book, order, allowed, price, row, params):
+def bracket_around_the_fill(leg, order, bar, price, contract):
     """Stop and target placed around the slipped fill."""
-    after = ENTER(book, order, allowed, price, row, params)
-    entered = (after.event.entry_quantity != 0) & (book.event.entry_quantity == 0)
+    after = ENTER(leg, order, bar, price, contract)
+    entered = (after.event.entry_quantity != 0) & (leg.event.entry_quantity == 0)
     shift = jnp.where(entered, after.position.entry - price, 0)
     position = after.position.replace(stop=after.position.stop + shift, target=after.position.target + shift)
     return after._replace(position=position)
@@ -110,15 +110,15 @@ def rate_of_the_bar_before(params, row):
 
 
 CONTRACT_AT = rules.contract_at
-OTHER_FAULTS = [(execution.Quote, "entering", enters_where_it_leaves), (execution.Quote, "leaving", always_the_bid),
-                (execution.Quote, "leaving", the_other_side), (rules, "contract_at", rate_of_the_bar_before)]
+OTHER_FAULTS = [(Quote, "entering", enters_where_it_leaves), (Quote, "leaving", always_the_bid),
+                (Quote, "leaving", the_other_side), (rules, "contract_at", rate_of_the_bar_before)]
 QUICK = (enters_where_it_leaves, rate_of_the_bar_before)
 
 
 @pytest.mark.parametrize("params", ["one side", pytest.param(OTHER, marks=pytest.mark.slow)], indirect=True)
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[fault.__name__ for _, fault in FAULTS])
 def test_a_fault_of_ours_is_seen(params, monkeypatch, name: str, fault):
-    assert dynamics.execution is execution
+    assert dynamics.fill_leg is execution.fill_leg
     is_seen(params, monkeypatch, execution, name, fault)
 
 

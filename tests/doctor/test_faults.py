@@ -59,7 +59,7 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
     "no AVX": ({"cpu_flags": frozenset({"sse4_2"})}, "FAIL", "cpu-flags", "no AVX", "host"),
     "no AVX2": ({"cpu_flags": frozenset({"avx"})}, "WARN", "cpu-flags", "no avx2, fma", "host"),
     "memory cgroup": ({"limits": Limits(memory=GIB // 2)}, "FAIL", "memory", "512 MiB (cgroup limit)", "--memory"),
-    "little memory": ({"memory": 2 * GIB}, "WARN", "memory", "2.0 GiB", "ppo.num_envs"),
+    "little memory": ({"memory": 2 * GIB}, "WARN", "memory", "2.0 GiB", "rollout.num_envs"),
     "unknown memory": ({"memory": None}, "WARN", "memory", "unknown", "monitor"),
     "thread limit": ({"env": {"OMP_NUM_THREADS": "1"}}, "WARN", "threads", "OMP_NUM_THREADS=1", "unset OMP_NUM_"),
     "thread nonsense": ({"env": {"NPROC": "all"}}, "FAIL", "threads", "NPROC=all", "whole number"),

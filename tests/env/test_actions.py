@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import pytest
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.env.actions import Action, action_mask, task_actions
+from jaxtrade.env.actions import Action
+from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.episode import start
 from jaxtrade.env.state import KEEP_STOP, EnvParams, EnvState, Position
-from jaxtrade.env.tasks import decode
 from tests.env import worlds
 from tests.env.worlds import i32, make_market, make_params
 
@@ -35,8 +35,7 @@ def position(side: int, entry: int, stop: int, trailing: int = 0, quantity: int 
 
 def legal(close: int, held: Position, config: EnvConfig = MANAGE, row: int = 25) -> set[int]:
     params = world(close)
-    mask = action_mask(config, state_with(params, held, row), params)
-    assert mask.shape == (len(task_actions(config)),)
+    mask = TradingEnv(config).mask(state_with(params, held, row), params)
     return {Action(i) for i, yes in enumerate(mask.tolist()) if yes}
 
 
@@ -49,9 +48,9 @@ def legal(close: int, held: Position, config: EnvConfig = MANAGE, row: int = 25)
     ({"task": "advised"}, Action.__members__.keys()),
 ])
 def test_a_task_has_a_prefix_of_the_actions(values: dict[str, Any], names: set[str]) -> None:
-    actions = task_actions(EnvConfig(**values))
-    assert {a.name for a in actions} == names
-    assert [int(a) for a in actions] == list(range(len(actions)))
+    actions = TradingEnv(EnvConfig(**values)).actions
+    assert set(actions) == names
+    assert [Action[name] for name in actions] == list(range(len(actions)))
 
 
 def test_ids_never_change() -> None:
@@ -117,6 +116,6 @@ def test_in_position_nothing_new_opens_and_close_is_there_unless_seed6() -> None
 ])
 def test_what_an_action_asks_for(action: Action, held: Position, wanted: tuple[int, int, int]) -> None:
     params = world(100)
-    order = decode(EnvConfig(quantity=2), i32(action), state_with(params, held), params)
+    order = TradingEnv(EnvConfig(quantity=2)).decode(i32(action), state_with(params, held), params)
     assert (int(order.quantity), int(order.move_stop), int(order.trail)) == wanted
     assert (int(order.stop_ticks), int(order.target_ticks)) == (12, 36)

@@ -14,7 +14,7 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import episode
 from jaxtrade.env.dynamics import TradingEnv, next_session
-from jaxtrade.env.rewards import Happened, weighted_terms
+from jaxtrade.env.rewards import StepEvent, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Position
 from tests.env import worlds
 from tests.env.worlds import Trace, contract, i32, leaves_differ, make_params, rules, run_random, walk_market
@@ -58,7 +58,7 @@ def spelled_out(env: TradingEnv, state: EnvState, action: jax.Array, params: Env
     order = env.decode(action, state, params)
     moved, event = env.transition(state, order, params)
     end = EndReason(int(episode.end_reason(moved, params)))
-    terms = weighted_terms(state, moved, Happened(action, jnp.bool_(False), event), params)
+    terms = weighted_terms(state, moved, StepEvent(action, jnp.bool_(False), event, env.actions), params)
     moved = moved.replace(stats=episode.count_step(moved.stats, moved.account.equity, terms, jnp.bool_(False)))
     session = int(params.sessions.ids[int(moved.slot)])
     if end != EndReason.NONE:

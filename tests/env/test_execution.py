@@ -5,7 +5,9 @@ A long at 101 (open 100 plus a tick), stop 90, target 130; a short at 99, stop 1
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +18,20 @@ from jaxtrade.config import EnvConfig
 from jaxtrade.env import execution
 from jaxtrade.env.dynamics import transition
 from jaxtrade.env.episode import start
-from jaxtrade.env.execution import Bar, Book, empty_event
-from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, Account, EnvParams, EnvState, Event, ExitReason, Order, Position
+from jaxtrade.env.leg import Bar, LegBar, LegInBar, Quote, empty_event
+from jaxtrade.env.settle import StopLevel, settle
+from jaxtrade.env.state import (
+    KEEP_STOP,
+    NO_LEVEL,
+    Account,
+    EnvParams,
+    EnvState,
+    Event,
+    ExitReason,
+    Marks,
+    Order,
+    Position,
+)
 from jaxtrade.env.state import StopKind as Kind
 from jaxtrade.types import IntrabarPath, Quotes
 from tests.env import worlds
@@ -25,6 +39,8 @@ from tests.env.worlds import COMMISSION, TICK_MILLS, bars_of, i32, make_market, 
 from tests.paths import Inside, mirrored, path_arrays
 
 C, V = COMMISSION, TICK_MILLS
+COSTS = worlds.contract()
+LIMITS = {"drawdown": 100_000}  # eight ticks: see the liquidation tests below
 QUIET = (100, 100, 100, 100)
 
 
@@ -45,22 +61,46 @@ def short_at(entry: int = 99, stop: int = 110, target: int = 70, quantity: int =
     return Position(*map(i32, (-quantity, entry, stop, target, 0, 0, 0)))
 
 
-def account(balance: int = -C, high_water: int = 0, session_equity: int = 0) -> Account:
-    return Account.new().replace(balance=i32(balance), high_water=i32(high_water), session_equity=i32(session_equity))
-
-
-def book(position: Position, balance: int = -C, open_: int = 100, **kwargs: int) -> Book:
-    return Book(position, account(balance, **kwargs), empty_event(i32(open_)))
-
-
 def bar(open_: int, high: int, low: int, close: int) -> Bar:
     return Bar(*map(i32, (open_, high, low, close)))
 
 
-def exited(result: Book) -> tuple[int, int, int, int]:
-    """(quantity, price, reason, balance) of what a bar left."""
-    event = result.event
-    return tuple(int(x) for x in (event.exit_quantity, event.exit_price, event.exit_reason, result.account.balance))
+def leg_of(position: Position) -> LegInBar:
+    """The leg as a bar begins that opens at 100."""
+    return LegInBar(position, i32(0), i32(0), empty_event(i32(100)))
+
+
+def bar_of(prices: tuple[int, int, int, int] = QUIET, row: int = 7, may_open: bool = True, largest: int = 1_000,
+           forced: int = 0, trail: int = 8) -> LegBar:
+    return LegBar(i32(row), Quote(bar(*prices), None), None, jnp.bool_(may_open), i32(largest), i32(forced), i32(trail),
+                  None)
+
+
+class Played(NamedTuple):
+    """exited: (quantity, price, reason, balance). high_water: the account's mark after the bar, mills."""
+
+    exited: tuple[int, int, int, int]
+    high_water: int
+    position: Position
+    event: Event
+
+
+def played(function: Callable[..., LegInBar], position: Position, *prices: Any, limits: dict[str, int] | None = None,
+           high_water: int = 0, marked_inside: bool = True) -> Played:
+    """What one function of `execution` makes of a position, held by an account that has paid its entry.
+
+    limits: keywords of `worlds.rules`, none for an account without floors. marked_inside: False as under `mark=close`.
+    """
+    account = Account.new().replace(balance=i32(-C), high_water=i32(high_water))
+    leg, stop_level = leg_of(position), StopLevel(account, rules(**(limits or {})))
+    if not marked_inside:
+        leg, stop_level = leg._replace(high=None), None
+    leg = function(leg, *prices, COSTS, stop_level)
+    marks = Marks(i32(0) if leg.high is None else leg.high, i32(0))
+    after, _ = settle(account, leg.cash, marks, jnp.bool_(False), rules(**(limits or {})))
+    event = leg.event
+    exited = (int(event.exit_quantity), int(event.exit_price), int(event.exit_reason), int(after.balance))
+    return Played(exited, int(after.high_water), leg.position, event)
 
 
 KEEP = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
@@ -86,8 +126,8 @@ KEEP = Order(*map(i32, (1, 0, 0, KEEP_STOP, -1)))
     (Position.flat(), 0, None),
 ])
 def test_opening_print(position: Position, price: int, wanted: tuple | None) -> None:
-    result = execution.opening_print(book(position), i32(price), True, params_for())
-    assert exited(result) == (wanted or (0, 0, 0, -C))
+    result = played(execution.opening_print, position, i32(price))
+    assert result.exited == (wanted or (0, 0, 0, -C))
     assert int(result.position.quantity) == (0 if wanted else int(position.quantity))
 
 
@@ -108,16 +148,16 @@ def test_opening_print(position: Position, price: int, wanted: tuple | None) -> 
     (Position.flat(), (100, 200, 1, 100), None),
 ])
 def test_stop_first(position: Position, prices: tuple[int, int, int, int], wanted: tuple | None) -> None:
-    result = execution.stop_first(book(position), bar(*prices), True, params_for())
-    assert exited(result) == (wanted or (0, 0, 0, -C))
+    result = played(execution.stop_first, position, bar(*prices))
+    assert result.exited == (wanted or (0, 0, 0, -C))
 
 
 def test_marks_of_a_bar_are_capped_at_the_exit() -> None:
     """Favourable: the high, at most the target. Adverse: the stop that was hit, else the low; flat: the open."""
-    held = execution.stop_first(book(long_at()), bar(100, 120, 95, 100), True, params_for()).event
-    stopped = execution.stop_first(book(long_at()), bar(100, 150, 80, 100), True, params_for()).event
-    target = execution.stop_first(book(short_at()), bar(100, 105, 60, 65), True, params_for()).event
-    flat = execution.stop_first(book(Position.flat()), bar(100, 150, 80, 100), True, params_for()).event
+    held = played(execution.stop_first, long_at(), bar(100, 120, 95, 100)).event
+    stopped = played(execution.stop_first, long_at(), bar(100, 150, 80, 100)).event
+    target = played(execution.stop_first, short_at(), bar(100, 105, 60, 65)).event
+    flat = played(execution.stop_first, Position.flat(), bar(100, 150, 80, 100)).event
     marks = [(int(e.favourable), int(e.adverse)) for e in (held, stopped, target, flat)]
     assert marks == [(120, 95), (130, 90), (70, 105), (100, 100)]
 
@@ -129,59 +169,50 @@ def test_liquidation_level_above_the_stop_takes_the_position() -> None:
     """Drawdown $100 = 8 ticks. Long at 101, balance -2.08: equity net of exit costs is at the floor at
     floor((-100 + 2.08 + 2.08) / 12.50) = -8 ticks: 93, nearer than the stop at 90.
     """
-    params = params_for(account=rules(drawdown=100_000))
-    still = execution.stop_first(book(long_at()), bar(100, 101, 94, 100), True, params)
-    assert exited(still) == (0, 0, 0, -C)
-    gone = execution.stop_first(book(long_at()), bar(100, 101, 93, 100), True, params)
-    assert exited(gone) == (1, 92, ExitReason.LIQUIDATION, -C - 9 * V - C)
-    opened = execution.opening_print(book(long_at()), i32(88), True, params)
-    assert exited(opened) == (1, 87, ExitReason.LIQUIDATION, -C - 14 * V - C)
+    still = played(execution.stop_first, long_at(), bar(100, 101, 94, 100), limits=LIMITS)
+    assert still.exited == (0, 0, 0, -C)
+    gone = played(execution.stop_first, long_at(), bar(100, 101, 93, 100), limits=LIMITS)
+    assert gone.exited == (1, 92, ExitReason.LIQUIDATION, -C - 9 * V - C)
+    opened = played(execution.opening_print, long_at(), i32(88), limits=LIMITS)
+    assert opened.exited == (1, 87, ExitReason.LIQUIDATION, -C - 14 * V - C)
 
 
 def test_short_liquidation_mirrors_the_long_one() -> None:
-    params = params_for(account=rules(drawdown=100_000))
-    assert exited(execution.stop_first(book(short_at()), bar(100, 106, 99, 100), True, params)) == (0, 0, 0, -C)
-    gone = execution.stop_first(book(short_at()), bar(100, 107, 99, 100), True, params)
-    assert exited(gone) == (-1, 108, ExitReason.LIQUIDATION, -C - 9 * V - C)
+    assert played(execution.stop_first, short_at(), bar(100, 106, 99, 100), limits=LIMITS).exited == (0, 0, 0, -C)
+    gone = played(execution.stop_first, short_at(), bar(100, 107, 99, 100), limits=LIMITS)
+    assert gone.exited == (-1, 108, ExitReason.LIQUIDATION, -C - 9 * V - C)
 
 
 def test_a_tie_of_stop_and_liquidation_liquidates() -> None:
-    params = params_for(account=rules(drawdown=100_000))
-    gone = execution.stop_first(book(long_at(stop=93)), bar(100, 101, 93, 100), True, params)
-    assert exited(gone)[2] == ExitReason.LIQUIDATION
-    nearer = execution.stop_first(book(long_at(stop=94)), bar(100, 101, 93, 100), True, params)
-    assert exited(nearer)[1:3] == (93, ExitReason.STOP)
+    gone = played(execution.stop_first, long_at(stop=93), bar(100, 101, 93, 100), limits=LIMITS)
+    assert gone.exited[2] == ExitReason.LIQUIDATION
+    nearer = played(execution.stop_first, long_at(stop=94), bar(100, 101, 93, 100), limits=LIMITS)
+    assert nearer.exited[1:3] == (93, ExitReason.STOP)
 
 
 def test_the_favourable_extreme_raises_the_floor_before_the_adverse_one_is_tested() -> None:
     """High 121: mark -2.08 + 20 ticks = 247.92; floor 147.92; level 101 + floor((147.92 + 4.16) / 12.5) = 113."""
-    params = params_for(account=rules(drawdown=100_000))
-    gone = execution.stop_first(book(long_at()), bar(114, 121, 113, 118), True, params)
-    assert int(gone.account.high_water) == 20 * V - C
-    assert exited(gone)[1:3] == (112, ExitReason.LIQUIDATION)
-    held = execution.stop_first(book(long_at()), bar(114, 121, 114, 118), True, params)
-    assert exited(held)[2] == ExitReason.NONE
+    gone = played(execution.stop_first, long_at(), bar(114, 121, 113, 118), limits=LIMITS)
+    assert gone.high_water == 20 * V - C
+    assert gone.exited[1:3] == (112, ExitReason.LIQUIDATION)
+    held = played(execution.stop_first, long_at(), bar(114, 121, 114, 118), limits=LIMITS)
+    assert held.exited[2] == ExitReason.NONE
 
 
 def test_a_target_and_a_breach_in_one_bar_is_a_breach() -> None:
-    params = params_for(account=rules(drawdown=100_000))
-    gone = execution.stop_first(book(long_at()), bar(115, 130, 113, 130), True, params)
-    assert exited(gone)[2] == ExitReason.LIQUIDATION
+    gone = played(execution.stop_first, long_at(), bar(115, 130, 113, 130), limits=LIMITS)
+    assert gone.exited[2] == ExitReason.LIQUIDATION
     # the favourable mark is capped at the target: 29 ticks
-    assert int(gone.account.high_water) == 29 * V - C
+    assert gone.high_water == 29 * V - C
 
 
 def test_close_marks_do_not_liquidate_inside_a_bar() -> None:
-    params = params_for(account=rules(drawdown=100_000))
-    held = execution.stop_first(book(long_at()), bar(100, 121, 91, 100), False, params)
-    assert exited(held) == (0, 0, 0, -C)
-    assert int(held.account.high_water) == 0
+    held = played(execution.stop_first, long_at(), bar(100, 121, 91, 100), limits=LIMITS, marked_inside=False)
+    assert held.exited == (0, 0, 0, -C)
+    assert held.high_water == 0
 
 
 # ---- the nearer extreme first
-
-
-BREACH = {"account": rules(drawdown=100_000)}  # eight ticks: see the liquidation tests above
 
 
 @pytest.mark.parametrize(("position", "prices", "wanted"), [
@@ -195,8 +226,8 @@ BREACH = {"account": rules(drawdown=100_000)}  # eight ticks: see the liquidatio
     (Position.flat(), (100, 500, 1, 100), None),
 ])
 def test_nearer_extreme(position: Position, prices: tuple[int, int, int, int], wanted: tuple | None) -> None:
-    result = execution.nearer_extreme(book(position), bar(*prices), True, params_for())
-    assert exited(result) == (wanted or (0, 0, 0, -C))
+    result = played(execution.nearer_extreme, position, bar(*prices))
+    assert result.exited == (wanted or (0, 0, 0, -C))
 
 
 @pytest.mark.parametrize(("prices", "wanted", "mark"), [
@@ -210,13 +241,13 @@ def test_nearer_extreme(position: Position, prices: tuple[int, int, int, int], w
     ((128, 131, 113, 115), (1, 130, ExitReason.TARGET, -C + 29 * V - C), 29),
 ])
 def test_nearer_extreme_raises_the_floor_in_its_order(prices: tuple, wanted: tuple, mark: int) -> None:
-    result = execution.nearer_extreme(book(long_at()), bar(*prices), True, params_for(**BREACH))
-    assert exited(result) == wanted
-    assert int(result.account.high_water) == mark * V - C
+    result = played(execution.nearer_extreme, long_at(), bar(*prices), limits=LIMITS)
+    assert result.exited == wanted
+    assert result.high_water == mark * V - C
     mirrored = tuple(200 - prices[i] for i in (0, 2, 1, 3))
-    result = execution.nearer_extreme(book(short_at()), bar(*mirrored), True, params_for(**BREACH))
-    assert exited(result) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
-    assert int(result.account.high_water) == mark * V - C
+    result = played(execution.nearer_extreme, short_at(), bar(*mirrored), limits=LIMITS)
+    assert result.exited == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
+    assert result.high_water == mark * V - C
 
 
 @pytest.mark.parametrize("order", [execution.stop_first, execution.nearer_extreme])
@@ -224,8 +255,7 @@ def test_nearer_extreme_raises_the_floor_in_its_order(prices: tuple, wanted: tup
     (6 * V + 2 * C, (1, 94, ExitReason.LIQUIDATION, -C - 7 * V - C)), (6 * V + 2 * C + 1, (0, 0, 0, -C))])
 def test_a_low_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdown: int, wanted: tuple, order: Any) -> None:
     """At 95 equity net of both commissions is -(6 x 12.50 + 2 x 2.08)."""
-    result = order(book(long_at()), bar(100, 100, 95, 98), True, params_for(account=rules(drawdown=drawdown)))
-    assert exited(result) == wanted
+    assert played(order, long_at(), bar(100, 100, 95, 98), limits={"drawdown": drawdown}).exited == wanted
 
 
 # ---- the path of second bars
@@ -260,63 +290,65 @@ HELD = (0, 0, 0, -C)
     (Inside(((100, 100), (135, 90), (125, 125))), {}, STOPPED, 29),
     (Inside(((100, 100), (135, 91), (90, 90))), {}, WON, 29),
     # up to 121, whose level is 113; back to 113 or 114, which is no new low
-    (prices_of(114, 110, 121, 113, 118), BREACH, LIQUIDATED, 20),
-    (prices_of(114, 110, 121, 114, 118), BREACH, HELD, 20),
-    (prices_of(114, 121, 113, 118), BREACH, LIQUIDATED, 20),  # the same fall as a new low
-    (prices_of(114, 113, 121, 118), BREACH, HELD, 20),  # low before high; stop_first would find a breach
-    (prices_of(114, 130, 110, 112), BREACH, WON, 29),  # the target, then a fall through every floor
-    (prices_of(114, 121, 114, 130, 100), BREACH, WON, 29),  # 7 ticks, the target, then a deeper fall
-    (prices_of(114, 121, 113, 130, 100), BREACH, LIQUIDATED, 20),  # 8 ticks, the target, then a deeper fall
-    (prices_of(114, 121, 113, 129, 100), BREACH, LIQUIDATED, 20),  # of two falls deep enough the first
-    (prices_of(114, 118, 111, 121, 114, 121, 113, 118), BREACH, LIQUIDATED, 20),  # the same high twice
+    (prices_of(114, 110, 121, 113, 118), LIMITS, LIQUIDATED, 20),
+    (prices_of(114, 110, 121, 114, 118), LIMITS, HELD, 20),
+    (prices_of(114, 121, 113, 118), LIMITS, LIQUIDATED, 20),  # the same fall as a new low
+    (prices_of(114, 113, 121, 118), LIMITS, HELD, 20),  # low before high; stop_first would find a breach
+    (prices_of(114, 130, 110, 112), LIMITS, WON, 29),  # the target, then a fall through every floor
+    (prices_of(114, 121, 114, 130, 100), LIMITS, WON, 29),  # 7 ticks, the target, then a deeper fall
+    (prices_of(114, 121, 113, 130, 100), LIMITS, LIQUIDATED, 20),  # 8 ticks, the target, then a deeper fall
+    (prices_of(114, 121, 113, 129, 100), LIMITS, LIQUIDATED, 20),  # of two falls deep enough the first
+    (prices_of(114, 118, 111, 121, 114, 121, 113, 118), LIMITS, LIQUIDATED, 20),  # the same high twice
     # inside one second the high counts first, and the level fills at itself
-    (Inside(((114, 114), (121, 113), (118, 118))), BREACH, LIQUIDATED, 20),
-    (Inside(((114, 114), (121, 114), (118, 118))), BREACH, HELD, 20),
-    (Inside(((114, 114), (140, 114), (118, 118))), BREACH, (1, 121, ExitReason.LIQUIDATION, -C + 20 * V - C), 29),
+    (Inside(((114, 114), (121, 113), (118, 118))), LIMITS, LIQUIDATED, 20),
+    (Inside(((114, 114), (121, 114), (118, 118))), LIMITS, HELD, 20),
+    (Inside(((114, 114), (140, 114), (118, 118))), LIMITS, (1, 121, ExitReason.LIQUIDATION, -C + 20 * V - C), 29),
     # ... but where seconds are not known a level that the high raised above the open fills at the open
-    (Inside(((114, 114), (140, 114), (118, 118)), told=False), BREACH,
+    (Inside(((114, 114), (140, 114), (118, 118)), told=False), LIMITS,
      (1, 113, ExitReason.LIQUIDATION, -C + 12 * V - C), 29),
 ])
 def test_path(inside: Inside, limits: dict, wanted: tuple, mark: int) -> None:
     """Marks in ticks above the entry at 101; the same upside down for a short at 99."""
-    params, opened = params_for(**limits), inside.seconds[0][0]
+    opened = inside.seconds[0][0]
     prices = (opened, max(s[0] for s in inside.seconds), min(s[1] for s in inside.seconds), inside.seconds[-1][0])
-    result = execution.traded_path(book(long_at()), bar(*prices), path_of(inside, opened), 0, True, params)
-    assert exited(result) == wanted
-    assert int(result.account.high_water) == max(0, mark * V - C)
+    result = played(execution.traded_path, long_at(), bar(*prices), path_of(inside, opened), 0, limits=limits)
+    assert result.exited == wanted
+    assert result.high_water == max(0, mark * V - C)
     upside_down = bar(*(200 - prices[i] for i in (0, 2, 1, 3)))
     path = path_of(mirrored([inside], 100)[0], 200 - opened)
-    short = execution.traded_path(book(short_at()), upside_down, path, 0, True, params)
-    assert exited(short) == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
-    assert int(short.account.high_water) == max(0, mark * V - C)
+    short = played(execution.traded_path, short_at(), upside_down, path, 0, limits=limits)
+    assert short.exited == (-wanted[0], 200 - wanted[1] if wanted[0] else 0, *wanted[2:])
+    assert short.high_water == max(0, mark * V - C)
     for name in ("favourable", "adverse"):
         assert int(getattr(result.event, name)) == 200 - int(getattr(short.event, name))
 
 
 def test_a_fall_that_raised_no_mark_meets_the_old_level() -> None:
     """The mark stood at 15 ticks (level 108); 115 is 14 ticks up. A fall of 7 from there ends at the level."""
-    marked = book(long_at(target=NO_LEVEL), high_water=15 * V - C)  # level 101 + 7 = 108
+    mark = 15 * V - C  # level 101 + 7 = 108
     for low, wanted in ((109, HELD), (108, (1, 107, ExitReason.LIQUIDATION, -C + 6 * V - C))):
         path = path_of(prices_of(114, 115, low, 115), 114)
-        result = execution.traded_path(marked, bar(114, 115, low, 115), path, 0, True, params_for(**BREACH))
-        assert exited(result) == wanted
+        result = played(execution.traded_path, long_at(target=NO_LEVEL), bar(114, 115, low, 115), path, 0,
+                        limits=LIMITS, high_water=mark)
+        assert result.exited == wanted
 
 
 def test_a_cap_on_the_floor_holds_its_level() -> None:
     """A floor that stops rising at the start balance: 114 to 140 and back to 102 is a fall, and no breach."""
-    limits = {"account": rules(drawdown=100_000, floor_cap=0)}  # level 101: a tick pays for two sides
+    limits = LIMITS | {"floor_cap": 0}  # level 101: a tick pays for two sides
     for low, wanted in ((102, HELD), (101, (1, 100, ExitReason.LIQUIDATION, -C - V - C))):
         path = path_of(prices_of(114, 140, low, 115), 114)
-        result = execution.traded_path(book(long_at(target=NO_LEVEL)), bar(114, 140, low, 115), path, 0, True,
-                                       params_for(**limits))
-        assert exited(result) == wanted
+        result = played(execution.traded_path, long_at(target=NO_LEVEL), bar(114, 140, low, 115), path, 0,
+                        limits=limits)
+        assert result.exited == wanted
 
 
 def test_close_marks_walk_without_floors() -> None:
     path = path_of(prices_of(114, 110, 121, 113, 118), 114)
-    held = execution.traded_path(book(long_at()), bar(114, 121, 110, 118), path, 0, False, params_for(**BREACH))
-    assert exited(held) == HELD
-    assert int(held.account.high_water) == 0
+    held = played(execution.traded_path, long_at(), bar(114, 121, 110, 118), path, 0, limits=LIMITS,
+                  marked_inside=False)
+    assert held.exited == HELD
+    assert held.high_water == 0
 
 
 def test_the_transition_reads_the_path_of_the_bar_it_plays() -> None:
@@ -338,33 +370,31 @@ def test_the_transition_reads_the_path_of_the_bar_it_plays() -> None:
 
 def test_entry_fills_slipped_with_the_bracket_around_the_unslipped_open() -> None:
     order = Order(*map(i32, (1, 12, 36, KEEP_STOP, -1)))
-    result = execution.enter(book(Position.flat(), 0), order, jnp.bool_(True), i32(100), i32(7), params_for())
+    result = execution.enter(leg_of(Position.flat()), order, bar_of(row=7), i32(100), COSTS)
     position = {name: int(value) for name, value in vars(result.position).items()}
     assert position == {"quantity": 1, "entry": 101, "stop": 88, "target": 136, "stop_kind": 0, "trailing": 0,
                         "opened": 7}
-    assert int(result.account.balance) == -C
-    short = execution.enter(book(Position.flat(), 0), order.replace(quantity=i32(-1)), jnp.bool_(True), i32(100),
-                            i32(7), params_for())
+    assert int(result.cash) == -C
+    short = execution.enter(leg_of(Position.flat()), order.replace(quantity=i32(-1)), bar_of(), i32(100), COSTS)
     assert [int(getattr(short.position, k)) for k in ("quantity", "entry", "stop", "target")] == [-1, 99, 112, 64]
 
 
 def test_entry_without_a_bracket_has_no_levels_and_trail_may_start_on() -> None:
     order = Order(*map(i32, (-2, 0, 0, KEEP_STOP, 1)))
-    result = execution.enter(book(Position.flat(), 0), order, jnp.bool_(True), i32(100), i32(7), params_for())
+    result = execution.enter(leg_of(Position.flat()), order, bar_of(), i32(100), COSTS)
     assert int(result.position.stop) == NO_LEVEL
     assert int(result.position.target) == -NO_LEVEL
     assert int(result.position.trailing) == 1
-    assert int(result.account.balance) == -2 * C
+    assert int(result.cash) == -2 * C
 
 
 def test_entry_is_capped_refused_and_never_added_to() -> None:
     order = Order(*map(i32, (5, 12, 36, KEEP_STOP, -1)))
-    capped = execution.enter(book(Position.flat(), 0), order, jnp.bool_(True), i32(100), i32(7),
-                             params_for(account=rules(max_contracts=2)))
+    capped = execution.enter(leg_of(Position.flat()), order, bar_of(largest=2), i32(100), COSTS)
     assert int(capped.position.quantity) == int(capped.event.entry_quantity) == 2
-    refused = execution.enter(book(Position.flat(), 0), order, jnp.bool_(False), i32(100), i32(7), params_for())
-    assert int(refused.position.quantity) == int(refused.account.balance) == 0
-    kept = execution.enter(book(long_at()), order, jnp.bool_(True), i32(100), i32(7), params_for())
+    refused = execution.enter(leg_of(Position.flat()), order, bar_of(may_open=False), i32(100), COSTS)
+    assert int(refused.position.quantity) == int(refused.cash) == 0
+    kept = execution.enter(leg_of(long_at()), order, bar_of(), i32(100), COSTS)
     assert int(kept.position.quantity) == 1
     assert int(kept.event.entry_quantity) == 0
 
@@ -372,12 +402,12 @@ def test_entry_is_capped_refused_and_never_added_to() -> None:
 def test_order_exit_pays_slippage_and_commission() -> None:
     for wanted in (0, -1):
         order = KEEP.replace(quantity=i32(wanted))
-        result = execution.exit_by_order(book(long_at()), order, i32(105), params_for())
+        result = execution.exit_by_order(leg_of(long_at()), order, i32(105), COSTS)
         event = result.event
         assert (int(event.order_exit_quantity), int(event.order_exit_price)) == (1, 104)
-        assert int(result.account.balance) == -C + 3 * V - C
+        assert int(result.cash) == 3 * V - C
         assert int(event.commission) == C
-    kept = execution.exit_by_order(book(long_at()), KEEP.replace(quantity=i32(4)), i32(105), params_for())
+    kept = execution.exit_by_order(leg_of(long_at()), KEEP.replace(quantity=i32(4)), i32(105), COSTS)
     assert int(kept.position.quantity) == 1
 
 
@@ -409,18 +439,20 @@ def test_stop_and_trail_distances(tr_sum: int, stop: int, trail: int) -> None:
 ])
 def test_ratchet_tightens_only(position: Position, close: int, stop: int, kind: int) -> None:
     on = position.replace(trailing=i32(1))
-    result = execution.ratchet(on, i32(close), i32(112), params_for())
+    result = execution.ratchet(on, i32(close), i32(8))
     assert (int(result.stop), int(result.stop_kind)) == (stop, kind)
-    off = execution.ratchet(position, i32(close), i32(112), params_for())
+    off = execution.ratchet(position, i32(close), i32(8))
     assert worlds.leaves_differ(off, position) == []
 
 
 def test_force_exit_pays_slippage_and_only_where_asked() -> None:
     flat, end = i32(ExitReason.FLAT), i32(ExitReason.END_OF_DATA)
-    left = execution.force_exit(book(short_at()), jnp.bool_(True), i32(95), flat, params_for())
-    assert exited(left) == (-1, 96, ExitReason.FLAT, -C + 3 * V - C)
-    kept = execution.force_exit(book(short_at()), jnp.bool_(False), i32(95), end, params_for())
-    assert exited(kept) == (0, 0, 0, -C)
+    left = execution.force_exit(leg_of(short_at()), jnp.bool_(True), i32(95), flat, COSTS)
+    event = left.event
+    assert [int(x) for x in (event.exit_quantity, event.exit_price, event.exit_reason)] == [-1, 96, ExitReason.FLAT]
+    assert int(left.cash) == 3 * V - C
+    kept = execution.force_exit(leg_of(short_at()), jnp.bool_(False), i32(95), end, COSTS)
+    assert worlds.leaves_differ(kept, leg_of(short_at())) == []
 
 
 # ---- one bar through the public transition
@@ -538,10 +570,59 @@ def test_a_flip_sells_twice_at_the_bid_or_buys_twice_at_the_ask(held: Position, 
     params = params_for([(99, 99, 99, 99)] * 4)
     ask = jnp.full(4, 103, jnp.int32)
     params = params.replace(market=params.market.replace(ask=Quotes(ask, ask, ask, ask)))
-    state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0)).replace(position=held, account=account())
+    account = Account.new().replace(balance=i32(-C))
+    state = start(params, i32(0), i32(0), jnp.uint32(0), i32(0)).replace(position=held, account=account)
     order = Order(*map(i32, (wanted, 0, 0, KEEP_STOP, -1)))
     moved, event = transition(EnvConfig(fill=fill, mark=mark), state, order, params)
     assert [int(x) for x in (event.order_exit_price, event.entry_price)] == [price, price]
     assert int(event.entry_quantity) == wanted
     # the new position is marked on the side it would leave at: four ticks of spread and one of slippage, twice
     assert int(moved.account.equity - moved.account.balance) == -2 * 5 * V
+
+
+# ---- several legs
+
+
+BARS = [(100, 112, 88, 105), (100, 131, 95, 130), (100, 101, 99, 100)]
+HELD_LEGS = [long_at(), short_at(quantity=2), Position.flat()]
+ORDERS = [KEEP, KEEP.replace(quantity=i32(1), stop_ticks=i32(12), target_ticks=i32(30)),
+          KEEP.replace(quantity=i32(-3), stop_ticks=i32(5), trail=i32(1))]
+CONTRACTS = [worlds.contract(), worlds.contract(commission=500, slippage=2, tick_mills=5_000),
+             worlds.contract(commission=1_000, slippage=0, tick_mills=1_250)]
+
+
+def stacked(trees: Any) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+@pytest.mark.parametrize("config", [
+    EnvConfig(), EnvConfig(intrabar="nearer_extreme"), EnvConfig(mark="close"), EnvConfig(intrabar="path")],
+    ids=lambda config: f"{config.intrabar}-{config.mark}")
+def test_three_legs_are_one_leg_three_times(config: EnvConfig) -> None:
+    """Without a stop level a leg needs no account: legs of three contracts side by side do what each does alone."""
+    inside = [prices_of(100, 112, 88, 105), prices_of(100, 95, 131, 130), prices_of(100, 101, 99, 100)]
+    path = path_arrays([100] * 3, inside)
+    bars = [bar_of(prices, row=i, forced=ExitReason.FLAT if i == 2 else 0)._replace(path=path)
+            for i, prices in enumerate(BARS)]
+    alone = [execution.fill_leg(config, *each) for each in zip(HELD_LEGS, ORDERS, bars, CONTRACTS, strict=True)]
+
+    axes = LegBar(*[0] * 7, path=None)  # the path is one for all rows
+    batched = jax.vmap(partial(execution.fill_leg, config), in_axes=(0, 0, axes, 0))
+    legs = stacked([bar._replace(path=None) for bar in bars])._replace(path=path)
+    together = batched(stacked(HELD_LEGS), stacked(ORDERS), legs, stacked(CONTRACTS))
+
+    assert worlds.leaves_differ(together, stacked(alone)) == []
+    exits = [int(leg.event.exit_reason) for leg in alone]
+    assert exits == [ExitReason.STOP, ExitReason.TARGET, ExitReason.FLAT], "the legs differ, and none does nothing"
+    # what the account is paid is what the fills say: profit of each round turn less commission of each side
+    profits = [(89 - 101) * 12_500, 2 * (99 - 102) * 5_000 + (130 - 102) * 5_000, (100 - 100) * 3 * 1_250]
+    commissions = [2_080, (2 + 1 + 1) * 500, 6 * 1_000]
+    assert [int(leg.event.commission) for leg in alone] == commissions
+    assert [int(leg.cash) for leg in alone] == [p - c for p, c in zip(profits, commissions, strict=True)]
+
+    before = Account.new().replace(balance=i32(7_000))
+    marks = jax.tree.map(jnp.sum, together.marks)
+    after, breach = settle(before, together.cash.sum(), marks, jnp.bool_(True), rules(drawdown=100_000))
+    assert int(after.balance) == int(after.equity) == 7_000 + sum(profits) - sum(commissions)
+    assert int(after.days) == 1
+    assert bool(breach) is (int(after.equity) <= int(after.high_water) - 100_000)

@@ -30,9 +30,9 @@ from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef, bits_of
 from jaxtrade.env.record import AccountSeen
-from jaxtrade.env.rewards import TERMS
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, Order, Position, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
+from jaxtrade.parts import REWARD_TERMS
 from jaxtrade.types import MarketView, TickValue
 from tests.env import worlds
 from tests.env.worlds import i32, leaves_differ, make_params, rules
@@ -340,7 +340,7 @@ def with_trailing(params: EnvParams, trailing: Trailing) -> EnvParams:
 
 
 def with_every_term(params: EnvParams) -> EnvParams:
-    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(TERMS, 1)})
+    return params.replace(reward_weights={name: jnp.float32(0.1 * i) for i, name in enumerate(REWARD_TERMS.names, 1)})
 
 
 ALTERED: dict[str, Callable[[EnvParams], EnvParams]] = {
@@ -470,7 +470,7 @@ def test_a_trailing_stop_does_not_depend_on_later_bars(side: int) -> None:
 
 def nothing_seen(task: str, *shape: int) -> AccountSeen | tuple[()]:
     """An account's part of references that show a new account."""
-    return AccountSeen(*[jnp.zeros(shape, jnp.int32)] * 8) if task == "advised" else ()
+    return AccountSeen(*[jnp.zeros(shape, jnp.int32)] * 8) if task == "advised" else None
 
 
 @pytest.mark.parametrize("scaling", ["relative", "seed"])
@@ -516,7 +516,7 @@ def jacobian_rows(env: TradingEnv, row: int) -> np.ndarray:
                                             context=task == "advised"))
     close = int(bars.close[row])
     leg = i32([[1, close - 7, close - 20, close + 33, 4]])
-    ref = ObservationRef(i32([row]), leg, nothing_seen(task), bits_of(jnp.ones(env.num_actions, bool)), (),
+    ref = ObservationRef(i32([row]), leg, nothing_seen(task), bits_of(jnp.ones(env.num_actions, bool)), None,
                          env.num_actions)
 
     def observe(view: MarketView) -> jax.Array:

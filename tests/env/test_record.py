@@ -121,7 +121,7 @@ def test_streaks_and_the_window_of_ten() -> None:
     state = ENV.reset_at(params, 0, ROW)
     held = state.replace(position=state.position.replace(quantity=i32(1), entry=i32(100)))
     add = jax.jit(lambda record, event: add_bar(record, held, state, event, params.contract))
-    record: Any = new_record(ENV.config)
+    record: Any = new_record()
     for count, won in enumerate(results, 1):
         price = 103 if won else 102  # 2 dollars of profit go into two commissions
         record = add(record, empty_event(i32(100)).replace(exit_quantity=i32(1), exit_price=i32(price)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +12,16 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, RewardConfig, load_config
+from jaxtrade.env import rewards
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.execution import empty_event
-from jaxtrade.env.reward_presets import REWARDS, TERM_NAMES, resolve_reward
-from jaxtrade.env.rewards import TERMS, Happened, weighted_terms
+from jaxtrade.env.leg import empty_event
+from jaxtrade.env.reward_presets import REWARDS, resolve_reward
+from jaxtrade.env.rewards import StepEvent, weighted_terms
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, ExitReason, StepInfo
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import REWARD_TERMS
 from tests.env.worlds import i32, make_params, rules, run_random, walk_market
 
 MARKET = walk_market(3, sessions=2, length=80, step=8)
@@ -43,13 +46,13 @@ def test_a_preset_with_weights_over_it() -> None:
 @pytest.mark.parametrize("name", list(REWARDS))
 def test_presets_are_made_of_known_terms(name: str) -> None:
     weights = resolve_reward(RewardConfig(preset=name))
-    assert set(weights) <= set(TERMS)
+    assert set(weights) <= set(REWARD_TERMS.names)
     assert all(weights.values())
 
 
 @pytest.mark.parametrize(("values", "text"), [
     ({"preset": "seed_phase_2"}, "reward.preset: unknown preset 'seed_phase_2' .*did you mean 'seed_phase2'"),
-    ({"weights": {"equity_chnage": 1.0}}, "reward.weights: unknown term 'equity_chnage' .*'equity_change'"),
+    ({"weights": {"equity_chnage": 1.0}}, "reward.weights: no reward term is called 'equity_chnage' .*'equity_change'"),
     ({"weights": {"equity_change": 0.0}}, "every term of the reward has weight 0"),
 ])
 def test_rewards_that_cannot_be(values: dict[str, Any], text: str) -> None:
@@ -70,7 +73,7 @@ def test_only_the_terms_of_the_composition_are_compiled() -> None:
         return str(jax.make_jaxpr(ENV.step)(jax.random.key(0), state, i32(0), params))
 
     sizes = [len(program(weights)) for weights in (REWARDS["equity_change"], REWARDS["seed_phase2"],
-                                                   dict.fromkeys(TERMS, 1.0))]
+                                                   dict.fromkeys(REWARD_TERMS.names, 1.0))]
     assert sizes[0] < sizes[1] < sizes[2]
     assert program({"equity_change": 1.0}) == program({"equity_change": 0.5})
 
@@ -85,7 +88,7 @@ LEVELS = {"return_level": -2_080 / 50e6}  # of HELD, in every bar
 def terms_of(prev: dict[str, int], next: dict[str, int], action: Action, illegal: bool, **event: int
              ) -> dict[str, float]:
     """Every term but those that are 0, each with weight 1. One long of one contract, $2.08 a side, risk unit $500."""
-    params = params_of(dict.fromkeys(TERMS, 1.0))
+    params = params_of(dict.fromkeys(REWARD_TERMS.names, 1.0))
 
     def state(quantity: int = 0, trailing: int = 0, balance: int = 0, equity: int = 0, trades: int = 0,
               wins: int = 0) -> EnvState:
@@ -94,9 +97,10 @@ def terms_of(prev: dict[str, int], next: dict[str, int], action: Action, illegal
                            account=new.account.replace(balance=i32(balance), equity=i32(equity)),
                            stats=new.stats.replace(trades=i32(trades), wins=i32(wins)))
 
-    told = empty_event(i32(0)).replace(**{name: i32(value) for name, value in event.items()})
-    happened = Happened(i32(action), jnp.bool_(illegal), told.replace(breach=told.breach.astype(bool)))
-    found = weighted_terms(state(**prev), state(**next), happened, params)
+    happened = empty_event(i32(0)).replace(**{name: i32(value) for name, value in event.items()})
+    step = StepEvent(i32(action), jnp.bool_(illegal), happened.replace(breach=happened.breach.astype(bool)),
+                     tuple(Action.__members__))
+    found = weighted_terms(state(**prev), state(**next), step, params)
     return {name: float(value) for name, value in found.items() if value != 0.0}
 
 
@@ -185,5 +189,10 @@ def test_what_a_rollout_tells_of_trading() -> None:
         np.testing.assert_allclose(told[name], value, rtol=1e-5, err_msg=name)
 
 
-def test_the_early_table_names_every_term():
-    assert tuple(TERMS) == TERM_NAMES
+def test_every_row_of_the_table_is_a_term() -> None:
+    """... and every term of the module has a row."""
+    terms = [REWARD_TERMS[name] for name in REWARD_TERMS.names]
+    assert [term.__name__ for term in terms] == list(REWARD_TERMS.names)
+    written = {name for name, value in vars(rewards).items() if inspect.isfunction(value)
+               and list(inspect.signature(value).parameters) == ["prev", "next", "step", "params"]}
+    assert written - {"weighted_terms"} == {term.__name__ for term in terms if term.__module__ == rewards.__name__}

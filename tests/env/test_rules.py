@@ -78,6 +78,9 @@ def test_freezes_in_mills(freeze: str, cap: int) -> None:
 # ---- the liquidation level
 
 
+CONTRACT = contract()
+
+
 @pytest.mark.parametrize(("side", "quantity", "balance", "drawdown", "level"), [
     # room = floor + exit commission - balance, in whole ticks, away from the market
     (1, 1, -COMMISSION, 100_000, 101 - 8),  # (-100 + 2.08 + 2.08) / 12.50 = -7.67 -> -8
@@ -91,16 +94,14 @@ def test_freezes_in_mills(freeze: str, cap: int) -> None:
     (1, 1, 500_000, 100_000, 101 - 48),  # profit in hand moves it away: (-100 + 2.08 - 500) / 12.5 = -47.8
 ])
 def test_liquidation_level_by_hand(side: int, quantity: int, balance: int, drawdown: int, level: int) -> None:
-    params = make_params(worlds.walk_market(0, sessions=1), account=rules(drawdown=drawdown))
-    position = Position.flat().replace(quantity=i32(side * quantity), entry=i32(101))
-    assert int(account_rules.liquidation_level(position, account(balance=balance), params)) == level
+    position, limits = Position.flat().replace(quantity=i32(side * quantity), entry=i32(101)), rules(drawdown=drawdown)
+    assert int(account_rules.liquidation_level(position, account(balance=balance), limits, CONTRACT)) == level
 
 
 def test_no_floor_gives_no_level() -> None:
-    params = make_params(worlds.walk_market(0, sessions=1))
     for side in (1, -1):
         position = Position.flat().replace(quantity=i32(side), entry=i32(101))
-        assert int(account_rules.liquidation_level(position, account(), params)) == -side * NO_LEVEL
+        assert int(account_rules.liquidation_level(position, account(), rules(), CONTRACT)) == -side * NO_LEVEL
 
 
 @settings(max_examples=200, deadline=None)
@@ -108,9 +109,8 @@ def test_no_floor_gives_no_level() -> None:
 def test_the_level_is_the_first_price_at_or_below_the_floor(quantity: int, balance: int, drawdown: int,
                                                             side: int) -> None:
     """At the level equity net of the exit commission is at or below the floor; one tick nearer it is above."""
-    params = make_params(MARKET, account=rules(drawdown=drawdown))
     position = Position.flat().replace(quantity=i32(side * quantity), entry=i32(20_000))
-    level = int(account_rules.liquidation_level(position, account(balance=balance), params))
+    level = int(account_rules.liquidation_level(position, account(balance=balance), rules(drawdown=drawdown), CONTRACT))
 
     def net(price: int) -> int:
         return balance + (price - 20_000) * side * quantity * TICK_MILLS - quantity * COMMISSION

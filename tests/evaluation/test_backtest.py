@@ -12,7 +12,7 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.env import tasks
+from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
@@ -218,7 +218,7 @@ def test_same_twice_and_same_draws_in_both_passes():
 
 def test_an_illegal_order_is_counted():
     def greedy_buyer(carry, state, ref, params, key):
-        return carry, tasks.hold(state).replace(quantity=jnp.int32(1)), jnp.int32(Action.BUY)
+        return carry, orders.hold(state).replace(quantity=jnp.int32(1)), jnp.int32(Action.BUY)
 
     record, *_ = run(hand_market(1), "strategy", lambda env: Agent("buyer", greedy_buyer, (), "buys always"))
     # BUY while in position is not in the mask; at the last decision the calendar forbids to open as well.

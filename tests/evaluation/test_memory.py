@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import PPOConfig
+from bench.learning import sections_of
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.agents import compiled_together, greedy
 from jaxtrade.evaluation.backtest import backtest, decision_bars
@@ -15,19 +15,20 @@ from jaxtrade.evaluation.figures import coverage
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from tests.evaluation.tiny import setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
-PPO = PPOConfig(network="gru", rnn_width=8, num_envs=2, num_steps=4, num_minibatches=1, num_shards=1, hidden=(16,))
+PPO = {"kind": "gru", "rnn_width": 8, "num_envs": 2, "num_steps": 4, "num_minibatches": 1, "num_shards": 1,
+       "hidden": [16]}
 KEY = jax.random.key(0)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """An untrained network with lively outputs and a normaliser that is not the identity, saved as a run would."""
-    env, params, config = setup(MARKET, MARKET.sessions(0, 1), account={"drawdown": 400.0})
-    algorithm = make_ppo(PPO, env, 1)
+    env, params, config = setup(MARKET, MARKET.sessions(0, 1), account={"drawdown": 400.0}, **sections_of(PPO))
+    algorithm = make_ppo(config, env, 1)
     policy = policy_of(algorithm.init(jax.random.key(1), params))
     rng = np.random.default_rng(0)
     size = env.observation_size
@@ -40,7 +41,7 @@ def made(tmp_path_factory):
                                       "policy_head": head | {"kernel": 100 * head["kernel"]}}
     policy = policy.replace(normaliser=stats, parameters=parameters)
     run = tmp_path_factory.mktemp("run")
-    save_policy_bundle(run / "policy", policy, env, algorithm, MARKET, config)  # type: ignore[arg-type]
+    save_policy_bundle(run / "policy", policy, env, MARKET, config)  # type: ignore[arg-type]
     return algorithm, policy, env, params, load_policy(run)
 
 
@@ -115,7 +116,7 @@ def test_a_memory_cannot_be_left_out(made):
     assert loaded.has_memory
     with pytest.raises(ValueError, match="remembers its episode"):
         loaded.act(observation, mask)
-    for wrong in ((), np.zeros(7), loaded.first_carry(1)):
+    for wrong in (None, np.zeros(7), loaded.first_carry(1)):
         with pytest.raises(ValueError, match=r"carry has shape .* expected \(8,\)"):
             loaded.step(wrong, observation, mask)
 

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import sections_of
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig, RunConfig
+from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation import policy as bundles
@@ -21,18 +22,18 @@ from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from tests.evaluation.tiny import setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
-PPO = PPOConfig(num_envs=4, num_steps=8, num_minibatches=1, num_shards=1, hidden=(16, 16))
+PPO = {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16, 16]}
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """An untrained network with lively outputs and a normaliser that is not the identity, saved as a run would."""
-    env, params, config = setup(MARKET, MARKET.sessions(0, 1))
-    algorithm = make_ppo(PPO, env, 1)
+    env, params, config = setup(MARKET, MARKET.sessions(0, 1), **sections_of(PPO))
+    algorithm = make_ppo(config, env, 1)
     policy = policy_of(algorithm.init(jax.random.key(1), params))
     rng = np.random.default_rng(0)
     size = env.observation_size
@@ -42,7 +43,7 @@ def trained(tmp_path_factory):
     parameters = {**policy.parameters, "policy_head": {**head, "kernel": 100 * head["kernel"]}}
     policy = policy.replace(normaliser=stats, parameters=parameters)
     run = tmp_path_factory.mktemp("run")
-    save_policy_bundle(run / "policy", policy, env, algorithm, MARKET, config)
+    save_policy_bundle(run / "policy", policy, env, MARKET, config)
     return run, policy, env, params, algorithm
 
 
@@ -65,18 +66,18 @@ def test_loaded_policy_acts_as_the_trained_one(trained):
     loaded = load_policy(run)
     refs, observations, masks = visited(trained)
     act = jax.jit(algorithm.act, static_argnums=5)
-    best = [int(act(policy, (), ref, params, None, False)[1]) for ref in refs]
+    best = [int(act(policy, None, ref, params, None, False)[1]) for ref in refs]
     assert len(set(best)) >= 3
     assert [loaded.act(o, m) for o, m in zip(observations, masks, strict=True)] == best
     assert loaded.act(observations, masks).tolist() == best
     assert not loaded.has_memory
     carry, actions = loaded.step(loaded.first_carry(), observations, masks)
-    assert (carry, actions.tolist()) == ((), best)
+    assert (carry, actions.tolist()) == (None, best)
     for i, ref in enumerate(refs):
         key = jax.random.key(i)
         drawn = loaded.act(observations[i], masks[i], explore=True, key=key)
         assert isinstance(drawn, int)
-        assert drawn == int(act(policy, (), ref, params, key, True)[1])
+        assert drawn == int(act(policy, None, ref, params, key, True)[1])
 
 
 def test_the_bundle_alone_is_enough(trained, tmp_path):
@@ -129,9 +130,22 @@ def test_sampling_needs_a_key(trained):
         load_policy(trained[0]).act(np.zeros(228), np.ones(7, bool), explore=True)
 
 
+def test_a_bundle_of_an_earlier_version_loads(trained, tmp_path):
+    """Its schema named no algorithm, and the kind of network under `network`."""
+    run, policy, *_ = trained
+    schema = dict(load_policy(run).schema)
+    network = dict(schema["network"])
+    schema["network"] = {"network": network.pop("kind"), **network}
+    del schema["algorithm"]
+    checkpoint.save_policy(tmp_path / "policy", policy, schema)
+    _, observations, masks = visited(trained)
+    old, new = load_policy(tmp_path), load_policy(run)
+    np.testing.assert_array_equal(old.act(observations, masks), new.act(observations, masks))
+
+
 def test_absent_slots_are_listed_outside_the_digests(trained):
     config = EnvConfig(features=("close", "volume", "rsi"), window=2)
-    with_volume, without = (bundles.make_schema(config, PPO, dataclasses.replace(MARKET, has_volume=known), RunConfig())
+    with_volume, without = (bundles.make_schema(config, dataclasses.replace(MARKET, has_volume=known), RunConfig())
                             for known in (True, False))
     assert with_volume.pop("absent") == []
     assert without.pop("absent") == ["volume[t-2]", "volume[t-1]"]
@@ -163,7 +177,7 @@ def test_another_observation_is_refused(trained, monkeypatch):
 
 
 def test_another_action_table_is_refused(trained, monkeypatch):
-    monkeypatch.setattr(bundles, "task_actions", lambda env: (Action.HOLD, Action.SELL, Action.BUY))
+    monkeypatch.setattr(bundles, "action_names", lambda env: ("HOLD", "SELL", "BUY"))
     with pytest.raises(CheckpointError, match="3 instead of 7 names"):
         load_policy(trained[0])
 

@@ -14,9 +14,11 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import MANAGE_SLOTS, POSITION_SLOTS
 from jaxtrade.env.record import RISK_SLOTS
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.replay import HEADERS, _seen_slots, replay_lines
+from jaxtrade.evaluation.replay import _seen_slots, replay_lines
 from jaxtrade.types import Algorithm
 from tests.evaluation.tiny import TinyMarket, hand_market, setup
+
+HEADERS = 4  # lines before the first decision
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import PPOConfig, TrainConfig
+from bench.learning import Learning
+from jaxtrade.config import TrainConfig
 from jaxtrade.interop.gymnax_adapter import from_gymnax
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.rollout import reset_all
-from jaxtrade.rl.state import policy_of
 from jaxtrade.rl.train import plan_run, train
 
 
@@ -70,10 +71,10 @@ def test_continuous_actions_are_refused():
 def test_ppo_solves_cartpole(cartpole):
     """Mean return >= 475 of the greedy policy over 200 fresh episodes (the environment's own definition of solved)."""
     env, params = cartpole
-    config = PPOConfig(num_envs=32, num_steps=64, num_minibatches=4, num_epochs=8, learning_rate=2e-3,
+    config = Learning(num_envs=32, num_steps=64, num_minibatches=4, num_epochs=8, learning_rate=2e-3,
                        learning_rate_end=1e-4, ent_coef=0.0)
     run = TrainConfig(total_timesteps=150_000, chunk_updates=10)
-    algorithm = make_ppo(config, env, plan_run(run, config.num_envs, config.num_steps).total_updates)
+    algorithm = make_ppo(config.run, env, plan_run(run, config.num_envs, config.num_steps).total_updates)
     result = train(algorithm, params, config=run, key=jax.random.key(0))
     assert all(passed for passed, _ in result.health.values())
     assert max(row["ratio_error"] for row in result.history) <= 1e-5

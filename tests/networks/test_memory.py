@@ -93,7 +93,7 @@ def test_forget_where_an_episode_begins():
     carry = {"a": jnp.ones((2, 3, 4))}
     first = jnp.array([[True, False, False], [False, False, True]])
     np.testing.assert_array_equal(forget(carry, first)["a"][..., 0], [[0, 1, 1], [1, 1, 0]])
-    assert forget((), first) == ()
+    assert forget(None, first) is None
 
 
 def test_recall_is_one_step_after_the_other(network, sequences):
@@ -105,7 +105,7 @@ def test_recall_is_one_step_after_the_other(network, sequences):
         carry = by_hand(parameters["gru"], np.where(first[t][:, None], 0, carry), observations[t])
         expected.append(carry)
     np.testing.assert_allclose(np.reshape(rows, (STEPS, SEQUENCES, WIDTH)), expected, rtol=1e-4, atol=1e-5)
-    assert recall(net, parameters, (), observations.reshape(-1, SIZE), first.reshape(-1)) == ()
+    assert recall(net, parameters, None, observations.reshape(-1, SIZE), first.reshape(-1)) is None
 
 
 def test_gradients_reach_back_to_the_episodes_first_observation_and_no_further(network, sequences):
@@ -127,11 +127,11 @@ def test_torsos_read_observation_and_memory(network, sequences):
     net, parameters = network
     x = jnp.asarray(sequences[0][0, 0])
     carry, logits, value = net.apply({"params": parameters}, net.first_carry(), x)
-    again = net.apply({"params": parameters}, carry, x, method="judge")
+    again = net.apply({"params": parameters}, carry, x, method="heads")
     np.testing.assert_array_equal(logits, again[0])
     np.testing.assert_array_equal(value, again[1])
     for torso in ("policy_torso", "value_torso"):
         assert parameters[torso]["Dense_0"]["kernel"].shape == (SIZE + WIDTH, 6)
-    other = net.apply({"params": parameters}, carry + 1, x, method="judge")
+    other = net.apply({"params": parameters}, carry + 1, x, method="heads")
     assert not np.allclose(logits, other[0])
     assert not np.allclose(value, other[1])

@@ -11,23 +11,23 @@ from jaxtrade.networks.heads import ActorCritic
 
 def make(hidden=(16, 8), activation="tanh"):
     network = ActorCritic(5, hidden, activation)
-    return network, network.init(jax.random.key(0), (), jnp.zeros(11))
+    return network, network.init(jax.random.key(0), None, jnp.zeros(11))
 
 
 def test_shapes_and_batching():
     network, variables = make()
     x = jax.random.normal(jax.random.key(1), (7, 3, 11))
-    carry, logits, value = network.apply(variables, (), x)
-    assert carry == ()
+    carry, logits, value = network.apply(variables, None, x)
+    assert carry is None
     assert logits.shape == (7, 3, 5)
     assert value.shape == (7, 3)
-    np.testing.assert_array_equal(network.apply(variables, (), x, method="value"), value)
+    np.testing.assert_array_equal(network.apply(variables, None, x, method="value"), value)
 
 
 def test_torsos_are_separate():
     network, variables = make()
     x = jnp.ones(11)
-    grads = jax.grad(lambda v: network.apply(v, (), x)[2])(variables)["params"]
+    grads = jax.grad(lambda v: network.apply(v, None, x)[2])(variables)["params"]
     assert all(np.all(np.asarray(g) == 0) for g in jax.tree.leaves(grads["policy_torso"]))
     assert any(np.any(np.asarray(g) != 0) for g in jax.tree.leaves(grads["value_torso"]))
 
@@ -50,4 +50,4 @@ def test_activation_is_the_configured_one():
     x = jax.random.normal(jax.random.key(2), (11,))
     layer, head = variables["params"]["value_torso"]["Dense_0"], variables["params"]["value_head"]
     expected = (np.maximum(x @ layer["kernel"] + layer["bias"], 0) @ head["kernel"] + head["bias"])[0]
-    np.testing.assert_allclose(network.apply(variables, (), x)[2], expected, rtol=1e-6)
+    np.testing.assert_allclose(network.apply(variables, None, x)[2], expected, rtol=1e-6)

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxtrade.config import load_config
 from jaxtrade.env.actions import Action
-from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.observation import ObservationRef, bits_of
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.evaluation.agents import Act, Agent
 from jaxtrade.evaluation.backtest import backtest, decision_bars
@@ -32,7 +32,7 @@ class Forced:
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple:
         mask = ref.mask.at[Action.HOLD].set(~ref.mask[Action.BUY])
-        return self.inner(carry, state, ref.with_mask(mask), params, key)
+        return self.inner(carry, state, ref.replace(legal=bits_of(mask)), params, key)
 
 
 def forced(agent: Agent) -> Agent:

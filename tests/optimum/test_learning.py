@@ -8,12 +8,12 @@ import pytest
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.baselines import random_masked
 from jaxtrade.preparation import prepare
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.train import train
 from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sessions_of
 
 # Tasks, observation, brackets, costs, network and reward are the defaults; these are the learner's.
-BOTH = ("ppo.num_envs=64", "ppo.num_steps=128", "ppo.num_minibatches=4", "ppo.learning_rate=0.001",
+BOTH = ("rollout.num_envs=64", "rollout.num_steps=128", "ppo.num_minibatches=4", "ppo.learning_rate=0.001",
         "ppo.learning_rate_end=0.0001")
 OF_TASK = {
     "entry": ("ppo.gamma=0.998", "ppo.gae_lambda=0.95", "ppo.ent_coef=0.05", "ppo.ent_coef_end=0.003",
@@ -28,7 +28,7 @@ OF_TASK = {
     ("entry", "gru"), ("manage", "mlp"), pytest.param("entry", "mlp", marks=pytest.mark.long),
     pytest.param("manage", "gru", marks=pytest.mark.long)])
 def test_the_optimum_is_learned(task, network):
-    config = chain_config(task, *BOTH, *OF_TASK[task], f"ppo.network={network}")
+    config = chain_config(task, *BOTH, *OF_TASK[task], f"network.kind={network}")
     setup = prepare(config)
     trained = train(setup.algorithm, setup.params, config=config.train, key=jax.random.key(config.seed))
     assert all(passed for passed, _ in trained.health.values()), trained.health

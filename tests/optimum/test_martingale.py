@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.data.bars import Bars
-from jaxtrade.env import tasks
+from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.agents import Agent
@@ -63,7 +63,7 @@ def _peek(carry, state, ref, params, key):
     action = jnp.where(flat & ref.mask[Action.BUY], jnp.where(two > 0, Action.BUY, Action.SELL), Action.HOLD)
     action = jnp.where(flat, action, Action.CLOSE).astype(jnp.int32)
     quantity = jnp.where(action == Action.CLOSE, 0, jnp.where(action == Action.BUY, 1, -1))
-    return carry, tasks.bracket(state, jnp.where(action == Action.HOLD, 0, quantity), params), action
+    return carry, orders.bracket(state, jnp.where(action == Action.HOLD, 0, quantity), params), action
 
 
 def test_a_look_into_the_future_is_noticed():

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import jaxtrade.env
+import jaxtrade.parts
 from tests.oracle.agreement import Comparison, Lane, both_scalings, compare, make_rollout, stack
 from tests.oracle.events import habits_of
 from tests.oracle.markets import env_params, view_of
@@ -24,6 +25,7 @@ from tests.oracle.model import Settings
 from tests.oracle.test_agreement import PRESETS, SLOW_UNITS, UNITS, lanes_of, markets, names_of, presets_of, scaled
 
 SOURCE = Path(jaxtrade.env.__file__).parent
+PARTS = Path(jaxtrade.parts.__file__)  # names the modules of tasks and reward terms
 LANES, STEPS = 8, 150
 INTRABAR_UNITS = ("full/nearer_extreme", "full/path")
 
@@ -39,13 +41,13 @@ class Mutation:
     unit: str = "full/open/extreme"
 
 
-SLIP = "side * params.contract.slippage"
+SLIP = "side * contract.slippage"
 MUTATIONS = (
     Mutation("slippage helps at order exits", "execution", f"fill = price - {SLIP}", f"fill = price + {SLIP}"),
     Mutation("slippage helps at entries", "execution", f"fill = price + {SLIP}", f"fill = price - {SLIP}"),
-    Mutation("a target slips", "execution", "_exit(book, hit, position.target,",
-             f"_exit(book, hit, position.target - {SLIP},"),
-    Mutation("no commission at entry", "execution", "book.account.balance - commission", "book.account.balance"),
+    Mutation("a target slips", "execution", "_exit(leg, hit, position.target,",
+             f"_exit(leg, hit, position.target - {SLIP},"),
+    Mutation("no commission at entry", "execution", "cash=leg.cash - commission", "cash=leg.cash"),
     Mutation("commission twice at exit", "execution", "profit - commission", "profit - 2 * commission"),
     Mutation("stop distance rounded down", "execution", "ceil_div(params.brackets.stop_atr * tr_sum, 14000)",
              "params.brackets.stop_atr * tr_sum // 14000"),
@@ -60,36 +62,43 @@ MUTATIONS = (
              "stopped = held & (side * (worst - level) <= 0) & (side * (best - position.target) < 0)"),
     Mutation("a touch does not stop", "execution", "held & (side * (worst - level) <= 0)",
              "held & (side * (worst - level) < 0)"),
-    Mutation("a touch does not reach the target", "execution", "hit = side * (best - book.position.target) >= 0",
-             "hit = side * (jnp.where(side > 0, bar.high, bar.low) - book.position.target) > 0"),
-    Mutation("gapless stop: fills at its level", "execution", f"_exit(book, stopped, price - {SLIP}",
-             f"_exit(book, stopped, level - {SLIP}"),
-    Mutation("gap beyond the target fills at the target", "execution", "_exit(book, hit, price,",
-             "_exit(book, hit, book.position.target,"),
+    Mutation("a touch does not reach the target", "execution", "hit = side * (best - leg.position.target) >= 0",
+             "hit = side * (jnp.where(side > 0, bar.high, bar.low) - leg.position.target) > 0"),
+    Mutation("gapless stop: fills at its level", "execution", f"_exit(leg, stopped, price - {SLIP}",
+             f"_exit(leg, stopped, level - {SLIP}"),
+    Mutation("gap beyond the target fills at the target", "execution", "_exit(leg, hit, price,",
+             "_exit(leg, hit, leg.position.target,"),
     Mutation("a level behind the open fills at itself", "execution",
              "jnp.where(side > 0, jnp.minimum(bar.open, level), jnp.maximum(bar.open, level))", "level"),
     Mutation("a tie is a stop", "execution", "side * (level - position.stop) >= 0",
              "side * (level - position.stop) > 0"),
     Mutation("the trail loosens", "execution", "(position.trailing == 1) & (side * (level - position.stop) > 0)",
              "(position.trailing == 1)"),
-    Mutation("high water beyond the target", "execution", "raise_high_water(position, book.account, best, params)",
-             "raise_high_water(position, book.account, jnp.where(side > 0, bar.high, bar.low), params)"),
-    Mutation("high water after the adverse extreme", "execution", "rules.raise_high_water(position, book.account, best",
-             "rules.raise_high_water(position, book.account, worst"),
-    Mutation("trail live one bar early", "dynamics", "book = execution.resolve(",
-             "book = book._replace(position=execution.ratchet(book.position, bar.close, market.tr_sum[row], params))\n"
-             "    book = execution.resolve("),
-    Mutation("trail by the range at the decision", "dynamics", "bar.close, market.tr_sum[row], params)",
-             "bar.close, market.tr_sum[state.row], params)"),
-    Mutation("no mark at the open", "dynamics", "raise_high_water(book.position, book.account, bar.open, params)",
-             "raise_high_water(book.position, book.account, book.position.entry, params)"),
+    Mutation("high water beyond the target", "execution", "leg = leg.marked(best, contract)",
+             "leg = leg.marked(jnp.where(side > 0, bar.high, bar.low), contract)"),
+    Mutation("high water after the adverse extreme", "execution", "leg = leg.marked(best, contract)",
+             "leg = leg.marked(worst, contract)"),
+    Mutation("trail live one bar early", "execution", "leg = resolve(",
+             "leg = leg._replace(position=ratchet(leg.position, prices.close, bar.trail))\n"
+             "    leg = resolve("),
+    Mutation("trail by the range at the decision", "dynamics", "trail_distance(market.tr_sum[row], params)",
+             "trail_distance(market.tr_sum[state.row], params)"),
+    Mutation("no mark at the open", "execution", "unrealised(position, prices.open, contract) if live_marks",
+             "jnp.int32(0) if live_marks"),
+    Mutation("the level ignores what the leg has realised", "settle", "balance=self.account.balance + leg.cash,",
+             "balance=self.account.balance,"),
+    Mutation("the level ignores the marks of the bar", "settle", "self.account.balance + leg.high, self.limits",
+             "self.account.balance, self.limits"),
+    Mutation("the account forgets the marks of the bar", "settle", "account.balance + marks.high, limits",
+             "account.balance + jnp.int32(0), limits"),
+    Mutation("the marks come on top of what the bar realised", "settle", "account.balance + marks.high, limits",
+             "balance + marks.high, limits"),
     Mutation("flat bar one bar late", "dynamics", "at_flat_bar = row > market.sessions.last[session]",
              "at_flat_bar = row > market.sessions.last[session] + 1"),
-    Mutation("a day is counted per fill", "dynamics", "(filled & ~account.traded)", "filled"),
-    Mutation("fill=close fills at the open", "dynamics", "decided.leaving(carried).close", "bar.open",
+    Mutation("a day is counted per fill", "settle", "(filled & ~account.traded)", "filled"),
+    Mutation("fill=close fills at the open", "execution", "bar.decided.leaving(carried).close", "prices.open",
              "full/close/close"),
-    Mutation("close marks forget the exit cost", "dynamics", "params.contract) - exit_cost",
-             "params.contract)", "full/open/close"),
+    Mutation("close marks forget the exit cost", "settle", "contract) - exit_cost", "contract)", "full/open/close"),
     Mutation("the floor cap is ignored", "rules", "jnp.minimum(account.high_water - rules.drawdown, rules.floor_cap)",
              "account.high_water - rules.drawdown"),
     Mutation("liquidation level rounded up", "money", "room // (size * tick_mills(contract))",
@@ -100,7 +109,7 @@ MUTATIONS = (
              "(remainder == rest)", "full/path/converted"),
     Mutation("converted level not corrected downwards", "money", " - (money_of(near, contract) > room)", "",
              "full/path/converted"),
-    Mutation("liquidation level without the exit cost", "rules", "floor + size * params.contract.commission -",
+    Mutation("liquidation level without the exit cost", "rules", "floor + size * contract.commission -",
              "floor -"),
     Mutation("mask without the calendar", "rules", "return in_time & warm &", "return warm &"),
     Mutation("entry one bar too late", "rules", "market.bars_to_flat[state.row] >= 2",
@@ -127,7 +136,11 @@ MUTATIONS = (
              "side * (close - breakeven) >= 0"),
     Mutation("trail behind any stop", "actions", "& (side * (position.stop - position.entry) >= 0)", ""),
     Mutation("break-even on the losing side", "actions", "position.entry + jnp.sign", "position.entry - jnp.sign"),
-    Mutation("bracket by the next bar's range", "tasks", "params.market.tr_sum[state.row]",
+    Mutation("BUY sells", "tasks/entry", "jnp.where(action == Action.BUY, 1, -1)",
+             "jnp.where(action == Action.BUY, -1, 1)"),
+    Mutation("CLOSE keeps the position", "tasks/manage", "jnp.where(action == Action.CLOSE, 0, order.quantity)",
+             "order.quantity"),
+    Mutation("bracket by the next bar's range", "orders", "params.market.tr_sum[state.row]",
              "params.market.tr_sum[state.row + 1]"),
     Mutation("reward of realised money only", "rewards",
              "(next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.risk_unit)",
@@ -146,19 +159,20 @@ MUTATIONS = (
     Mutation("nearer extreme: the close is left out", "execution", "side * (bar.close - bar.open))", "worst)",
              "full/nearer_extreme"),
     Mutation("walk: the target after every fall", "execution", "live = before < target",
-             "live = before < target + params.contract.min_stop", "full/path"),
+             "live = before < target + contract.min_stop", "full/path"),
     Mutation("walk: a second may end in its target first", "execution", "live = before < target",
              "live = high < target", "full/path"),
     Mutation("walk: the mark is not capped", "execution", "turn = jnp.minimum(high, target)", "turn = high * 1",
              "full/path"),
     Mutation("walk: a touch is not enough", "execution", "meets = end <= stop", "meets = end < stop", "full/path"),
-    Mutation("walk: no floors on the way", "execution", "meets |= _breaches(", "meets |= jnp.bool_(False) & _breaches(",
+    Mutation("walk: no floors on the way", "execution", "meets |= stop_level.reached(",
+             "meets |= jnp.bool_(False) & stop_level.reached(",
              "full/path"),
     Mutation("walk: the last fall that meets decides", "execution",
              "jnp.where(ends, jnp.minimum(reached, turn), reached)", "jnp.where(ends, turn, reached)", "full/path"),
     Mutation("walk: the mark of the whole bar", "execution",
-             "rules.raise_high_water(position, account, reached, params)",
-             "rules.raise_high_water(position, account, bar.open + side * jnp.minimum(best, target), params)",
+             "leg = leg.marked(reached, contract)",
+             "leg = leg.marked(bar.open + side * jnp.minimum(best, target), contract)",
              "full/path"),
     Mutation("walk: falls after the target count as adverse", "execution",
              "worst = jnp.where(live, jnp.minimum(worst, end), worst)",
@@ -167,17 +181,16 @@ MUTATIONS = (
              "fill = jnp.where(stopped, worst - side", "full/path"),
     Mutation("walk: a target beats a stop", "execution", "fill = jnp.where(stopped,",
              "fill = jnp.where(stopped & (best < target),", "full/path"),
-    Mutation("walk: breaches before the mark", "execution", "floor = rules.highest_floor(marked, params.account)",
-             "floor = rules.highest_floor(account, params.account)", "full/path"),
-    Mutation("walk: breaches without the exit cost", "execution", "params.contract) - exit_cost\n    return (floor",
-             "params.contract)\n    return (floor", "full/path"),
+    Mutation("walk: breaches before the mark", "execution", "leg.marked(bar.open + side * turn, contract), bar.open",
+             "leg, bar.open", "full/path"),
+    Mutation("walk: breaches without the exit cost", "settle", "contract) - exit_cost", "contract)", "full/path"),
     Mutation("path: shorts read the long's falls", "execution", "(2 * row + short) * 3 * count",
              "(2 * row) * 3 * count", "full/path"),
     Mutation("path: ambiguous bars are believed", "execution", "select(ambiguous, one,",
              "select(ambiguous & ~ambiguous, one,", "full/path"),
     Mutation("path: ambiguous bars fill at a raised level", "execution",
-             "return walk(book, bar, falls, ambiguous, liquidates, params)",
-             "return walk(book, bar, falls, jnp.bool_(False), liquidates, params)", "full/path"),
+             "return walk(leg, bar, falls, ambiguous, contract, stop_level)",
+             "return walk(leg, bar, falls, jnp.bool_(False), contract, stop_level)", "full/path"),
     Mutation("path: the bar before", "execution", "(2 * row + short) * 3 * count",
              "(2 * row - 2 + short) * 3 * count", "full/path"),
     Mutation("prices against their own bar", "observation", "(window(view.level) - level * now[\"close\"]) + x", "x"),
@@ -191,12 +204,11 @@ MUTATIONS = (
              "closed = account.equity", "rewards"),
     Mutation("closed profit before costs", "rewards", "gross - 2 * closed * params.contract.commission", "gross",
              "rewards"),
-    Mutation("an illegal act is paid", "rewards", "(happened.action == action) & ~happened.illegal",
-             "happened.action == action", "rewards"),
+    Mutation("an illegal act is paid", "rewards", "self.chosen(name) & ~self.illegal", "self.chosen(name)", "rewards"),
     Mutation("every close is a loss", "rewards", "_closed_trades(prev, next) - _wins(prev, next)",
              "_closed_trades(prev, next)", "rewards"),
-    Mutation("any win is a win of the trail", "rewards", "jnp.where(on, _wins(prev, next), 0)", "_wins(prev, next)",
-             "rewards"),
+    Mutation("any win is a win of the trail", "rewards", "jnp.where(trailed, _wins(prev, next), 0)",
+             "_wins(prev, next)", "rewards"),
     Mutation("a win does not end the losses", "record", "jnp.where(close.won, 0, record.losses + 1)",
              "record.losses + 1", "advised/full"),
     Mutation("eleven recent trades", "record", "((1 << RECENT) - 1)", "((2 << RECENT) - 1)", "advised/full"),
@@ -204,7 +216,7 @@ MUTATIONS = (
              "jnp.maximum(record.peak, next.account.equity)", "advised/full"),
     Mutation("a short's excursion is a long's", "record", "side * (position.entry - event.adverse)",
              "position.entry - event.adverse", "advised/full"),
-    Mutation("the context of the bar before", "observation", "view.context[row]", "view.context[row - 1]",
+    Mutation("the context of the bar before", "observation", "context[ref.row[0]]", "context[ref.row[0] - 1]",
              "advised/full"),
 )
 
@@ -214,13 +226,15 @@ def load_mutant(folder: Path, mutation: Mutation | None) -> Any:
     name = f"mutant_{abs(hash(mutation)):x}"
     package = folder / name
     package.mkdir()
-    for path in SOURCE.glob("*.py"):
+    for path in (PARTS, *SOURCE.rglob("*.py")):
+        inside = Path(path.name) if path == PARTS else path.relative_to(SOURCE)
         text = path.read_text(encoding="utf-8")
-        if mutation and path.stem == mutation.module:
+        if mutation and inside == Path(f"{mutation.module}.py"):
             assert text.count(mutation.old) == 1, f"'{mutation.old}' occurs {text.count(mutation.old)} times"
             text = text.replace(mutation.old, mutation.new)
-        text = re.sub(r"jaxtrade\.env(?!\.state)\b", name, text)
-        (package / path.name).write_text(text, encoding="utf-8")
+        text = re.sub(r"jaxtrade\.env(?!\.state)\b", name, text).replace("jaxtrade.parts", f"{name}.parts")
+        (package / inside).parent.mkdir(exist_ok=True)
+        (package / inside).write_text(text, encoding="utf-8")
     sys.path.insert(0, str(folder))
     try:
         importlib.invalidate_caches()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +10,14 @@ import pytest
 from jaxtrade import checkpoint
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
+from jaxtrade.rl import chunk
 from jaxtrade.rl import train as loop
 from jaxtrade.rl.control import Controller, ControlState, Decision, adjusted, decide, exhausted
-from jaxtrade.rl.train import Control, train
+from jaxtrade.rl.hooks import Change
+from jaxtrade.rl.train import train
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
 
+KNOWN = {}
 BEST, GO_ON = Decision(True, False, False), Decision(False, False, False)
 ADJUST, STOP = Decision(False, True, False), Decision(False, False, True)
 
@@ -73,13 +75,16 @@ def test_who_stops_or_is_done_is_not_adjusted():
     assert last.adjustments == 0
 
 
+RATES, BONUSES = ("learning_rate", "learning_rate_end"), ("ent_coef", "ent_coef_end")
+
+
 def test_adjustments_stop_at_their_bounds():
     floats = {"learning_rate": 4e-5, "learning_rate_end": 1.5e-5, "ent_coef": 0.06, "ent_coef_end": 0.0}
     config = ControlConfig(evaluate_every=1, plateau_patience=1)
-    assert adjusted(floats, config) == {"learning_rate": 2e-5, "learning_rate_end": 1e-5, "ent_coef": 0.1,
-                                        "ent_coef_end": 0.0}
+    assert adjusted(floats, config, RATES, BONUSES) == {
+        "learning_rate": 2e-5, "learning_rate_end": 1e-5, "ent_coef": 0.1, "ent_coef_end": 0.0}
     beyond = {"learning_rate": 1e-6, "learning_rate_end": 1e-7, "ent_coef": 0.5, "ent_coef_end": 0.2}
-    assert adjusted(beyond, config) == beyond
+    assert adjusted(beyond, config, RATES, BONUSES) == beyond
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -88,15 +93,18 @@ def test_adjustments_stop_at_their_bounds():
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
     """All runs here share one compiled chunk."""
-    monkeypatch.setattr(loop, "_Chunk", ONCE)
+    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
 
 
-class Once(loop._Chunk):
-    def compile(self, state, params, inputs=()):
-        return 0.0 if hasattr(self, "_compiled") else super().compile(state, params, inputs)
+def compile_once(known):
+    """`compile_chunk` that looks its programs up in `known`, where all states of an algorithm have the same shapes."""
 
+    def compile_chunk(algorithm, updates, *arguments):
+        if (algorithm, updates) not in known:
+            known[algorithm, updates] = chunk.compile_chunk(algorithm, updates, *arguments)
+        return known[algorithm, updates]
 
-ONCE = functools.cache(Once)
+    return compile_chunk
 
 
 class KilledError(Exception):
@@ -109,7 +117,7 @@ def killer(at):
     def hook(state, update):
         if update == at:
             raise KilledError
-        return Control.CONTINUE, {}
+        return Change()
 
     return hook
 
@@ -118,7 +126,8 @@ def controller(folder, scores, said=None, **keys):
     """Scores by update."""
     return Controller(ControlConfig(**{"evaluate_every": 1} | keys), lambda state: scores[int(state.update)], folder,
                       chunk_updates=2, total_updates=8, steps_per_update=64, metadata={"run": "a"},
-                      tell=(said if said is not None else []).append, unit="points")
+                      tell=(said if said is not None else []).append, unit="points", step_sizes=RATES,
+                      exploration=BONUSES)
 
 
 def run(tmp_path, hooks, **keywords):
@@ -212,11 +221,16 @@ def test_what_is_remembered_survives_json(tmp_path):
     assert isinstance(hash(again.state), int)  # plain and immutable
 
 
-def test_of_several_agents_the_floats_are_those_that_they_share(tmp_path):
-    made = controller(tmp_path / "best", {4: 0.0}, plateau_patience=1)
+def test_each_of_several_agents_has_floats_of_its_own(tmp_path):
+    said = []
+    made = controller(tmp_path / "best", {4: 0.0}, said, plateau_patience=1)
     made.state = ControlState(scores=((2, 1.0),), best_score=1.0, best_update=2)
-    floats = {"learning_rate": 1e-2, "learning_rate_end": 1e-3, "ent_coef": 0.01, "ent_coef_end": 0.01}
-    stacked = SimpleNamespace(**{name: np.full(3, value, np.float32) for name, value in floats.items()})
-    control, overrides = made(SimpleNamespace(update=np.int32(4), hparams=stacked), 4)
-    assert control is Control.CONTINUE
-    assert overrides == {name: pytest.approx(floats[name] * (2 if "ent" in name else 0.5)) for name in floats}
+    floats = {"learning_rate": [1e-2, 4e-2, 1e-5], "learning_rate_end": [1e-3] * 3, "ent_coef": [0.01, 0.02, 0.5],
+              "ent_coef_end": [0.01] * 3}
+    stacked = SimpleNamespace(**{name: np.float32(values) for name, values in floats.items()})
+    change = made(SimpleNamespace(update=np.int32(4), hparams=stacked), 4)
+    assert not change.stop
+    np.testing.assert_allclose(change.hparams["learning_rate"], [5e-3, 2e-2, 1e-5], rtol=1e-6)
+    np.testing.assert_allclose(change.hparams["learning_rate_end"], [5e-4] * 3, rtol=1e-6)
+    np.testing.assert_allclose(change.hparams["ent_coef"], [0.02, 0.04, 0.5], rtol=1e-6)
+    assert "learning_rate 1e-05 .. 0.04 -> 1e-05 .. 0.02, learning_rate_end 0.001 -> 0.0005" in said[0]

@@ -5,17 +5,25 @@ from __future__ import annotations
 import pytest
 
 from jaxtrade.env.state import EndReason
-from jaxtrade.rl.health import WINDOW, Watch, warnings
+from jaxtrade.rl import health
+from jaxtrade.rl.health import WINDOW, Watch
+from jaxtrade.rl.ppo.reports import REMEDIES, WARNINGS
 
 NAN = float("nan")
 NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}
+
+
+def warnings(rows, names=health.UNNAMED):
+    """As of a PPO run."""
+    return health.warnings(rows, names, WARNINGS, REMEDIES)
 
 
 def ends(**shares):
     return [shares.get(reason.name, 0.0) for reason in EndReason]
 
 
-HEALTHY = {"learning_rate": 3e-4, "approx_kl": 0.004, "explained_variance": 0.3, "episodes": 4, "episode_trades": 2.0,
+HEALTHY = {"finite": True, "learning_rate": 3e-4, "approx_kl": 0.004, "explained_variance": 0.3, "episodes": 4,
+           "episode_trades": 2.0,
            "action_share": [0.9, 0.06, 0.04], "end_share": ends(SESSION_END=0.75, BUST=0.25)}
 
 
@@ -104,7 +112,7 @@ def test_each_agent_is_looked_at_alone():
 
 def test_a_warning_is_told_when_it_begins():
     told = []
-    watch = Watch(told.append, NAMES)
+    watch = Watch(told.append, NAMES, WARNINGS, REMEDIES)
     watch.write(rows(WINDOW - 1, approx_kl=0.0))
     assert told == []
     for _ in range(3):
@@ -114,12 +122,12 @@ def test_a_warning_is_told_when_it_begins():
     watch.write(rows(1))
     watch.write(rows(WINDOW, approx_kl=0.0))  # it had ended, and begins again
     assert len(told) == 2
-    assert [f"warning: {text}" for text in watch.told] == told
+    assert [f"warning: {text}" for text in watch.seen] == told
 
 
 def test_what_a_rollback_undid_is_forgotten():
     told = []
-    watch = Watch(told.append, NAMES)
+    watch = Watch(told.append, NAMES, WARNINGS, REMEDIES)
     watch.write(rows(WINDOW - 1, approx_kl=0.0))
     watch.rewind(4, 4000)
     watch.write(rows(1, approx_kl=0.0))

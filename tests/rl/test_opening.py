@@ -57,7 +57,7 @@ def test_open_is_the_plain_network() -> None:
     got, legal = opened(opening(0.01, 1.0), logits, mask)
     np.testing.assert_array_equal(got, logits)
     np.testing.assert_array_equal(legal, mask)
-    assert opened((), logits, mask) == (logits, mask)
+    assert opened(None, logits, mask) == (logits, mask)
 
 
 def test_rises_over_the_stated_part_of_the_run() -> None:
@@ -70,8 +70,8 @@ def test_rises_over_the_stated_part_of_the_run() -> None:
     # Half-way: log eps is half of log 0.01 + log 3, so each new weight is (0.03) ** 0.5 beside three of 1.
     assert found[2] == pytest.approx(math.sqrt(0.03) / (3 + 2 * math.sqrt(0.03)), rel=1e-5)
     assert found[4] == found[5] == pytest.approx(0.2)
-    assert settled(opening_at(plan, jnp.float32(0.1))) == ()
-    assert settled(opening_at(plan, jnp.float32(0.09))) != ()
+    assert settled(opening_at(plan, jnp.float32(0.1))) is None
+    assert settled(opening_at(plan, jnp.float32(0.09))) is not None
 
 
 @pytest.mark.parametrize("z", [-5.0, 0.0, 10.0])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import EnvConfig, PPOConfig
+from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.errors import ConfigError, DivergedError
-from jaxtrade.rl import train as loop
-from jaxtrade.rl.population import agent, agent_rows, mean_and_each, population, seed_keys
+from jaxtrade.rl.hooks import Change, set_hparams
+from jaxtrade.rl.population import SEEDS, Axes, Stack, agent_rows, mean_and_each, population
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.train import population_health, train
 from tests.env import worlds
@@ -20,28 +23,51 @@ from tests.rl.probes import probe_params
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
 
 N = 3
+STACK = Stack.of(N)
 CLOCK = ("seconds", "steps_per_second", "eta_seconds")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     directory, sink = tmp_path_factory.mktemp("population"), Recorder()
-    return train(PPO, PARAMS, config=TRAIN, key=seed_keys(5, N), num_seeds=N, sinks=[sink],
+    return train(PPO, PARAMS, config=TRAIN, key=STACK.keys(5), num_seeds=N, sinks=[sink],
                  checkpoint_dir=directory), directory
 
 
 def test_keys_are_those_of_consecutive_seeds():
-    keys = seed_keys(5, N)
+    keys = STACK.keys(5)
     for i in range(N):
         assert_same(keys[i], jax.random.key(5 + i))
-    assert_same(seed_keys(5, 1), jax.random.key(5))
-    assert_same(seed_keys(2**31 - 1, 2)[1], jax.random.key(2**31))
+    assert_same(Stack.of(1).keys(5), jax.random.key(5))
+    assert_same(Stack.of(2).keys(2**31 - 1)[1], jax.random.key(2**31))
+    assert_same(Stack((2, N), (Axes(key=None), SEEDS)).keys(5), keys)  # the same for both
+    assert_same(Stack((2, N)).keys(5)[1, 2], jax.random.key(10))
 
 
 def test_one_agent_is_not_stacked():
-    assert population(PPO, 1) is PPO
-    assert seed_keys(5, 1).shape == ()
-    assert agent(PARAMS, 0, 1) is PARAMS
+    one = Stack.of(1)
+    assert one.wrap(PPO) is PPO
+    assert one.shape == one.keys(5).shape == ()
+    assert one.agent(PARAMS, 0) is PARAMS
+    assert one.agents(PARAMS) == [PARAMS]
+    assert (one.describe(5, 100), one.mean_label, one.provenance(5)) == ([], "", {})
+    assert one.folder(Path("policy"), 5) == Path("policy")
+    assert Stack((1,)).keys(5).shape == (1,)  # stacked on purpose
+
+
+def test_a_stack_names_and_counts_its_agents():
+    assert STACK.folder(Path("policy"), 5) == Path("policy/seed_5")
+    assert STACK.describe(5, 1000)[0].startswith("3 agents as one program, seeds 5 .. 7, each for 1,000 steps")
+    assert Stack.of(STACK) is STACK
+    grid = Stack((2, N))
+    numbers = {"x": np.arange(6).reshape(2, N)}
+    assert [int(part["x"]) for part in grid.agents(numbers)] == [0, 1, 2, 3, 4, 5]
+    row = grid.row({"figure": np.float32(numbers["x"])})
+    assert (row["figure"], row["figure/each"]) == (2.5, [0, 1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(grid.each([row, row], "figure"), [numbers["x"]] * 2)
+    assert grid.like({"x": jnp.zeros((4, 5))})["x"].shape == (2, N, 4, 5)
+    with pytest.raises(ValueError, match="one Axes for each"):
+        Stack((2, N), (SEEDS,))
 
 
 @pytest.fixture(scope="module", params=["probe", "trading"])
@@ -51,14 +77,14 @@ def one_update(request):
     if request.param == "trading":
         env = TradingEnv(EnvConfig(window=4))
         params = worlds.make_params(worlds.walk_market(sessions=3, length=110), max_steps=20)
-        ppo = make_ppo(PPOConfig(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)), env, 4)
+        ppo = make_ppo(Learning(num_envs=8, num_steps=16, num_minibatches=2, num_epochs=2, hidden=(8,)).run, env, 4)
 
     def update(algorithm):
-        run = jax.jit(lambda key, params: algorithm.update(algorithm.init(key, params), params, ()))
+        run = jax.jit(lambda key, params: algorithm.update(algorithm.init(key, params), params, None))
         return lambda key: run(key, params)
 
     alone = update(ppo)
-    return update(population(ppo, N))(seed_keys(7, N)), [alone(jax.random.key(7 + i)) for i in range(N)]
+    return update(population(ppo))(STACK.keys(7)), [alone(jax.random.key(7 + i)) for i in range(N)]
 
 
 @pytest.mark.slow
@@ -67,7 +93,7 @@ def test_agent_equals_the_agent_trained_alone_after_one_update(one_update, i):
     """Floats within 1e-6, everything else exactly."""
     (together, metrics), alone = one_update
     state, own = alone[i]
-    for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(agent(together, i, N))[0], jax.tree.leaves(state),
+    for (path, a), b in zip(jax.tree_util.tree_flatten_with_path(STACK.agent(together, i))[0], jax.tree.leaves(state),
                             strict=True):
         if jnp.issubdtype(b.dtype, jnp.floating):
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6, err_msg=jax.tree_util.keystr(path))
@@ -112,7 +138,7 @@ def test_health_is_that_of_the_worst_agent(whole):
     assert all(passed for passed, _ in result.health.values())
     assert result.health["recompiles"] == (True, 0)
     sick = [row | {"param_delta/each": [0.1, 0.0, 0.1], "illegal/each": [0, 2, 0]} for row in result.history]
-    health = population_health(sick, 0, N)
+    health = population_health(sick, 0, STACK, PPO.health)
     assert health["param_delta"] == (False, 0.0)
     assert health["illegal"] == (False, 2 * len(sick))
     assert health["approx_kl"][0]
@@ -120,7 +146,9 @@ def test_health_is_that_of_the_worst_agent(whole):
 
 def test_stacked_checkpoints_resume_to_the_same_bits(whole):
     result, directory = whole
-    like = jax.eval_shape(population(PPO, N).init, seed_keys(5, N), PARAMS)
+    like = jax.eval_shape(STACK.wrap(PPO).init, STACK.keys(5), PARAMS)
+    assert jax.tree.map(lambda x: x.shape, like) == jax.tree.map(
+        lambda x: x.shape, STACK.like(jax.eval_shape(PPO.init, KEY, PARAMS)))
     restored = checkpoint.restore(directory / "update-00000004", like)
     resumed = train(PPO, PARAMS, config=TRAIN, state=restored.state, num_seeds=N)
     assert_same(resumed.state, result.state)
@@ -133,14 +161,14 @@ def test_another_number_of_agents_is_refused(whole):
     with pytest.raises(ConfigError, match=r"num_seeds=1: the given state is of 3 agent"):
         train(PPO, PARAMS, config=TRAIN, state=result.state)
     with pytest.raises(ConfigError, match="num_seeds=2: got 3 keys"):
-        train(PPO, PARAMS, config=TRAIN, key=seed_keys(0, 3), num_seeds=2)
+        train(PPO, PARAMS, config=TRAIN, key=STACK.keys(0), num_seeds=2)
 
 
 def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
     """The number of agents is the configuration's."""
     def hook(state, update):
         assert state.hparams.gamma.shape == (N,)
-        return loop.Control.CONTINUE, {"gamma": 0.5}
+        return Change(hparams={"gamma": 0.5})
 
     config = TRAIN.model_copy(update={"num_seeds": N})
     result = train(PPO, PARAMS, config=config, key=KEY, hooks=[hook])
@@ -155,4 +183,84 @@ def test_hooks_see_and_steer_all_agents_and_one_key_is_folded():
 
 def test_one_diverged_agent_is_named():
     with pytest.raises(DivergedError, match="update 1: a loss or gradient of agent 0 is not finite"):
-        train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=seed_keys(0, N), num_seeds=N)
+        train(PPO, probe_params(kind=1, length=5), config=TRAIN, key=STACK.keys(0), num_seeds=N)
+
+
+# --- hooks that change agents
+
+
+def copied(state, best: int, worst: int):
+    """The state with the parameters of one agent in the place of another's."""
+    return state.replace(params=jax.tree.map(lambda x: x.at[worst].set(x[best]), state.params))
+
+
+def test_a_hook_copies_an_agent_and_gives_each_its_own_floats(tmp_path):
+    """What exploitation and exploration need: agent 0 goes on with agent 2's parameters, and its own learning rate."""
+    rates = np.float32([1e-3, 2e-3, 4e-3])
+    seen = {}
+
+    def hook(state, update):
+        seen[update] = jax.device_get(state.params), np.asarray(state.hparams.learning_rate)
+        if update != 4:
+            return Change()
+        return Change(state=copied(state, best=2, worst=0), hparams={"learning_rate": rates})
+
+    def after(state, update):
+        seen[update, "after"] = jax.device_get(state.params)
+        return Change()
+
+    result = train(PPO, PARAMS, config=TRAIN, key=STACK.keys(5), num_seeds=N, hooks=[hook, after],
+                   checkpoint_dir=tmp_path)
+    before, changed = seen[4][0], seen[4, "after"]
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(changed), strict=True):
+        np.testing.assert_array_equal(new, old[np.array([2, 1, 2])])
+    np.testing.assert_array_equal(seen[6][1], rates)
+    assert result.health["recompiles"] == (True, 0)
+    resumed = train(PPO, PARAMS, config=TRAIN, num_seeds=N, state=checkpoint.restore(
+        tmp_path / "update-00000004", result.state).state)  # saved as the hook had left it
+    assert_same(resumed.state, result.state)
+    plain = train(PPO, PARAMS, config=TRAIN, key=STACK.keys(5), num_seeds=N)
+    kernel, other = (jax.tree.leaves(run.state.params)[-1] for run in (result, plain))
+    assert not np.array_equal(kernel[0], other[0])
+
+
+def test_floats_of_the_wrong_shape_are_refused(whole):
+    state = whole[0].state
+    with pytest.raises(ConfigError, match=r"'gamma' has shape \(2,\); give one number, or one for each agent \(3,\)"):
+        set_hparams(state, {"gamma": np.zeros(2)})
+
+
+@pytest.mark.parametrize(("change", "match"), [
+    (lambda state: state.replace(params=jax.tree.map(lambda x: x[:2], state.params)), "has other arrays"),
+    (lambda state: state.replace(update=state.update + 1), "keep `update`")])
+def test_a_state_that_does_not_fit_is_refused(change, match):
+    with pytest.raises(ValueError, match=match):
+        train(PPO, PARAMS, config=TRAIN, key=STACK.keys(5), num_seeds=N,
+              hooks=[lambda state, update: Change(state=change(state))])
+
+
+# --- agents with parameters of their own, and populations of populations
+
+
+@pytest.mark.slow
+def test_agents_differ_in_parameters_and_seeds():
+    """2 scales of the reward x 3 seeds as one program: each is the agent trained alone with its scale and its key."""
+    scales = jnp.float32([1.0, 0.25])
+    axes = jax.tree.map(lambda _: None, PARAMS).replace(scale=0)
+    stack = Stack((2, N), (Axes(key=None, params=axes), SEEDS))
+    many = stack.wrap(PPO)
+    params = PARAMS.replace(scale=scales)
+    state, metrics = jax.jit(lambda keys: many.update(many.init(keys, params), params, None))(stack.keys(7))
+    assert metrics["param_delta"].shape == (2, N)
+    for k, s in ((0, 1), (1, 2)):
+        own = PARAMS.replace(scale=scales[k])
+        alone, figures = jax.jit(lambda key, own: PPO.update(PPO.init(key, own), own, None))(jax.random.key(7 + s), own)
+        for a, b in zip(jax.tree.leaves(stack.agent(state, N * k + s).params), jax.tree.leaves(alone.params),
+                        strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(metrics["param_delta"][k, s], figures["param_delta"], rtol=1e-4, atol=1e-6)
+    assert max(np.abs(leaf[0] - leaf[1]).max() for leaf in jax.tree.leaves(state.params)) > 1e-4
+    trained = train(PPO, params, config=TRAIN, key=stack.keys(7), num_seeds=stack)
+    assert trained.state.update.tolist() == [[8] * N] * 2
+    assert len(trained.history[-1]["param_delta/each"]) == 2 * N
+    assert trained.health["recompiles"] == (True, 0)

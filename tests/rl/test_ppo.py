@@ -7,17 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import PPOConfig
 from jaxtrade.networks.normalize import merge
-from jaxtrade.rl import ppo as ppo_module
+from jaxtrade.rl.ppo import loss as loss_module
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.act import PolicyOutput
+from jaxtrade.rl.ppo.loss import Batch, block_count, ppo_loss
+from jaxtrade.rl.ppo.state import make_hparams
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
-from jaxtrade.rl.state import Policy, policy_of
+from jaxtrade.rl.state import Policy
 from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params
 
-CONFIG = PPOConfig(num_envs=16, num_steps=12, num_minibatches=4, num_epochs=2, hidden=(16,), learning_rate=1e-2,
+CONFIG = Learning(num_envs=16, num_steps=12, num_minibatches=4, num_epochs=2, hidden=(16,), learning_rate=1e-2,
                    learning_rate_end=1e-3)
 UPDATES = 6
 
@@ -35,7 +38,8 @@ class Learner:
 
     def __init__(self, env=ENV, config=CONFIG, **keywords):
         self.traces = {"init": 0, "update": 0}
-        self.algorithm = make_ppo(config, env, UPDATES, precision="highest", **keywords)
+        self.config = config
+        self.algorithm = make_ppo(config.run, env, UPDATES, precision="highest", **keywords)
         self.init = self._counted("init", self.algorithm.init)
         self.update = self._counted("update", self.algorithm.update)
 
@@ -53,12 +57,12 @@ class Learner:
     def run(self, state, updates=UPDATES, params=PARAMS):
         history = []
         for _ in range(updates):
-            state, metrics = self.update(state, params, ())
+            state, metrics = self.update(state, params, None)
             history.append(jax.device_get(metrics))
         return state, history
 
 
-NETWORKS = {"mlp": CONFIG, "gru": CONFIG.model_copy(update={"network": "gru", "rnn_width": 8, "num_shards": 4})}
+NETWORKS = {"mlp": CONFIG, "gru": CONFIG.model_copy(update={"kind": "gru", "rnn_width": 8, "num_shards": 4})}
 
 
 @pytest.fixture(scope="module", params=["mlp", pytest.param("gru", marks=pytest.mark.slow)])
@@ -87,7 +91,7 @@ def test_ratio_is_one_in_the_first_minibatch(trained):
 
 @pytest.mark.parametrize("fault", ["mask", pytest.param("normaliser", marks=pytest.mark.slow)])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
-    real = ppo_module.ppo_loss
+    real = ppo_loss
 
     def faulty(parameters, policy, forward, batch, *rest):
         if fault == "normaliser":  # the statistics of after this rollout instead of those acted with
@@ -96,12 +100,12 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
             return real(parameters, late, forward, batch, *rest)
 
         def unmasked(*arguments):
-            judged = forward(*arguments)
-            return judged._replace(mask=jnp.ones_like(judged.mask))
+            output = forward(*arguments)
+            return output._replace(mask=jnp.ones_like(output.mask))
 
         return real(parameters, policy, unmasked, batch, *rest)
 
-    monkeypatch.setattr(ppo_module, "ppo_loss", faulty)
+    monkeypatch.setattr(loss_module, "ppo_loss", faulty)
     learner = Learner()
     _, history = learner.run(learner.start(), 3)
     assert max(m["ratio_error"] for m in history) > 1e-4
@@ -126,9 +130,9 @@ def test_metrics_are_measured(trained):
 
 
 def test_an_illegal_action_is_counted():
-    _, seen = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), jnp.float32(0), jnp.float32(0), ()),
-                     *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), (), PARAMS, jax.random.key(1),
-                     5, jnp.int32(0))
+    _, seen = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), None),
+                     *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), None, PARAMS,
+                     jax.random.key(1), 5, jnp.int32(0))
     assert count_illegal(ENV, seen) == 4 * 5
 
 
@@ -156,16 +160,14 @@ def test_same_key_same_bits_and_another_key_others(learner, trained):
 
 def loss_of(advantage, normalise_advantages):
     """`ppo_loss` of a policy that is [0.25, 0.75] everywhere and values everything at 2."""
-    def forward(policy, carry, refs, first, heard, params):
-        return ppo_module.Judged(jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool), ())
+    def forward(policy, carry, refs, first, terms, params):
+        return PolicyOutput(jnp.log(jnp.array([[0.25, 0.75]] * 4)), jnp.full(4, 2.0), jnp.ones((4, 2), bool), None)
 
     ones = jnp.ones(4)
-    batch = ppo_module.Batch(carry=(), ref=ones, first=ones > 1, heard=(), action=jnp.array([0, 1, 1, 0]),
-                             log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage),
-                             target=5 * ones)
-    hparams = ppo_module.make_hparams(CONFIG).replace(vf_coef=jnp.float32(0.5))
-    policy = Policy((), None)
-    return ppo_module.ppo_loss({}, policy, forward, batch, (), hparams, jnp.float32(0.1), normalise_advantages)
+    batch = Batch(carry=None, ref=ones, first=ones > 1, terms=None, action=jnp.array([0, 1, 1, 0]),
+                  log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage), target=5 * ones)
+    hparams = make_hparams(CONFIG.run.ppo).replace(vf_coef=jnp.float32(0.5))
+    return ppo_loss({}, Policy(None), forward, batch, None, hparams, jnp.float32(0.1), normalise_advantages)
 
 
 def test_loss_by_hand():
@@ -199,11 +201,11 @@ def test_vmap_over_seeds_equals_single_runs(learner):
     keys = jax.random.split(jax.random.key(5), 8)
     params = probe_params(length=5, scale=2.0)
     states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(keys, params)
-    many = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, ()).compile()
-    stacked, metrics = many(states, params, ())
+    many = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, None).compile()
+    stacked, metrics = many(states, params, None)
     assert metrics["approx_kl"].shape == (8,)
     for i in range(8):
-        single, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params, ())
+        single, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params, None)
         for x, y in zip(jax.tree.leaves(single.params), jax.tree.leaves(stacked.params), strict=True):
             np.testing.assert_allclose(x, y[i], atol=1e-6)
         np.testing.assert_array_equal(single.env_state.time, stacked.env_state.time[i])
@@ -242,7 +244,7 @@ def test_a_number_that_is_not_finite_is_flagged_and_not_learnt_from(learner):
 
 
 def test_act_masked_mode_and_sample(learner, trained):
-    act, policy = learner.algorithm.act, policy_of(trained[0])
+    act, policy = learner.algorithm.act, learner.algorithm.policy(trained[0])
     ref = jax.tree.map(lambda x: x[0], trained[0].ref)
     carry, action, extras = act(policy, learner.algorithm.carry, ref, PARAMS, None, False)
     assert jax.tree.map(jnp.shape, carry) == jax.tree.map(jnp.shape, learner.algorithm.carry)
@@ -264,9 +266,9 @@ def test_rollout_stores_references_and_no_observations():
         def observe(self, ref, params):
             return jnp.broadcast_to(ref.cue, (wide,))
 
-    algorithm = make_ppo(CONFIG, Wide(ENV.rewards, observation_size=wide), 1)
+    algorithm = make_ppo(CONFIG.run, Wide(ENV.rewards, observation_size=wide), 1)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), PARAMS)
-    text = jax.jit(algorithm.update).lower(state, PARAMS, ()).as_text()
+    text = jax.jit(algorithm.update).lower(state, PARAMS, None).as_text()
     rows = CONFIG.num_envs * CONFIG.num_steps
     assert f"tensor<{rows // CONFIG.num_minibatches}x{wide}xf32>" in text
     assert f"tensor<{rows}x{wide}xf32>" not in text
@@ -274,13 +276,13 @@ def test_rollout_stores_references_and_no_observations():
 
 
 def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
-    state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.algorithm.config
+    state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.config
     reward = Summary(tell=lambda seen: seen.reward.mean(), figures=lambda told: {"mean_reward": told.mean()})
-    algorithm = make_ppo(config, ENV, 1, summarise=reward)
-    assert jax.eval_shape(algorithm.update, state, PARAMS, ())[1]["mean_reward"].shape == ()
-    clash = make_ppo(config, ENV, 1, summarise=Summary(lambda seen: (), lambda told: {"entropy": jnp.float32(0)}))
+    algorithm = make_ppo(config.run, ENV, 1, summarise=reward)
+    assert jax.eval_shape(algorithm.update, state, PARAMS, None)[1]["mean_reward"].shape == ()
+    clash = make_ppo(config.run, ENV, 1, summarise=Summary(lambda seen: (), lambda told: {"entropy": jnp.float32(0)}))
     with pytest.raises(ValueError, match="entropy"):
-        jax.eval_shape(clash.update, state, PARAMS, ())
+        jax.eval_shape(clash.update, state, PARAMS, None)
 
 
 def test_wrong_arguments_are_named(learner, trained):
@@ -302,11 +304,11 @@ def test_normaliser_is_updated_after_use_from_every_observation(trained):
 @pytest.mark.parametrize(("rows", "limit", "blocks"), [(48, 48, 1), (48, 47, 2), (48, 10, 6), (5, 1, 5),
                                                        (7, 3, 1)])
 def test_blocks_are_equal_and_small_enough(rows, limit, blocks):
-    assert ppo_module.block_count(rows, CONFIG.model_copy(update={"gradient_rows": limit})) == blocks
+    assert block_count(rows, limit, sequence=1) == blocks
 
 
 def test_sequences_are_not_cut():
-    assert ppo_module.block_count(48, NETWORKS["gru"].model_copy(update={"gradient_rows": 1})) == 1
+    assert block_count(48, 1, sequence=CONFIG.num_steps) == 1
 
 
 @pytest.mark.parametrize("normalise", [True, pytest.param(False, marks=pytest.mark.slow)])

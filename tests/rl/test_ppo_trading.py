@@ -12,14 +12,14 @@ from jaxtrade.config import load_config
 from jaxtrade.env.summary import summarise
 from jaxtrade.networks.normalize import merge
 from jaxtrade.preparation import prepare
-from jaxtrade.rl import ppo as ppo_module
-from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo import loss, make_ppo, rollout
 
 UPDATES = 4
-SMALL = ("ppo.num_envs=16", "ppo.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2", "ppo.hidden=[16]",
+SMALL = ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2",
+         "network.hidden=[16]",
          "ppo.learning_rate=0.01", "episode.max_steps=25")
 SETUP = prepare(load_config("quickstart", SMALL))
-ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config.ppo
+ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config
 
 
 class Learner:
@@ -63,7 +63,7 @@ def test_ratio_is_one_after_resets_with_masks(trained):
     """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from bar to bar."""
     _, history = trained
     assert max(m["ratio_error"] for m in history) <= 1e-5
-    assert all(m["episodes"] >= CONFIG.num_envs for m in history)
+    assert all(m["episodes"] >= CONFIG.rollout.num_envs for m in history)
     assert all(m["approx_kl"] > 0 for m in history)
     assert all(0 < m["entropy"] < np.log(ENV.num_actions) for m in history)
 
@@ -91,7 +91,7 @@ def test_no_illegal_action_and_every_action_taken(trained):
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["reset", "mask", "normaliser"])
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
-    real = ppo_module.ppo_loss
+    real = loss.ppo_loss
 
     def faulty(parameters, policy, forward, batch, *rest):
         if fault == "normaliser":
@@ -105,15 +105,15 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
         return real(parameters, policy, wrong, batch, *rest)
 
     if fault == "reset":  # the references of after the step, as a mask or an observation shipped too late would be
-        unroll = ppo_module.unroll
+        unroll = rollout.unroll
 
         def late(*arguments, **options):
             carry, seen = unroll(*arguments, **options)
             return carry, seen._replace(ref=jax.tree.map(lambda now, end: jnp.concatenate([now[1:], end[None]]),
                                                          seen.ref, carry[1]))
 
-        monkeypatch.setattr(ppo_module, "unroll", late)
-    monkeypatch.setattr(ppo_module, "ppo_loss", faulty)
+        monkeypatch.setattr(rollout, "unroll", late)
+    monkeypatch.setattr(loss, "ppo_loss", faulty)
     learner = Learner()
     _, history = learner.run(learner.start(), 2)
     assert max(m["ratio_error"] for m in history) > 1e-3

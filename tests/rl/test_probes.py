@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import PPOConfig
+from bench.learning import Learning
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from jaxtrade.rl.ppo.state import policy_of
 from tests.rl.probes import Probe, ProbeRef, probe_params
 
 UPDATES = 60
-CONFIG = PPOConfig(num_envs=32, num_steps=16, num_minibatches=4, num_epochs=4, hidden=(32,), learning_rate=1e-2,
+CONFIG = Learning(num_envs=32, num_steps=16, num_minibatches=4, num_epochs=4, hidden=(32,), learning_rate=1e-2,
                    learning_rate_end=1e-3, ent_coef=0.0)
 CONSTANT, CUE, LATE, ASKED, PAID = range(5)
 ENV = Probe((
@@ -28,7 +28,7 @@ ENV = Probe((
     lambda ref, action: jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0),
     lambda ref, action: jnp.array([2.0, 0.0, 1.0, 9.0])[action],
 ))
-PPO = make_ppo(CONFIG, ENV, UPDATES)
+PPO = make_ppo(CONFIG.run, ENV, UPDATES)
 
 
 @functools.cache

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import PPOConfig
-from jaxtrade.rl import ppo as ppo_module
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.state import policy_of
+from bench.learning import Learning
+from jaxtrade.errors import ConfigError
+from jaxtrade.rl.ppo import loss as loss_module
+from jaxtrade.rl.ppo import make_ppo, rollout
+from jaxtrade.rl.ppo.state import policy_of
 from tests.networks.test_memory import sigmoid
 from tests.rl.probes import ProbeRef, Recall, probe_params
 
@@ -26,8 +27,8 @@ ENV = Recall((
 SEEDS = jax.random.split(jax.random.key(0), 3)
 
 
-def config(network: str, **keywords) -> PPOConfig:
-    return PPOConfig(**{"network": network, "rnn_width": 8, "num_envs": 32, "num_steps": 16, "num_minibatches": 4,
+def config(network: str, **keywords) -> Learning:
+    return Learning(**{"kind": network, "rnn_width": 8, "num_envs": 32, "num_steps": 16, "num_minibatches": 4,
                         "num_epochs": 4, "hidden": (16,), "learning_rate": 1e-2, "learning_rate_end": 1e-3,
                         "ent_coef": 0.0} | keywords)
 
@@ -35,7 +36,7 @@ def config(network: str, **keywords) -> PPOConfig:
 @functools.cache
 def learner(network: str):
     """(algorithm, train): three seeds at once, -> (states, metrics [3, UPDATES])."""
-    algorithm = make_ppo(config(network), ENV, UPDATES)
+    algorithm = make_ppo(config(network).run, ENV, UPDATES)
 
     @jax.jit
     def train(params, gamma):
@@ -96,7 +97,7 @@ FAULTS = {
 @pytest.mark.slow
 def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
     """One gradient step an update, so that every figure is of before it; the second rollout begins inside episodes."""
-    real = ppo_module.ppo_loss
+    real = loss_module.ppo_loss
 
     def with_faults(parameters, normaliser, forward, batch, *rest):
         loss, terms = real(parameters, normaliser, forward, batch, *rest)
@@ -104,8 +105,8 @@ def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
                   for name, fault in FAULTS.items()}
         return loss, terms | errors
 
-    monkeypatch.setattr(ppo_module, "ppo_loss", with_faults)
-    algorithm = make_ppo(config("gru", num_minibatches=1, num_epochs=1), ENV, 3, precision="highest")
+    monkeypatch.setattr(loss_module, "ppo_loss", with_faults)
+    algorithm = make_ppo(config("gru", num_minibatches=1, num_epochs=1).run, ENV, 3, precision="highest")
     params = probe_params(RECALL, length=LENGTH)
     state = algorithm.init(jax.random.key(0), params)
     lively = jax.tree.map(lambda x: 4 * x, state.params)
@@ -156,16 +157,16 @@ def slow_values(parameters, normaliser, seen, start):
 def test_final_values_by_a_slow_loop(monkeypatch):
     """The second rollout: it begins inside episodes, and ends inside others."""
     small = config("gru", num_envs=3, num_steps=7, num_minibatches=1, num_epochs=1, num_shards=1)
-    algorithm = make_ppo(small, ENV, 3, precision="highest")
+    algorithm = make_ppo(small.run, ENV, 3, precision="highest")
     params = probe_params(CUE, length=LENGTH, truncates=True)
     state, _ = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0), params), params, ())
-    real, caught = ppo_module.final_values, []
+    real, caught = rollout.final_values, []
 
     def catching(value, seen):
         caught.append((real(value, seen), seen))
         return caught[0][0]
 
-    monkeypatch.setattr(ppo_module, "final_values", catching)
+    monkeypatch.setattr(rollout, "final_values", catching)
     algorithm.update(state, params, ())  # not jitted: what is caught are numbers
     ours, seen = jax.device_get(caught[0])
     assert state.carry.any(axis=1).all()
@@ -175,7 +176,7 @@ def test_final_values_by_a_slow_loop(monkeypatch):
 
 
 def test_a_minibatch_must_hold_whole_rollouts():
-    with pytest.raises(ValueError, match=r"network=gru: num_envs/num_shards \(4\) must be a multiple .*\(8\)"):
-        config("gru", num_minibatches=8)
+    with pytest.raises(ConfigError, match=r"network.kind=gru: rollout.num_envs/rollout.num_shards \(4\) must .*\(8\)"):
+        make_ppo(config("gru", num_minibatches=8).run, ENV, 1)
     assert config("mlp", num_minibatches=8).sequence == 1
     assert config("gru").sequence == 16

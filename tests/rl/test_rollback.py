@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,12 +11,14 @@ from jaxtrade import checkpoint
 from jaxtrade.errors import DivergedError
 from jaxtrade.metrics import JsonlSink, read_rows
 from jaxtrade.rl import train as loop
-from jaxtrade.rl.population import seed_keys
-from jaxtrade.rl.train import rolled_back, train
-from tests.rl.test_control import KilledError, Once, controller, kept, killer
+from jaxtrade.rl.divergence import Action, respond, rolled_back
+from jaxtrade.rl.hooks import Change
+from jaxtrade.rl.population import Stack
+from jaxtrade.rl.train import train
+from tests.rl.test_control import KilledError, compile_once, controller, kept, killer
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
 
-ONCE = functools.cache(Once)
+KNOWN = {}
 INIT = jax.jit(PPO.init)
 CLOCK = {"seconds", "steps_per_second", "eta_seconds"}
 
@@ -35,7 +35,7 @@ def planted(params):
     return inner, broken
 
 
-def update(state, params, inputs=()):
+def update(state, params, inputs=None):
     inner, broken = planted(params)
     return PPO.update(state, inner.replace(scale=jnp.where(broken(state), jnp.nan, inner.scale)), inputs)
 
@@ -49,7 +49,7 @@ def fault(at, times, key=None):
 
 @pytest.fixture(autouse=True)
 def compiled_once(monkeypatch):
-    monkeypatch.setattr(loop, "_Chunk", ONCE)
+    monkeypatch.setattr(loop, "compile_chunk", compile_once(KNOWN))
 
 
 def run(directory, params, start=None, **keywords):
@@ -68,7 +68,7 @@ def plain(rows):
 
 def test_the_count_is_folded_into_the_key_and_the_rate_halves():
     state = INIT(KEY, PARAMS).replace(rollbacks=jnp.int32(1))
-    back = rolled_back(state, 2)
+    back = rolled_back(state, 2, PPO.retry)
     assert int(back.rollbacks) == 3
     assert_same(back.key, jax.random.fold_in(state.key, 3))
     np.testing.assert_allclose([back.hparams.learning_rate, back.hparams.learning_rate_end],
@@ -107,7 +107,7 @@ def test_killed_after_a_rollback_it_rolls_back_again_to_the_same_bits(tmp_path):
 
     def second_time(state, update):
         sixth.append(update == 6)
-        return killer(6)(state, update) if sum(sixth) == 2 else (loop.Control.CONTINUE, {})
+        return killer(6)(state, update) if sum(sixth) == 2 else Change()
 
     with pytest.raises(KilledError):
         run(tmp_path / "cut", fault(6, 2), hooks=[second_time])
@@ -140,8 +140,7 @@ def test_too_many_faults_end_the_run(tmp_path, allowed, often):
 
 def test_rollbacks_are_counted_over_the_whole_run(tmp_path):
     """The first is before update 4, the second one after it is one too many."""
-    run(tmp_path, fault(1, 1), hooks=[lambda state, update: (
-        loop.Control.STOP if update == 4 else loop.Control.CONTINUE, {})])
+    run(tmp_path, fault(1, 1), hooks=[lambda state, update: Change(stop=update == 4)])
     restored = checkpoint.restore_latest(tmp_path, like())
     assert int(restored.state.rollbacks) == 1
     with pytest.raises(DivergedError, match="after 1 rollback;"):
@@ -161,7 +160,7 @@ def test_the_memory_of_hooks_goes_back_too(tmp_path):
 
 @pytest.mark.slow
 def test_one_agents_fault_takes_all_of_them_back(tmp_path):
-    keys = seed_keys(0, 3)
+    keys = Stack.of(3).keys(0)
     second = jax.random.key_data(INIT(keys[1], PARAMS).key)
     sink = Recorder()
     result = run(tmp_path, fault(6, 9, second), key=keys, num_seeds=3, sinks=[sink])
@@ -171,3 +170,19 @@ def test_one_agents_fault_takes_all_of_them_back(tmp_path):
     start = jax.vmap(PPO.init, (0, None))(keys, PARAMS)
     assert_same(result.state.key, jax.vmap(jax.random.fold_in, (0, None))(start.key, 1))
     assert result.health["recompiles"] == (True, 0)
+
+
+@pytest.mark.parametrize(("finite", "rollbacks", "allowed", "action"), [
+    ([True, True], 0, 0, Action.GO_ON), ([True, False], 0, 0, Action.END), ([True, False], 0, 2, Action.ROLL_BACK),
+    ([False, False], 1, 2, Action.ROLL_BACK), ([False, True], 2, 2, Action.END),
+    ([True, False], 9, None, Action.GO_ON)])
+def test_what_a_chunk_leads_to(finite, rollbacks, allowed, action):
+    assert respond([{"finite": each} for each in finite], rollbacks, allowed) is action
+
+
+def test_a_run_may_go_on_whatever_happens():
+    """Every agent keeps the parameters of its last finite step."""
+    result = run(None, fault(6, 9), max_rollbacks=None)
+    assert (result.updates, int(result.state.rollbacks)) == (8, 0)
+    assert [row["finite"] for row in result.history] == [True] * 6 + [False, True]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.state.params))

@@ -17,7 +17,7 @@ PARAMS = probe_params(length=3, truncates=True)
 
 def random_act(carry, ref, key):
     """Remembers how many observations it has seen."""
-    return carry + 1, jax.random.randint(key, (), 0, 2), jnp.float32(0.0), ref.cue, ()
+    return carry + 1, jax.random.randint(key, (), 0, 2), ref.cue
 
 
 def roll(num_envs, num_steps=7):
@@ -61,9 +61,8 @@ def make_transitions(terminated, truncated, reward, final_ref=None):
     terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
     nothing = jnp.zeros(terminated.shape)
     return Transition(ref=nothing, final_ref=nothing if final_ref is None else final_ref, first=nothing,
-                      action=nothing, log_prob=nothing, value=nothing, reward=jnp.array(reward, jnp.float32),
-                      terminated=jnp.array(terminated), truncated=jnp.array(truncated), behaviour_version=nothing,
-                      info=())
+                      action=nothing, reward=jnp.array(reward, jnp.float32), terminated=jnp.array(terminated),
+                      truncated=jnp.array(truncated), behaviour_version=nothing, info=None)
 
 
 def test_final_values_only_where_truncated():

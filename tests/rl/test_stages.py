@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import EnvConfig, PPOConfig, StageConfig, TrainConfig
+from bench.learning import Learning
+from jaxtrade.config import EnvConfig, StageConfig, TrainConfig
 from jaxtrade.env import summary
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import StepInfo
-from jaxtrade.rl.population import population, seed_keys
+from jaxtrade.rl.population import Stack
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.train import TrainResult, train
 from jaxtrade.types import Summary, Transition
@@ -23,7 +24,7 @@ from tests.env.worlds import FAST_COMPILE, leaves_differ, make_params, walk_mark
 from tests.rl.probes import Probe, ProbeParams, probe_params
 
 UPDATES = 3  # at fractions 0, 1/2 and 1 of the run
-CONFIG = PPOConfig(num_envs=16, num_steps=32, num_minibatches=2, num_epochs=1, hidden=(8,))
+CONFIG = Learning(num_envs=16, num_steps=32, num_minibatches=2, num_epochs=1, hidden=(8,))
 STAGES = StageConfig(commission_start=0.25, commission_until=1.0, forced_start=1.0, forced_start_end=0.0)
 PARAMS = make_params(walk_market(0, sessions=4), max_steps=9)
 ENV = TradingEnv(EnvConfig(window=2))
@@ -50,8 +51,8 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
         traces.append(1)
         return params.replace(scale=params.scale * fraction), {"staged": fraction}
 
-    small = PPOConfig(num_envs=4, num_steps=8, num_minibatches=1, num_epochs=1, hidden=(4,))
-    algorithm = make_ppo(small, PROBE, UPDATES, stage=stage)
+    small = Learning(num_envs=4, num_steps=8, num_minibatches=1, num_epochs=1, hidden=(4,))
+    algorithm = make_ppo(small.run, PROBE, UPDATES, stage=stage)
     init, update = (jax.jit(f, compiler_options=FAST_COMPILE) for f in (algorithm.init, algorithm.update))
     state, told = init(jax.random.key(0), probe_params(scale=8.0)), []
     for _ in range(UPDATES):
@@ -63,7 +64,7 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
 
 def test_a_stage_may_not_rename_what_is_told_already() -> None:
     for name in ("entropy", "mine"):
-        clash = make_ppo(CONFIG, PROBE, UPDATES,
+        clash = make_ppo(CONFIG.run, PROBE, UPDATES,
                          summarise=Summary(lambda seen: (), lambda told: {"mine": jnp.float32(0)}),
                          stage=lambda params, fraction, name=name: (params, {name: fraction}))
         state = jax.eval_shape(clash.init, jax.random.key(0), probe_params())
@@ -74,7 +75,7 @@ def test_a_stage_may_not_rename_what_is_told_already() -> None:
 # ---- on the trading environment
 
 
-ALGORITHM = make_ppo(CONFIG, ENV, UPDATES, summarise=Summary(tell, figures), stage=make_stages(STAGES))
+ALGORITHM = make_ppo(CONFIG.run, ENV, UPDATES, summarise=Summary(tell, figures), stage=make_stages(STAGES))
 
 
 @functools.cache
@@ -131,8 +132,8 @@ def test_an_update_returns_the_state_it_takes() -> None:
 
 @pytest.mark.slow
 def test_several_agents_share_the_market_and_have_a_stage_each() -> None:
-    many = population(ALGORITHM, 2)
-    states = jax.eval_shape(many.init, seed_keys(0, 2), PARAMS)
-    after, metrics = jax.eval_shape(many.update, states, PARAMS, ())
+    many = Stack.of(2).wrap(ALGORITHM)
+    states = jax.eval_shape(many.init, Stack.of(2).keys(0), PARAMS)
+    after, metrics = jax.eval_shape(many.update, states, PARAMS, None)
     assert metrics["commission_share"].shape == metrics["forced_share"].shape == (2,)
     assert jax.tree.map(lambda x: x.shape, after) == jax.tree.map(lambda x: x.shape, states)

@@ -10,19 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bench.learning import Learning
 from jaxtrade import checkpoint
-from jaxtrade.config import PPOConfig, TrainConfig
+from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
-from jaxtrade.rl import train as loop
+from jaxtrade.rl import chunk
+from jaxtrade.rl.health import learning_health
+from jaxtrade.rl.hooks import Change
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import Control, learning_health, plan_run, train
+from jaxtrade.rl.train import plan_run, train
 from tests.rl.probes import Probe, probe_params
 
-CONFIG = PPOConfig(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
+CONFIG = Learning(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)
 TRAIN = TrainConfig(total_timesteps=8 * 8 * 8, chunk_updates=2, checkpoint_every=2, keep_checkpoints=9)
 TOTAL = plan_run(TRAIN, 8, 8).total_updates
 ENV = Probe((lambda ref, action: ref.cue * action, lambda ref, action: jnp.where(ref.time > 3, jnp.nan, 1.0)))
-PPO = make_ppo(CONFIG, ENV, TOTAL)
+PPO = make_ppo(CONFIG.run, ENV, TOTAL)
 PARAMS = probe_params(length=5)
 KEY = jax.random.key(0)
 
@@ -96,18 +99,17 @@ def test_health_is_measured(whole):
     assert result.health["recompiles"] == (True, 0)
     assert result.health["illegal"] == (True, 0)
     sick = [row | {"learning_rate": 0.0, "approx_kl": 0.0, "illegal": 3, "param_delta": 0.0} for row in result.history]
-    assert not any(passed for passed, _ in learning_health(sick, recompiles=1).values())
+    assert not any(passed for passed, _ in learning_health(sick, 1, PPO.health).values())
 
 
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
-    def not_ahead(self, state, params, inputs=()):
+    def not_ahead(self, state, params, inputs=None):
         jax.clear_caches()
-        self._compiled = self._jitted
-        return 0.0
+        return self
 
-    monkeypatch.setattr(loop._Chunk, "compile", not_ahead)
+    monkeypatch.setattr(chunk.Chunk, "compile", not_ahead)
     result = train(PPO, PARAMS, config=TRAIN, key=KEY)
     passed, count = result.health["recompiles"]
     assert not passed
@@ -146,7 +148,7 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
 
     def hook(state, update):
         seen.append((update, float(state.hparams.gamma)))
-        return (Control.STOP if update == 4 else Control.CONTINUE), {"gamma": 0.5}
+        return Change(stop=update == 4, hparams={"gamma": 0.5})
 
     result = train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook], checkpoint_dir=tmp_path)
     assert seen == [(2, pytest.approx(0.99)), (4, 0.5)]
@@ -157,7 +159,7 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
 
 def test_a_hook_that_names_no_float_is_told_the_names():
     with pytest.raises(ConfigError, match=r"'gama' is not a tunable float.*gamma"):
-        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: (Control.CONTINUE, {"gama": 0.5})])
+        train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: Change(hparams={"gama": 0.5})])
 
 
 @pytest.mark.parametrize(("number", "error", "code"), [
@@ -167,7 +169,7 @@ def test_signals_save_at_the_border_and_resume_to_the_same_bits(whole, tmp_path,
     def hook(state, update):
         if update == 2:
             os.kill(os.getpid(), number)
-        return Control.CONTINUE, {}
+        return Change()
 
     before = signal.getsignal(number)
     with pytest.raises(error, match="stopped after update 2; saved in") as raised:
@@ -183,7 +185,7 @@ def test_a_second_interrupt_does_not_wait():
     def hook(state, update):
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
-        return Control.CONTINUE, {}
+        return Change()
 
     with pytest.raises(KeyboardInterrupt):
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[hook])

@@ -11,18 +11,18 @@ import pytest
 from flax import struct
 
 from jaxtrade.advisor.fusion import GATE, GATE_SLOTS
-from jaxtrade.config import PPOConfig, TransferConfig
+from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import transfer
 from jaxtrade.rl.opening import closed, opened, opening_at
-from jaxtrade.rl.ppo import make_network
+from jaxtrade.rl.ppo.network import make_network
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
 
-CONFIG = PPOConfig(num_envs=8, num_steps=4, num_minibatches=2, hidden=(8, 6), rnn_width=5, num_shards=1)
-GRU = CONFIG.model_copy(update={"network": "gru"})
+CONFIG = NetworkConfig(hidden=(8, 6), rnn_width=5)
+GRU = CONFIG.model_copy(update={"kind": "gru"})
 OLD_SLOTS, OLD_ACTIONS = ("a", "b", "c"), ("HOLD", "BUY", "SELL")
 SLOTS, ACTIONS = ("a", "x", "b", "c", "y"), ("HOLD", "BUY", "SELL", "MOVE", "CLOSE")
 SMALL, LARGE = Layout(OLD_SLOTS, OLD_ACTIONS, "relative", CONFIG), Layout(SLOTS, ACTIONS, "relative", CONFIG)
@@ -66,13 +66,13 @@ def judged(layout: Layout, params: Any, stats: Any, carry: Any, observation: jax
     return network.apply({"params": params}, carry, normalise(stats, observation))
 
 
-def with_config(layout: Layout, config: PPOConfig) -> Layout:
+def with_config(layout: Layout, config: NetworkConfig) -> Layout:
     return layout._replace(config=config)
 
 
 @pytest.mark.parametrize(("config", "seed"), [
     (CONFIG, 1), (CONFIG, 2), (CONFIG.model_copy(update={"hidden": (16,), "activation": "relu"}), 3), (GRU, 4)])
-def test_closed_policy_is_the_source(config: PPOConfig, seed: int) -> None:
+def test_closed_policy_is_the_source(config: NetworkConfig, seed: int) -> None:
     """Over a thousand random observations, masks and memories."""
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
     before, carried = carry_over(mine, theirs, seed=seed)
@@ -84,7 +84,7 @@ def test_closed_policy_is_the_source(config: PPOConfig, seed: int) -> None:
         key_seen, key_memory, key_mask = jax.random.split(key, 3)
         wide = 5 * jax.random.normal(key_seen, (len(SLOTS),))
         narrow = wide[jnp.array([SLOTS.index(name) for name in OLD_SLOTS])]
-        memory = jax.random.normal(key_memory, (config.rnn_width,)) if config.network == "gru" else ()
+        memory = jax.random.normal(key_memory, (config.rnn_width,)) if config.kind == "gru" else None
         mask = jax.random.bernoulli(key_mask, 0.7, (len(ACTIONS),)).at[0].set(True)
         old_carry, old_logits, old_value = judged(mine, before.params, before.normaliser, memory, narrow)
         carry, logits, value = judged(theirs, carried.params, carried.normaliser, memory, wide)
@@ -99,7 +99,7 @@ def test_closed_policy_is_the_source(config: PPOConfig, seed: int) -> None:
 
 
 @pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
-def test_report_accounts_for_every_number(config: PPOConfig) -> None:
+def test_report_accounts_for_every_number(config: NetworkConfig) -> None:
     mine, theirs = with_config(SMALL, config), with_config(LARGE, config)
     before, carried = carry_over(mine, theirs, moments=True)
     coverage = carried.coverage
@@ -157,7 +157,7 @@ class State(struct.PyTreeNode):
 def test_a_run_begins_with_all_that_was_carried_over(moments: bool) -> None:
     _, carried = carry_over(SMALL, LARGE, moments)
     own = Fresh(LARGE)
-    fresh = State(own.params, own.opt_state, own.normaliser, (), jnp.int32(0))
+    fresh = State(own.params, own.opt_state, own.normaliser, None, jnp.int32(0))
     state = transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, LARGE, TransferConfig()))
     assert state.params is carried.params
     assert state.normaliser is carried.normaliser
@@ -220,9 +220,9 @@ def test_what_finds_no_place_is_an_error() -> None:
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"scaling": "seed"}, r"env\.scaling=seed: the source was trained with relative"),
-    ({"config": CONFIG.model_copy(update={"hidden": (8, 8)})}, r"ppo\.hidden=\(8, 8\): the source has \(8, 6\)"),
-    ({"config": GRU}, r"ppo\.network=gru: the source has mlp"),
-    ({"config": CONFIG.model_copy(update={"normalise_observations": False})}, r"ppo\.normalise_observations=False"),
+    ({"config": CONFIG.model_copy(update={"hidden": (8, 8)})}, r"network\.hidden=\(8, 8\): the source has \(8, 6\)"),
+    ({"config": GRU}, r"network\.kind=gru: the source has mlp"),
+    ({"config": CONFIG.model_copy(update={"normalise_observations": False})}, r"network\.normalise_observations=False"),
     ({"slots": ("q", "r")}, "share no observation slot"),
     ({"actions": ("FLAT", "LONG")}, r"always legal \(HOLD, FLAT\)"),
 ])
@@ -232,7 +232,7 @@ def test_incompatible_layouts_are_refused(change: dict[str, Any], message: str) 
 
 
 @pytest.mark.parametrize("config", [CONFIG, GRU], ids=["mlp", "gru"])
-def test_adapter_hands_the_old_slots_on(config: PPOConfig) -> None:
+def test_adapter_hands_the_old_slots_on(config: NetworkConfig) -> None:
     mine = with_config(SMALL, config)
     theirs = with_config(LARGE, config.model_copy(update={"adapter": transfer.adapter_width(mine, "adapter")}))
     assert theirs.config.adapter == 3
@@ -241,7 +241,7 @@ def test_adapter_hands_the_old_slots_on(config: PPOConfig) -> None:
     kernel = carried.params["adapter"]["kernel"]
     np.testing.assert_array_equal(kernel, [[1, 0, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
     wide = jnp.array([1.0, 7.0, -2.0, 0.5, -9.0])
-    memory = jnp.ones(config.rnn_width) if config.network == "gru" else ()
+    memory = jnp.ones(config.rnn_width) if config.kind == "gru" else None
     old = judged(mine, before.params, before.normaliser, memory, wide[jnp.array([0, 2, 3])])
     new = judged(theirs, carried.params, carried.normaliser, memory, wide)
     np.testing.assert_allclose(new[1][:3], old[1], atol=1e-5)

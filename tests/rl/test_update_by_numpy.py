@@ -15,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.config import PPOConfig
+from bench.learning import Learning
 from jaxtrade.rl.minibatches import minibatch_rows
 from jaxtrade.rl.ppo import make_ppo
 from tests.rl.probes import Probe, probe_params
 
-CONFIG = PPOConfig(num_envs=4, num_steps=12, num_minibatches=4, num_epochs=3, num_shards=2, hidden=(),
-                   normalise_observations=False, learning_rate=0.03, learning_rate_end=0.01, gamma=0.9, gae_lambda=0.8,
-                   clip_eps=0.05, vf_clip_eps=0.1, ent_coef=0.4, ent_coef_end=0.1, vf_coef=0.3, max_grad_norm=0.6)
+CONFIG = Learning(num_envs=4, num_steps=12, num_minibatches=4, num_epochs=3, num_shards=2, hidden=(),
+                  normalise_observations=False, learning_rate=0.03, learning_rate_end=0.01, gamma=0.9, gae_lambda=0.8,
+                  clip_eps=0.05, vf_clip_eps=0.1, ent_coef=0.4, ent_coef_end=0.1, vf_coef=0.3, max_grad_norm=0.6)
 UPDATES = 4
 ENV = Probe((lambda ref, action: ref.cue * action + 0.3 * ref.time,))
 
@@ -162,7 +162,7 @@ def learned(weights: Weights, steps: Steps, keys: jax.Array, learning_rate: floa
 @pytest.fixture(scope="module")
 def compiled() -> tuple[Any, Any]:
     """(init, update)"""
-    algorithm = make_ppo(CONFIG, ENV, UPDATES, precision="highest")
+    algorithm = make_ppo(CONFIG.run, ENV, UPDATES, precision="highest")
     return jax.jit(algorithm.init), jax.jit(algorithm.update)
 
 
@@ -174,7 +174,7 @@ def test_an_update_is_what_numpy_computes(compiled: tuple[Any, Any], update: int
     weights = first_weights()
     init, learn = compiled
     state = init(jax.random.key(2), params).replace(params=as_parameters(weights), update=jnp.int32(update))
-    after, metrics = learn(state, params, ())
+    after, metrics = learn(state, params, None)
 
     of_rollout, of_epochs = jax.random.split(jax.random.fold_in(state.key, update))
     steps = rollout(weights, state, params, of_rollout)

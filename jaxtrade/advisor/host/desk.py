@@ -20,7 +20,7 @@ from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Clock, Failure, Question
-from jaxtrade.advisor.host.verdict import checked, judge, printable, problem
+from jaxtrade.advisor.host.verdict import checked, judge, one_line, problem
 from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
 
 _LOOK_UPS = 256  # in one turn
@@ -229,7 +229,7 @@ class Desk:
         """All counts, as JSON values."""
         breaker = self.gates.breaker
         return self.counts.snapshot(
-            len(self.queue), self.queue.in_flight, mode="stopped" if self.stopping else printable(self.gates.mode),
+            len(self.queue), self.queue.in_flight, mode="stopped" if self.stopping else one_line(self.gates.mode),
             unseen=self.queue.unseen, cost=self.gates.cost, breaker=breaker.state, breaker_openings=breaker.openings,
             breaker_open_s=breaker.open_seconds(self._clock.monotonic()), concurrency=self.gates.concurrency.limit,
             threads=self._pool.threads, cache_degraded=self._cache.degraded)

@@ -15,7 +15,7 @@ from jaxtrade.advisor.host.limits import Concurrency, PerMinute, RetryBudget
 from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Answer, Failure
-from jaxtrade.advisor.host.verdict import judge, printable
+from jaxtrade.advisor.host.verdict import judge, one_line
 from jaxtrade.errors import StorageError
 
 _MOST_MODELS = 8  # names that are counted
@@ -37,7 +37,7 @@ class Gates:
     def __init__(self, options: ServiceOptions, ledger: Ledger, counts: Statistics, name: str,
                  tell: Callable[[str], None], now: float) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
-        self._tell = lambda line: tell(f"advisor {printable(name)}: {line}")
+        self._tell = lambda line: tell(f"advisor {one_line(name)}: {line}")
         self.breaker = Breaker(options.breaker_failures, first=options.breaker_open_s,
                                longest=options.breaker_longest_s)
         self.concurrency = Concurrency(options.workers)
@@ -114,7 +114,7 @@ class Gates:
 
     def of_one_model(self, answer: Answer) -> Answer:
         """The answer; a refusal where `same_model` is wanted and the server says that it ran another one."""
-        models, model = self._counts.models, printable(answer.model, 80)
+        models, model = self._counts.models, one_line(answer.model, 80)
         if not self._options.same_model or not model or not models or model in models:
             return answer
         return answer._replace(advice=None, failure=Failure.REFUSED, retryable=False, model="", detail=(
@@ -140,7 +140,7 @@ class Gates:
             self._tell_change(change, answer)
 
     def _note_model(self, model: str) -> None:
-        models, model = self._counts.models, printable(model, 80)
+        models, model = self._counts.models, one_line(model, 80)
         if model and model not in models and len(models) == 1:
             self._tell(f"the server ran {next(iter(models))} and says that it now runs {model}; the cache does not "
                        "tell their answers apart")
@@ -150,15 +150,15 @@ class Gates:
     def _tell_change(self, change: str, answer: Answer) -> None:
         if change == "opened" and answer.failure is not None:
             self._tell(f"too many requests fail, the last one by {answer.failure.value} "
-                       f"({printable(answer.detail) or answer.status}); next try in "
+                       f"({one_line(answer.detail) or answer.status}); next try in "
                        f"{self._options.breaker_open_s:g} s, the run goes on without new advice")
         elif change == "closed":
             self._tell("answers again")
 
     def refuse(self, why: str, now: float) -> None:
         """Ask nothing more: the endpoint will not answer in this run."""
-        if self.breaker.refuse(printable(why), now):
-            self._tell(f"{printable(why)}; nothing more is asked in this run, which goes on with the advice it has")
+        if self.breaker.refuse(one_line(why), now):
+            self._tell(f"{one_line(why)}; nothing more is asked in this run, which goes on with the advice it has")
 
     def ask_no_more(self, why: str) -> None:
         """Ask nothing more: it may not be paid for."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -201,33 +201,6 @@ def _find(path: Path, recorded: Recorded, position: Position) -> int:
         raise JournalError(f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that the run "
                            "wrote there; the journal belongs to another run")
     return sum(len(line) + 1 for line in lines)
-
-
-class Replay:
-    """Hands a journal's deltas out at the updates at which they became visible."""
-
-    def __init__(self, recorded: Recorded) -> None:
-        self._deltas = recorded.deltas
-        self._next = 0
-
-    def __iter__(self) -> Iterator[Delta]:
-        """All that are left."""
-        while self._next < len(self._deltas):
-            self._next += 1
-            yield self._deltas[self._next - 1]
-
-    def at(self, update: int) -> list[Delta]:
-        """The deltas of `update`. Raises JournalError where an earlier one was never asked for: the replay would not
-        be the run."""
-        found = []
-        while self._next < len(self._deltas) and self._deltas[self._next].update <= update:
-            delta = self._deltas[self._next]
-            if delta.update < update:
-                raise JournalError(f"delta {self._next + 1} became visible at update {delta.update}, and update "
-                                   f"{update} is asked for: the replay has other updates than the recording")
-            found.append(delta)
-            self._next += 1
-        return found
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

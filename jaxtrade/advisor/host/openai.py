@@ -1,4 +1,5 @@
-"""Any server that speaks OpenAI's chat completions: a local llama.cpp, vLLM or Ollama, or a paid one.
+"""Any server that speaks OpenAI's chat completions: llama.cpp, vLLM, Ollama or transformers on this
+machine, or a paid one.
 
 One attempt per call, within a total deadline; it never raises and never retries. Requests go to the configured base URL
 and nowhere else, over TLS except on this machine. The key is named, not given; it goes into one request header, and
@@ -19,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from jaxtrade.advisor.host.keys import Secret, read_key
+from jaxtrade.advisor.host.keys import read_key
 from jaxtrade.advisor.host.pipe import parse_pipe
 from jaxtrade.advisor.host.replies import MismatchError, Sampling, printable, read_reply
 from jaxtrade.advisor.host.schema import ADVICE_SCHEMA, LOGIT_SCALE, SCHEMA_HASH, parse_advice
@@ -59,13 +60,12 @@ class OpenAIOptions:
 class OpenAIBackend:
     """A client of one server and model."""
 
-    def __init__(self, options: OpenAIOptions, key: Secret | None = None) -> None:
-        """key: instead of one that the options name. Raises ConfigError for a setting that cannot be, a key that is not
-        there, or an absent library."""
+    def __init__(self, options: OpenAIOptions) -> None:
+        """Raises ConfigError for a setting that cannot be, a key that is not there, or an absent library."""
         self._options = options
         self._base = check_url(options.base_url)
         _check(options)
-        self._key = key or read_key(options.key_env, options.key_file)
+        self._key = read_key(options.key_env, options.key_file)
         try:
             from jaxtrade.advisor.host.transport import Client
             from jaxtrade.advisor.host.wire import Limits, TransportError

@@ -11,36 +11,41 @@ class ServiceOptions(BaseModel, frozen=True):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
     workers: int = Field(default=8, ge=1, le=64, description="threads that ask, each one question at a time")
-    deadline_s: float = Field(default=30.0, gt=0, description="seconds that one request may take in all")
+    deadline_s: float = Field(default=30.0, gt=0, description="seconds that one request may take in total")
     grace_s: float = Field(default=2.0, gt=0, description="seconds past its deadline after which a worker is given up")
-    queue_size: int = Field(default=1024, ge=1, description="questions that wait at most; the least wanted goes first")
-    ttl_chunks: int = Field(default=64, ge=1, description="submissions after which a question nobody repeats expires")
+    queue_size: int = Field(default=1024, ge=1, description="questions that wait at most; the least wanted is dropped "
+                            "first")
+    ttl_chunks: int = Field(default=64, ge=1, description="submissions after which a waiting question expires, if none "
+                            "of them repeats it")
     ready_rows: int = Field(default=4096, ge=1, description="answers that may wait to be taken before asking pauses")
     attempts: int = Field(default=3, ge=1, le=10, description="attempts at a question before it has failed")
     retry_share: float = Field(default=0.1, ge=0, le=1, description="retries per request, over recent requests")
     retry_base_s: float = Field(default=0.5, gt=0, description="shortest wait before a retry")
-    retry_cap_s: float = Field(default=20.0, gt=0, description="longest wait before a retry that nobody asked for")
-    failed_for_s: float = Field(default=60.0, ge=0, description="seconds before a failed question may be asked anew")
-    poison_after: int = Field(default=3, ge=1, description="same fault of the same question: not asked in this run")
+    retry_cap_s: float = Field(default=20.0, gt=0, description="longest wait before a retry, unless the server asks "
+                               "for a longer one")
+    failed_for_s: float = Field(default=60.0, ge=0, description="seconds before a failed question may be asked again")
+    poison_after: int = Field(default=3, ge=1, description="equal faults after which a question is not asked again in "
+                              "this run")
     breaker_failures: int = Field(default=5, ge=1, description="failures in a row that open the circuit breaker")
-    breaker_open_s: float = Field(default=30.0, gt=0, description="its first pause, doubled at every failed probe")
-    breaker_longest_s: float = Field(default=600.0, gt=0, description="its longest pause")
+    breaker_open_s: float = Field(default=30.0, gt=0, description="seconds of the breaker's first pause; every failed "
+                                  "probe doubles it")
+    breaker_longest_s: float = Field(default=600.0, gt=0, description="seconds of the breaker's longest pause")
     requests_per_minute: int | None = Field(default=None, ge=2)
     tokens_per_minute: int | None = Field(default=None, ge=2)
-    max_calls: int | None = Field(default=None, ge=0, description="calls in all, those of earlier runs with the same "
-                                  "ledger included")
-    max_tokens: int | None = Field(default=None, ge=0, description="tokens in all, prompts and answers")
-    max_cost: float | None = Field(default=None, ge=0, description="money in all, in the prices' currency")
+    max_calls: int | None = Field(default=None, ge=0, description="calls in total, including those of earlier runs "
+                                  "with the same ledger")
+    max_tokens: int | None = Field(default=None, ge=0, description="tokens in total, prompts and answers")
+    max_cost: float | None = Field(default=None, ge=0, description="money in total, in the prices' currency")
     price_prompt: float | None = Field(default=None, ge=0, description="price of a million prompt tokens")
     price_completion: float | None = Field(default=None, ge=0, description="price of a million answer tokens")
     completion_tokens: int = Field(default=256, ge=1, description="tokens that an answer has at most")
     overhead_tokens: int = Field(default=1024, ge=0, description="tokens that a server counts beside the prompt at "
                                  "most: chat template, answer schema")
-    same_model: bool = Field(default=False, description="where the server says that it now runs another model, its "
-                             "answer counts as none and nothing more is asked; else one line tells so")
-    cache: str | None = Field(default=None, description="sqlite file of answers, which runs may share")
-    ledger: str | None = Field(default=None, description="sqlite file of what was spent, which the caps count on")
-    seed: int = Field(default=0, ge=0, description="of the waits' jitter")
+    same_model: bool = Field(default=False, description="if the server reports that it now runs another model: true "
+                             "counts its answer as none and asks nothing more, false reports it in one line")
+    cache: str | None = Field(default=None, description="sqlite file of answers; runs may share it")
+    ledger: str | None = Field(default=None, description="sqlite file of what was spent; the caps count all of it")
+    seed: int = Field(default=0, ge=0, description="seed of the random part of waits")
 
     @model_validator(mode="after")
     def _priced(self) -> ServiceOptions:

@@ -68,12 +68,6 @@ class RecordedBackend:
         """Nothing to let go."""
 
 
-def record_line(question: Question, answer: Answer) -> str:
-    """One JSONL line that `read_recorded` gives back, without its end of line."""
-    return json.dumps({"bar": question.bar, "time": question.time, "symbol": question.symbol, "raw": answer.raw,
-                       "model": answer.model})
-
-
 def read_recorded(path: Path) -> dict[int, Row]:
     """Rows of a JSONL file by bar. Raises DataError with file and line for a row that cannot be used."""
     try:

@@ -6,7 +6,6 @@ mock:KIND[:NUMBER]/OTHER    a change of another backend's answers, as mock:delay
                             are not its own go to the other, `seed` to both
 recorded:FILE               answers of a JSONL file
 http://... , https://...    an OpenAI-compatible server, option `model`
-transformers:FOLDER         a local Hugging Face model, in a process of its own (`host/local.py`)
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host import mocks, wrappers
-from jaxtrade.advisor.host.local import LocalBackend, LocalOptions
 from jaxtrade.advisor.host.names import nearest
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.recorded import RecordedBackend, read_recorded
@@ -27,8 +25,7 @@ from jaxtrade.errors import ConfigError
 
 Options = Mapping[str, Any]
 _EXPECTED = {"rules": "'rules' alone", "mock": "mock:KIND[:NUMBER], as mock:skilled:0.6", "recorded": "recorded:FILE",
-             "http": "a URL as http://127.0.0.1:8080/v1", "https": "a URL as https://HOST/v1",
-             "transformers": "transformers:FOLDER"}
+             "http": "a URL as http://127.0.0.1:8080/v1", "https": "a URL as https://HOST/v1"}
 _MEANING = {"future": "an array by bar of -1, 0 or +1: this mock is told it", "inner": "the backend it is made of",
             "bars": "the bars it is about, or how many", "then": "the backend after the turn", "turn": "a bar",
             "model": "the name that the server knows it by"}
@@ -48,6 +45,11 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
     head, _, rest = kind.partition(":")
     if kind in ("none", "off"):
         raise ConfigError(f"advisor {kind!r}: nobody is asked, so there is no backend to make")
+    if head == "transformers":
+        folder = rest or "FOLDER"
+        raise ConfigError(f"advisor {kind[:60]!r}: jaxtrade no longer runs a model itself. Start it with "
+                          f"'transformers serve {folder}' (pip install 'transformers[serving]') and use --advisor "
+                          f"http://127.0.0.1:8000/v1 --set advisor.options.model={folder}")
     if head not in _EXPECTED:
         raise ConfigError(f"advisor {kind[:60]!r}: unknown{nearest(head, _EXPECTED)}")
     if _is_url(kind):
@@ -58,8 +60,6 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
         return RuleBackend(**_known(kind, options, head))
     if head == "recorded":
         return RecordedBackend(read_recorded(Path(rest)), **_known(kind, options, head))
-    if head == "transformers":
-        return LocalBackend(LocalOptions(Path(rest), **_known(kind, options, head)))
     return _mock(rest, _known(kind, options, kind))
 
 
@@ -71,8 +71,6 @@ def takes(kind: str) -> frozenset[str]:
     if head == "mock":
         own, _, other = rest.partition("/")
         return _mock_kind(own)[1].takes | (takes(other) if other else frozenset())
-    if head == "transformers":
-        return frozenset(field.name for field in fields(LocalOptions)) - {"folder"}
     return {"rules": frozenset(("horizon",)), "recorded": frozenset(("answer_format",))}.get(head, frozenset())
 
 

@@ -140,8 +140,8 @@ def printable(text: str) -> str:
 
 
 def _error_text(value: object) -> str:
-    """The message of an error object, short; "" where there is none."""
-    error = value.get("error") if isinstance(value, dict) else None
+    """The message of an error object, short; "" where there is none. FastAPI servers call it `detail`."""
+    error = value.get("error", value.get("detail")) if isinstance(value, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return "error " + printable(message[:200]) if isinstance(message, str) else ""
 

@@ -98,7 +98,8 @@ class AdviceService:
         return taken
 
     def statistics(self) -> dict[str, Any]:
-        """Counts as of the desk's last turn, and what has been submitted since; they obey `statistics.imbalance`."""
+        """Counts as of the desk's last turn, and what has been submitted since. Every submission is counted in exactly
+        one place: deduped, cache_hit, queued, in_flight, done, failed, expired, dropped or poisoned."""
         found = dict(self._published)
         received = found.pop("received")
         with self._counting:

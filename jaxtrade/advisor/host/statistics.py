@@ -1,4 +1,4 @@
-"""What the service counts, and the law that its counts obey. Written by one thread; others read snapshots."""
+"""What the service counts: every submission in exactly one place. Written by one thread; others read snapshots."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Any
 
 _PER_DECADE = 5
 EDGES = tuple(10.0 ** (step / _PER_DECADE) for step in range(-3 * _PER_DECADE, 2 * _PER_DECADE + 1))  # 1 ms .. 100 s
-
-# Where a submission can be; each is in exactly one place.
-PLACES = ("deduped", "cache_hit", "queued", "in_flight", "done", "failed", "expired", "dropped", "poisoned")
 
 
 @dataclass
@@ -88,8 +85,3 @@ class Statistics:
                         "p50_s": self.latency.quantile(0.5), "p99_s": self.latency.quantile(0.99),
                         "longest_s": self.latency.longest},
         } | more
-
-
-def imbalance(snapshot: dict[str, Any]) -> int:
-    """Submissions less the places where they are: 0, or something was lost or counted twice."""
-    return snapshot["submitted"] - sum(snapshot[place] for place in PLACES)

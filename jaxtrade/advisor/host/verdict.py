@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 
 _CONTENT = frozenset({Failure.PARSE, Failure.SCHEMA, Failure.EMPTY, Failure.TOO_LARGE})
@@ -62,7 +63,7 @@ def judge(answer: Answer) -> Verdict:
     return Verdict(healthy, overload, fault, failure in _UNBILLED)
 
 
-def printable(text: str, most: int = 200) -> str:
-    """One line of a message: no control characters, which could move a terminal's cursor, and not for ever."""
-    line = "".join(character if character.isprintable() else " " for character in text[:most + 1])
+def one_line(text: str, most: int = 200) -> str:
+    """At most `most` characters of a message: no control characters, which could move a terminal's cursor."""
+    line = printable(text[:most + 1])
     return line[:most] + "…" if len(line) > most else line

@@ -9,17 +9,12 @@ import numpy as np
 
 from jaxtrade.data.bars import Bars
 from jaxtrade.data.calendar import Schedule, table_range, table_schedule
+from jaxtrade.data.calendar_rules import thanksgiving
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError
 
 BAR_SECONDS = 60
-
-
-def _thanksgiving_monday(year: int) -> date:
-    """Monday of the week of the fourth Thursday of November: the week with two half days."""
-    first = date(year, 11, 1)
-    thursday = first + timedelta(days=(3 - first.weekday()) % 7 + 21)
-    return thursday - timedelta(days=3)
+LAST = date(2026, 12, 31)  # the same sessions for the same configuration, whatever years a calendar verifies later
 
 
 def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
@@ -28,7 +23,9 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
     Raises ConfigError naming the longest possible run.
     """
     low, high = (date.fromisoformat(text) for text in table_range(contract))
-    starts = [day for year in range(2023, low.year - 1, -1) if (day := _thanksgiving_monday(year)) >= low] + [low]
+    high = min(high, LAST)
+    mondays = [thanksgiving(year) - timedelta(days=3) for year in range(2023, low.year - 1, -1)]  # two half days follow
+    starts = [day for day in mondays if day >= low] + [low]
     schedule = None
     for start in starts:
         last = min(high, start + timedelta(days=2 * sessions + 30))

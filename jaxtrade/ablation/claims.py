@@ -1,0 +1,44 @@
+"""What may be said of a real advisor: that it helps, if it certainly beats its own answers shuffled and the rules."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jaxtrade.ablation.kinds import is_placebo, is_real
+from jaxtrade.ablation.results import Ablation, FusionResult
+from jaxtrade.ablation.statistics import MIN_DAYS, Comparison
+
+RULES = "rules"
+
+
+class Claim(NamedTuple):
+    """helps: whether it may be said that `kind` helps; None where the matrix lacks what that needs. found: the two
+    differences, or what is missing."""
+
+    kind: str
+    helps: bool | None
+    found: str
+
+
+def claims(ablation: Ablation, fusion: FusionResult) -> list[Claim]:
+    """One claim per real advisor of the matrix (recorded answers or a snapshot), for one fusion."""
+    kinds = [kind for kind in ablation.kinds if is_real(kind) and not is_placebo(kind)]
+    return [_claim(ablation, fusion, kind) for kind in kinds]
+
+
+def _claim(ablation: Ablation, fusion: FusionResult, kind: str) -> Claim:
+    if (days := len(fusion.scores[ablation.split].dates)) < MIN_DAYS:
+        return Claim(kind, None, f"needs {MIN_DAYS} days, there are {days}")
+    placebo = ablation.to_placebo(fusion, kind)
+    if placebo is None or RULES not in ablation.kinds:
+        return Claim(kind, None, f"needs mock:permuted/{kind} and {RULES} in the matrix")
+    rules = ablation.compared(fusion, kind, RULES)
+    return Claim(kind, placebo.certain > 0 and rules.certain > 0,
+                 f"less its placebo {shown(placebo)}, less the rules {shown(rules)}")
+
+
+def shown(comparison: Comparison) -> str:
+    """The mean and the deflated interval."""
+    if comparison.deflated is None:
+        return f"{comparison.mean:+,.0f} (no interval of {comparison.days} days)"
+    return f"{comparison.mean:+,.0f} [{comparison.deflated.low:+,.0f}, {comparison.deflated.high:+,.0f}]"

@@ -1,0 +1,61 @@
+"""The folder of an ablation: what it was begun with, so that a killed one goes on to the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxtrade import rundir
+from jaxtrade.config import RunConfig
+from jaxtrade.errors import ConfigError, DataError
+
+BEGIN, TRAINING = "begin.json", "training"  # TRAINING: checkpoints and metrics of each fusion
+
+
+def settings_of(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str]) -> dict[str, Any]:
+    """What a resumed ablation must be given again."""
+    return {"config_sha256": config.digest(), "kinds": list(kinds), "fusions": list(fusions)}
+
+
+def check_new(folder: Path) -> None:
+    """Raises ConfigError where something is in the folder already."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        hint = " or go on in it with --resume" if (folder / BEGIN).is_file() else ""
+        raise ConfigError(f"--out {folder}: exists and is not an empty folder; name a new one{hint}")
+
+
+def reopen(folder: Path, settings: dict[str, Any]) -> None:
+    """Set the threads and compiler flags that the ablation in `folder` was begun with, before JAX starts.
+
+    Raises ConfigError where nothing was begun there, or something else than `settings`.
+    """
+    begun = _read(folder)
+    for name, value in settings.items():
+        if begun[name] != value:
+            raise ConfigError(f"--resume: {name} is {value}, the ablation in {folder} was begun with {begun[name]}; "
+                              "give the same configuration and flags, or name a new --out")
+    os.environ["NPROC"], os.environ["XLA_FLAGS"] = begun["nproc"], begun["xla_flags"]
+
+
+def begin(folder: Path, settings: dict[str, Any], fingerprint: str) -> None:
+    """Note what the ablation is begun with, or check it where it goes on. Raises DataError where the bars differ."""
+    if (folder / BEGIN).is_file():
+        if _read(folder)["data_sha256"] != fingerprint:
+            raise DataError(f"{folder}: was begun with other bars; bring back the old file, or name a new --out")
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    rundir.write_json(folder / BEGIN, settings | {"data_sha256": fingerprint, "nproc": os.environ.get("NPROC", ""),
+                                                  "xla_flags": os.environ.get("XLA_FLAGS", "")})
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    file = folder / BEGIN
+    if not file.is_file():
+        raise ConfigError(f"--resume --out {folder}: no ablation was begun there (no {BEGIN}); leave --resume out")
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{file}: not valid JSON ({error}); restore it, or name a new --out") from None

@@ -1,0 +1,184 @@
+"""Holidays by rule: the date of a year on which each is kept, and how hours change on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from dateutil.easter import easter
+from dateutil.relativedelta import FR, MO, TH, relativedelta
+
+Holiday = Callable[[int], date | None]  # year -> the date on which it is kept, None where it is not kept
+DAY = timedelta(days=1)
+MONDAY, THURSDAY, FRIDAY, SATURDAY, SUNDAY = 0, 3, 4, 5, 6
+MONDAY_TO_THURSDAY, FRIDAYS = range(MONDAY, FRIDAY), range(FRIDAY, SATURDAY)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a trade date has in place of its era's hours: no session, or another close or open ("HH:MM").
+
+    All at their defaults: the era's hours, whatever the rules say.
+    """
+
+    closed: bool = False
+    close: str | None = None
+    open: str | None = None
+
+
+CLOSED, REGULAR = Change(closed=True), Change()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One change on some holidays of every year.
+
+    since, until: first and last ISO date. weekdays: those on which the rule applies, Monday is 0. source says where
+    the hours come from.
+    """
+
+    change: Change
+    source: str
+    holidays: tuple[Holiday, ...]
+    since: str = "0001-01-01"
+    until: str = "9999-12-31"
+    weekdays: range = range(MONDAY, SATURDAY)
+
+    def days(self, year: int) -> list[date]:
+        """Dates of that year on which the rule applies, in the order of `holidays`."""
+        kept = [day for holiday in self.holidays if (day := holiday(year)) is not None]
+        return [day for day in kept if self.since <= day.isoformat() <= self.until and day.weekday() in self.weekdays]
+
+
+@dataclass(frozen=True)
+class Exceptions:
+    """One change on dates that no rule gives, or that a rule gives wrongly. days: ISO dates."""
+
+    change: Change
+    source: str
+    days: str
+
+
+def changes(rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int) -> dict[str, Change]:
+    """The changes of the years first..last by ISO date; an exception stands above every rule."""
+    years = range(first, last + 1)
+    by_rule = {day.isoformat(): rule.change for rule in rules for year in years for day in rule.days(year)}
+    return by_rule | {day: known.change for known in exceptions for day in known.days.split()}
+
+
+def _observed(day: date) -> date:
+    """A Saturday's holiday is kept on Friday, a Sunday's on Monday."""
+    return {SATURDAY: day - DAY, SUNDAY: day + DAY}.get(day.weekday(), day)
+
+
+def _after_sunday(day: date) -> date | None:
+    """A Sunday's holiday is kept on Monday, a Saturday's not at all."""
+    return {SATURDAY: None, SUNDAY: day + DAY}.get(day.weekday(), day)
+
+
+def new_year(year: int) -> date | None:
+    """1 January; on a Saturday it is not kept, for the books of the old year close on the Friday before."""
+    return _after_sunday(date(year, 1, 1))
+
+
+def martin_luther_king(year: int) -> date:
+    """Third Monday of January."""
+    return date(year, 1, 1) + relativedelta(weekday=MO(3))
+
+
+def presidents_day(year: int) -> date:
+    """Third Monday of February."""
+    return date(year, 2, 1) + relativedelta(weekday=MO(3))
+
+
+def good_friday(year: int) -> date:
+    """The Friday before Easter Sunday."""
+    return easter(year) - 2 * DAY
+
+
+def payrolls_good_friday(year: int) -> date | None:
+    """Good Friday where the US payrolls report of March comes out on it: on the first Friday of April."""
+    day = good_friday(year)
+    return day if day == date(year, 4, 1) + relativedelta(weekday=FR(1)) else None
+
+
+def other_good_friday(year: int) -> date | None:
+    """Good Friday where no payrolls report comes out on it."""
+    return None if payrolls_good_friday(year) else good_friday(year)
+
+
+def memorial_day(year: int) -> date:
+    """Last Monday of May."""
+    return date(year, 5, 31) + relativedelta(weekday=MO(-1))
+
+
+def juneteenth(year: int) -> date | None:
+    """19 June or the weekday observed for it; exchanges have kept it since 2022."""
+    return _observed(date(year, 6, 19)) if year >= 2022 else None
+
+
+def independence_day(year: int) -> date:
+    """4 July or the weekday observed for it."""
+    return _observed(date(year, 7, 4))
+
+
+def independence_eve(year: int) -> date | None:
+    """3 July where both it and 4 July are working days of the week."""
+    day = date(year, 7, 3)
+    return day if day.weekday() <= THURSDAY else None
+
+
+def labor_day(year: int) -> date:
+    """First Monday of September."""
+    return date(year, 9, 1) + relativedelta(weekday=MO(1))
+
+
+def columbus_day(year: int) -> date:
+    """Second Monday of October."""
+    return date(year, 10, 1) + relativedelta(weekday=MO(2))
+
+
+def thanksgiving(year: int) -> date:
+    """Fourth Thursday of November."""
+    return date(year, 11, 1) + relativedelta(weekday=TH(4))
+
+
+def day_after_thanksgiving(year: int) -> date:
+    """The Friday after the fourth Thursday of November."""
+    return thanksgiving(year) + DAY
+
+
+def christmas_eve(year: int) -> date | None:
+    """24 December from Monday to Thursday; a Friday is Christmas as observed."""
+    day = date(year, 12, 24)
+    return day if day.weekday() <= THURSDAY else None
+
+
+def christmas(year: int) -> date:
+    """25 December or the weekday observed for it."""
+    return _observed(date(year, 12, 25))
+
+
+def christmas_of_dealers(year: int) -> date | None:
+    """25 December; dealers of spot FX keep a Sunday's on Monday and a Saturday's not at all."""
+    return _after_sunday(date(year, 12, 25))
+
+
+def new_years_eve(year: int) -> date:
+    """31 December."""
+    return date(year, 12, 31)
+
+
+def friday_before(holiday: Holiday) -> Holiday:
+    """The Friday before a holiday that is kept on a Monday."""
+    def before(year: int) -> date | None:
+        day = holiday(year)
+        return day - 3 * DAY if day is not None and day.weekday() == MONDAY else None
+
+    return before
+
+
+# On these shares do not trade, and CME's futures halt hours before their usual close.
+HALT_HOLIDAYS = (martin_luther_king, presidents_day, memorial_day, juneteenth, independence_day, labor_day,
+                 thanksgiving)

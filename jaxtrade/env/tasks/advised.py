@@ -1,0 +1,30 @@
+"""The task `advised`: the actions of `manage`, with the bar's context and the account's record in sight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.data.schema import CONTEXT_FEATURES
+from jaxtrade.env.observation import ObservationRef, Slot, context_slots, context_values
+from jaxtrade.env.record import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
+from jaxtrade.env.state import EnvParams
+from jaxtrade.env.tasks.base import RecordKeeper
+from jaxtrade.env.tasks.manage import ManageTask
+from jaxtrade.types import Array
+
+
+@dataclass(frozen=True)
+class AdvisedTask(ManageTask):
+    """Sees features of the bar decided on and five slots of the account's record beside what `manage` sees."""
+
+    def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
+        risks = (Slot(name, "account", 0) for name in RISK_SLOTS)
+        return (*super().slots(config), *context_slots(self.context), *risks)
+
+    def observe(self, config: EnvConfig, ref: ObservationRef, params: EnvParams) -> tuple[Array, ...]:
+        return (*super().observe(config, ref, params), context_values(config, self.context, ref, params),
+                risk_slots(config.scaling, ref.account, params.account))
+
+
+ADVISED = AdvisedTask(CONTEXT_FEATURES, RecordKeeper(new_record, add_bar, account_seen))

@@ -1,0 +1,54 @@
+"""The task `entry`: open a position; its bracket, the flat bar or the account's floor closes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env.actions import SIDES, Action, legal_actions
+from jaxtrade.env.observation import (
+    ObservationRef,
+    Slot,
+    position_slots,
+    position_values,
+    window_slots,
+    window_values,
+)
+from jaxtrade.env.orders import bracket
+from jaxtrade.env.state import EnvParams, EnvState, Order
+from jaxtrade.env.tasks.base import Task
+from jaxtrade.types import Array
+
+
+@dataclass(frozen=True)
+class EntryTask(Task):
+    """HOLD, BUY, SELL. Sees the window of bars and its position."""
+
+    def actions(self, config: EnvConfig) -> tuple[str, ...]:
+        return (Action.HOLD.name, Action.BUY.name, Action.SELL.name)
+
+    def sides(self, config: EnvConfig) -> tuple[int | None, ...]:
+        return tuple(SIDES.get(name) for name in self.actions(config))
+
+    def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
+        legal = legal_actions(state, params)
+        return jnp.stack([legal[name] for name in self.actions(config)])
+
+    def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
+        """BUY and SELL ask for `config.quantity` contracts with the fixed bracket; where a position exists they are
+        illegal and keep it."""
+        held = state.position.quantity
+        entry = (action == Action.BUY) | (action == Action.SELL)
+        side = jnp.where(action == Action.BUY, 1, -1)
+        return bracket(state, jnp.where(entry & (held == 0), side * config.quantity, held), params)
+
+    def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
+        return (*window_slots(config), *position_slots())
+
+    def observe(self, config: EnvConfig, ref: ObservationRef, params: EnvParams) -> tuple[Array, ...]:
+        return window_values(config, ref, params), position_values(config, ref, params)
+
+
+ENTRY = EntryTask()

@@ -1,0 +1,62 @@
+"""Parts that a configuration chooses by name: tasks, reward terms, features, networks, learners.
+
+A built-in part is listed as `module:attribute` and imported when it is first used, so that names can be checked before
+JAX is loaded. A user's module adds its own parts with `register`; `jaxtrade train --import my_module` imports it before
+the configuration is read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from jaxtrade.errors import ConfigError
+
+PartT = TypeVar("PartT")
+
+
+class Registry(Generic[PartT]):
+    """Names -> parts of one kind, in the order in which they were added."""
+
+    def __init__(self, kind: str, built_in: Mapping[str, str]) -> None:
+        """
+        Args:
+            kind: what the parts are, in error messages ("task").
+            built_in: name -> `module:attribute`.
+        """
+        self.kind = kind
+        self._built_in = dict(built_in)
+        self._added: dict[str, PartT] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names; imports nothing."""
+        return (*self._built_in, *self._added)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._built_in or name in self._added
+
+    def register(self, name: str, part: PartT) -> PartT:
+        """Add a part and return it. Raises ConfigError where the name is taken by another part."""
+        if name in self._built_in or self._added.get(name, part) is not part:
+            raise ConfigError(f"{self.kind} '{name}' exists already; register yours under another name")
+        self._added[name] = part
+        return part
+
+    def check(self, name: str) -> str:
+        """`name` itself. Raises ConfigError, with the known names and a suggestion, where no part has it."""
+        if name in self:
+            return name
+        near = difflib.get_close_matches(name, self.names, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise ConfigError(f"no {self.kind} is called '{name}' (known: {', '.join(self.names)}){hint}; a {self.kind} of "
+                          "your own must be registered first: --import MODULE")
+
+    def __getitem__(self, name: str) -> PartT:
+        """The part. Raises ConfigError as `check`."""
+        if self.check(name) in self._added:
+            return self._added[name]
+        module, _, attribute = self._built_in[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)

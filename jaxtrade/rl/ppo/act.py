@@ -1,0 +1,111 @@
+"""How PPO's policy acts, and what it computes for the rows of a rollout when it learns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxtrade.advisor.fusion import AdviceTerms, Fused
+from jaxtrade.networks import distributions
+from jaxtrade.networks.memory import recall
+from jaxtrade.networks.normalize import normalise
+from jaxtrade.rl.opening import opened
+from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.state import Policy
+from jaxtrade.types import Array, PyTree
+
+
+class ActExtras(NamedTuple):
+    """What `act` returns beside the action: float32[], float32[], float32[A], bool[A]; and overridden, bool[]: whether
+    another action would have been drawn without advice. That is None without a fusion and where it does not explore."""
+
+    log_prob: Array
+    value: Array
+    logits: Array
+    mask: Array
+    overridden: Array | None = None
+
+
+class PolicyOutput(NamedTuple):
+    """What a policy computes for B references: float32[B, A], float32[B], bool[B, A], and the loss that a fusion adds,
+    float32[B]; None without one."""
+
+    logits: Array
+    value: Array
+    mask: Array
+    cost: Array | None
+
+
+def network_input(ppo: PPO, policy: Policy, ref: PyTree, params: PyTree) -> Array:
+    """float32[D]: the observation as the network reads it."""
+    observation = ppo.env.observe(ref, params)
+    if not ppo.settings.normalise_observations:
+        return observation
+    assert policy.normaliser is not None
+    return normalise(policy.normaliser, observation)
+
+
+def advice_terms(ppo: PPO, policy: Policy, ref: PyTree) -> AdviceTerms | None:
+    """What `fused` needs of the advice beside `ref`; None without a fusion."""
+    return None if ppo.fusion is None else ppo.fusion.terms(policy.fusion, ref)
+
+
+def fused(ppo: PPO, policy: Policy, observation: Array, ref: PyTree, terms: AdviceTerms | None, logits: Array,
+          mask: Array) -> Fused:
+    """Logits and mask as the policy acts on them; observation: as the network reads it."""
+    if ppo.fusion is None or terms is None:
+        return Fused(logits, mask, None)
+    return ppo.fusion.fuse(terms, policy.parameters, observation, ref, logits, mask)
+
+
+def forward(ppo: PPO, policy: Policy, carry: PyTree, refs: PyTree, first: Array, terms: PyTree,
+            params: PyTree) -> PolicyOutput:
+    """The policy's output for the rows of a `Batch`: refs [B, ...], first bool[B], terms of advice [B, ...], and the
+    carry [S, H] of S sequences before their first rows."""
+    observations = jax.vmap(lambda ref: network_input(ppo, policy, ref, params))(refs)
+    carries = recall(ppo.network, policy.parameters, carry, observations, first)
+
+    def heads(carry: PyTree, observation: Array) -> Any:
+        return ppo.network.apply({"params": policy.parameters}, carry, observation, method="heads")
+
+    def with_advice(observation: Array, ref: PyTree, terms: AdviceTerms | None, logits: Array, mask: Array) -> Fused:
+        return fused(ppo, policy, observation, ref, terms, logits, mask)
+
+    logits, values = jax.vmap(heads)(carries, observations)
+    logits, masks = opened(policy.opening, logits, jax.vmap(ppo.env.action_mask)(refs))
+    logits, masks, costs = jax.vmap(with_advice)(observations, refs, terms, logits, masks)
+    return PolicyOutput(logits, values, masks, costs)
+
+
+def value_of(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Any:
+    """float32[]: the value of `ref`; `carry` is the memory before it."""
+    variables, observation = {"params": policy.parameters}, network_input(ppo, policy, ref, params)
+    carry = ppo.network.apply(variables, carry, observation, method="remember")
+    return ppo.network.apply(variables, carry, observation, method="value")
+
+
+def act_by_chance(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree,
+                  chance: Array | None) -> tuple[PyTree, Array, ActExtras]:
+    """(carry, action, extras). chance: float32 in [0, 1) that picks the action; None for the most probable one."""
+    observation = network_input(ppo, policy, ref, params)
+    output: Any = ppo.network.apply({"params": policy.parameters}, carry, observation)
+    carry, own, value = output
+    own, legal = opened(policy.opening, own, ppo.env.action_mask(ref))
+    logits, mask, _ = fused(ppo, policy, observation, ref, advice_terms(ppo, policy, ref), own, legal)
+    action = distributions.mode(logits, mask) if chance is None else distributions.pick(chance, logits, mask)
+    overridden = None
+    if ppo.fusion is not None and chance is not None:
+        overridden = action != distributions.pick(chance, own, legal)
+    return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask, overridden)
+
+
+def act(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
+        explore: bool) -> tuple[PyTree, Array, ActExtras]:
+    """`Algorithm.act`. Raises ValueError where it explores and no key is given."""
+    if not explore:
+        return act_by_chance(ppo, policy, carry, ref, params, None)
+    if key is None:
+        raise ValueError("act explores by a key, and none is given; give one, or set explore to False")
+    chance = jax.random.uniform(key, ppo.env.action_mask(ref).shape[:-1])
+    return act_by_chance(ppo, policy, carry, ref, params, chance)

@@ -1,0 +1,34 @@
+"""PPO's network and its first parameters."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.advisor.fusion import Fusion
+from jaxtrade.config import NetworkConfig, RunConfig
+from jaxtrade.networks.heads import Network
+from jaxtrade.networks.normalize import init_stats
+from jaxtrade.rl.state import Policy
+from jaxtrade.sections.learning import NETWORKS
+from jaxtrade.types import Array, PyTree
+
+
+def make_network(config: NetworkConfig, num_actions: int, precision: str | None = None) -> Network:
+    """The network that `config` describes. Raises ConfigError where no network has that name."""
+    return NETWORKS[config.kind](config, num_actions, precision)
+
+
+def first_parameters(config: NetworkConfig, num_actions: int, size: int, key: Array,
+                     fusion: Fusion | None = None) -> dict[str, PyTree]:
+    """The parameters that learning begins with: the network's, and those that a fusion adds."""
+    network = make_network(config, num_actions)
+    parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
+    return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))
+
+
+def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,
+                 fusion: Fusion | None = None) -> Policy:
+    """`Learner.first_policy` of PPO."""
+    parameters = first_parameters(config.network, num_actions, observation_size, key, fusion)
+    return Policy(parameters, init_stats(observation_size))

@@ -1,0 +1,74 @@
+"""What PPO adds to the training loop's health checks, warnings and console line. Pure functions of the rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from jaxtrade.types import Column, HealthCheck, Remedies, Row, Warn
+
+LEAST_RATE = 1e-8  # below it, steps are lost in the rounding of float32 weights
+LEAST_KL = 1e-10  # float32 noise of a policy that does not move; one that learns is above 1e-6
+LEAST_EXPLAINED = -1.0
+
+
+def _positive(value: float) -> bool:
+    return value > 0
+
+
+HEALTH = (
+    HealthCheck("learning_rate", "lowest learning rate", lambda rows: min(row["learning_rate"] for row in rows),
+                _positive),
+    HealthCheck("approx_kl", "highest KL", lambda rows: max(row["approx_kl"] for row in rows), _positive),
+    HealthCheck("param_delta", "smallest step", lambda rows: min(row["param_delta"] for row in rows), _positive),
+)
+
+PROGRESS = (Column("kl", "approx_kl", ".1e"), Column("clip", "clip_fraction", ".3f"),
+            Column("entropy", "entropy", ".3f"), Column("ev", "explained_variance", ".2f"),
+            Column("lr", "learning_rate", ".2e"))
+
+REMEDIES = Remedies(
+    no_trades="raise ppo.ent_coef",
+    one_action="raise ppo.ent_coef, lower ppo.learning_rate",
+    diverged="lower ppo.learning_rate or ppo.max_grad_norm",
+)
+
+
+def learning_rate(rows: Sequence[Row]) -> str:
+    """A learning rate that is too small to change any weight."""
+    rate, update = rows[-1]["learning_rate"], rows[-1].get("update")
+    if rate >= LEAST_RATE:
+        return ""
+    at = "" if update is None else f" at update {update}"
+    return (f"the learning rate is {rate:.1e}{at}: nothing is learnt from here on, because its schedule ends too low "
+            "or something set it to 0; raise ppo.learning_rate and ppo.learning_rate_end")
+
+
+def frozen(rows: Sequence[Row]) -> str:
+    """A policy that does not move."""
+    largest = max(row["approx_kl"] for row in rows)
+    if largest > LEAST_KL:
+        return ""
+    return (f"KL has been at most {largest:.1e} for {len(rows)} updates: the policy does not move, because its "
+            "gradient is zero (one legal action, equal rewards), clipped away (ppo.max_grad_norm), or the learning "
+            "rate is too small; look at ppo.learning_rate and at the rewards")
+
+
+def explained_variance(rows: Sequence[Row]) -> str:
+    """Value estimates that are worse than a constant, or returns that do not vary."""
+    values: list[Any] = [row["explained_variance"] for row in rows]
+    if not any(math.isfinite(value) for value in values):
+        return (f"explained variance is undefined in {len(rows)} updates: the returns do not vary, because all rewards "
+                "are equal (nothing is traded, or the reward has no term that trading changes); look at reward.preset "
+                "and reward.weights")
+    if all(value < LEAST_EXPLAINED for value in values):
+        return (f"explained variance is below {LEAST_EXPLAINED:g} in {len(rows)} updates (now {values[-1]:.1f}): the "
+                "value estimates are worse than a constant, because the rewards are very large or very small or the "
+                "learning rate is too large; bring the rewards to about 1 (reward.weights), lower ppo.learning_rate "
+                "or raise ppo.vf_coef")
+    return ""
+
+
+WARNINGS = (Warn("learning_rate", learning_rate, at_once=True), Warn("frozen", frozen),
+            Warn("explained_variance", explained_variance))

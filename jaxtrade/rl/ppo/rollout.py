@@ -1,0 +1,56 @@
+"""PPO's rollout: acting, advantages and targets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+
+from jaxtrade.rl.ppo.act import act_by_chance, advice_terms, value_of
+from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.ppo.loss import Batch
+from jaxtrade.rl.ppo.state import TrainState
+from jaxtrade.rl.returns import gae, next_values
+from jaxtrade.rl.rollout import final_values, unroll
+from jaxtrade.rl.state import Policy
+from jaxtrade.types import Array, PyTree, Transition
+
+
+class StepExtras(NamedTuple):
+    """`Transition.extras` of PPO, as in `ActExtras`: what learning reads of the moment of acting."""
+
+    log_prob: Array
+    value: Array
+    overridden: Array | None
+
+
+def uniforms(key: Array, count: int) -> Array:
+    """float32[count] in [0, 1): one number for each step of one environment."""
+    return jax.random.uniform(key, (count,))
+
+
+def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
+            key: Array) -> tuple[TrainState, Transition, Batch]:
+    """One rollout, its advantages and targets -> (state after its last step, transitions, rows for the loss)."""
+
+    def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, StepExtras]:
+        carry, action, extras = act_by_chance(ppo, policy, carry, ref, params, chance)
+        return carry, action, StepExtras(extras.log_prob, extras.value, extras.overridden)
+
+    def value(carry: PyTree, ref: PyTree) -> Array:
+        return value_of(ppo, policy, carry, ref, params)
+
+    (env_state, ref, first, carry), seen = unroll(
+        ppo.env, explore, state.env_state, state.ref, state.first, state.carry, params, key, ppo.rollout.num_steps,
+        state.update, draw=uniforms, tell=ppo.summary.tell if ppo.summary else lambda seen: None,
+        first_env=ppo.first_env)
+    values = seen.extras.value
+    # Where an episode has just ended, the value of `ref` is not read: nothing needs to be forgotten before it.
+    following = next_values(values, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)
+    advantage = gae(seen.reward, values, following, seen.terminated, seen.truncated, state.hparams.gamma,
+                    state.hparams.gae_lambda)
+    terms = jax.vmap(jax.vmap(partial(advice_terms, ppo, policy)))(seen.ref)
+    batch = Batch(state.carry, seen.ref, seen.first, terms, seen.action, seen.extras.log_prob, values, advantage,
+                  advantage + values)
+    return state.replace(env_state=env_state, ref=ref, first=first, carry=carry), seen, batch

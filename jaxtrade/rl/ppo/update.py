@@ -1,0 +1,154 @@
+"""One update of PPO: a rollout, gradient steps over it in several epochs, and its metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from jaxtrade.advisor.fusion import figures, visits
+from jaxtrade.networks.normalize import RunningStats, merge
+from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl import losses
+from jaxtrade.rl.advised import AdviceState
+from jaxtrade.rl.minibatches import minibatch_rows
+from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.ppo.loss import Batch, Objective, gradient
+from jaxtrade.rl.ppo.rollout import collect
+from jaxtrade.rl.ppo.state import HParams, TrainState, policy_of
+from jaxtrade.rl.rollout import count_episodes, count_illegal
+from jaxtrade.rl.schedules import linear, optimiser, progress
+from jaxtrade.rl.state import Policy
+from jaxtrade.types import Array, Env, PyTree, Transition
+
+
+def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree,
+                      reduce: Reduce = LOCAL) -> RunningStats:
+    """Add the observations of a rollout, refs [T, N, ...], one time step at a time."""
+
+    def at(stats: RunningStats, ref: PyTree) -> tuple[RunningStats, None]:
+        return merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=reduce), None
+
+    return jax.lax.scan(at, stats, refs)[0]
+
+
+def learning_rates(ppo: PPO, parameters: PyTree, learning_rate: Array, fraction: Array, hparams: HParams) -> PyTree:
+    """The learning rate of every parameter, float32[] each: behind an adapter 0 until `adapter_freeze` of the run."""
+    if not ppo.settings.adapter:
+        return jax.tree.map(lambda _: learning_rate, parameters)
+    base = jnp.where(fraction < hparams.adapter_freeze, 0.0, learning_rate)
+    return {name: jax.tree.map(lambda _, rate=learning_rate if name == "adapter" else base: rate, part)
+            for name, part in parameters.items()}
+
+
+def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: Array, learning_rate: Array,
+          fraction: Array) -> tuple[TrainState, dict[str, Array]]:
+    """All epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches])."""
+    config, rollout, hparams = ppo.config, ppo.rollout, state.hparams
+    optimise = optimiser(hparams.max_grad_norm)
+    rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams)
+
+    def minibatch(carry: tuple[PyTree, PyTree, Array], rows: Array) -> tuple[Any, dict[str, Array]]:
+        parameters, opt_state, stopped = carry
+        loss, terms, grads = gradient(ppo, objective, parameters, batch, rows)
+        grad_norm = optax.tree.norm(grads)
+        finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+        stopped |= (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
+        # A step that is not finite is never taken: `finite` stops the run, with the parameters still usable.
+        applied = finite & ~stopped
+        direction, new_opt_state = optimise.update(grads, opt_state)
+        new_parameters = jax.tree.map(lambda p, rate, d: p - rate * d, parameters, rates, direction)
+        parameters, opt_state = jax.tree.map(lambda new, old: jnp.where(applied, new, old),
+                                             (new_parameters, new_opt_state), (parameters, opt_state))
+        return (parameters, opt_state, stopped), terms | {
+            "grad_norm": grad_norm, "finite": finite, "applied": applied}
+
+    def epoch(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
+        return jax.lax.scan(minibatch, carry, minibatch_rows(
+            key, rollout.num_steps, rollout.num_envs, rollout.shards, config.num_minibatches, ppo.sequence,
+            ppo.reduce.offset(rollout.shards)))
+
+    (parameters, opt_state, _), history = jax.lax.scan(
+        epoch, (state.params, state.opt_state, jnp.bool_(False)), jax.random.split(key, config.num_epochs))
+    return state.replace(params=parameters, opt_state=opt_state), history
+
+
+def step_metrics(history: dict[str, Array]) -> dict[str, Array]:
+    """Metrics of the gradient steps; history: bool and float32[epochs, minibatches] by name."""
+    applied = history["applied"].astype(jnp.float32)
+    metrics = {
+        "finite": history["finite"].all(),
+        "ratio_error": history["ratio_error"][0, 0],
+        "applied": applied.mean(),
+    }
+    for name, values in history.items():  # averages over the gradient steps taken
+        if name not in metrics:
+            metrics[name] = jnp.where(applied > 0, values, 0.0).sum() / jnp.maximum(applied.sum(), 1.0)
+    return metrics
+
+
+def rollout_metrics(ppo: PPO, seen: Transition, batch: Batch) -> dict[str, Array]:
+    """Metrics of the rollout itself."""
+    chosen = seen.action[..., None] == jnp.arange(ppo.env.num_actions)
+    return {
+        "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
+        "illegal": count_illegal(ppo.env, seen, ppo.reduce),
+        "action_share": ppo.reduce.mean(chosen, (0, 1)),
+    }
+
+
+def advice_metrics(ppo: PPO, seen: Transition, policy: Policy, advice: AdviceState) -> dict[str, Array]:
+    """Metrics of the advice that a rollout was shown, and `visits`; of a learner with a fusion."""
+    assert ppo.fusion is not None
+    return figures(ppo.fusion.env, seen, seen.extras.overridden, policy.fusion, advice.outcomes, ppo.reduce) | {
+        "visits": visits(seen.ref, -seen.extras.log_prob, advice.view, ppo.reduce)}
+
+
+def joined(metrics: dict[str, Array], *others: dict[str, Array]) -> dict[str, Array]:
+    """All of them. Raises ValueError where two have the same name."""
+    for other in others:
+        if clash := metrics.keys() & other.keys():
+            raise ValueError(f"summarise or stage returned metrics that are reported already: {sorted(clash)}")
+        metrics = metrics | other
+    return metrics
+
+
+def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | None = None
+           ) -> tuple[TrainState, dict[str, Array]]:
+    """`Algorithm.update`. Raises ValueError where inputs are given and there is no fusion to use them."""
+    if ppo.fusion is None and jax.tree.leaves(inputs):
+        raise ValueError(f"PPO takes no inputs without a fusion, got {jax.tree.structure(inputs)}")
+    hparams, policy = state.hparams, policy_of(state)
+    if ppo.fusion is not None:
+        assert inputs is not None
+        params = params.replace(advice=inputs.view)
+        policy = policy.replace(fusion=ppo.fusion.trust(inputs.outcomes))
+    key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
+    fraction = progress(state.update, state.total_updates)
+    learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
+    ent_coef = linear(hparams.ent_coef, hparams.ent_coef_end, fraction)
+    staged: dict[str, Array] = {}
+    if ppo.stage is not None:
+        params, staged = ppo.stage(params, fraction)
+
+    collected, seen, batch = collect(ppo, state, policy, params, key_rollout)
+    objective = Objective(policy, params, hparams, ent_coef)
+    learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
+    stats = state.normaliser
+    if ppo.settings.normalise_observations:
+        stats = update_statistics(ppo.env, stats, seen.ref, params, ppo.reduce)
+    episodes, metrics = count_episodes(state.episodes, seen, ppo.reduce)
+    new = learnt.replace(normaliser=stats, episodes=episodes, update=state.update + 1)
+
+    metrics |= step_metrics(history) | rollout_metrics(ppo, seen, batch) | {
+        "learning_rate": learning_rate,
+        "ent_coef": ent_coef,
+        "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
+    }
+    if ppo.fusion is not None:
+        assert inputs is not None
+        metrics |= advice_metrics(ppo, seen, policy, inputs)
+    extra = dict(ppo.summary.figures(ppo.reduce.sum_of_parts(seen.info))) if ppo.summary else {}
+    return new, joined(metrics, staged, extra)

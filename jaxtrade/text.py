@@ -1,0 +1,30 @@
+"""Tables as text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Rows of cells as lines, two spaces between the columns.
+
+    left: indices of the columns that are words, aligned to the left; all others are figures, aligned to the right.
+    A row with fewer cells than the longest one is a heading or a remark: its cells after the first stand as they are,
+    and widen no column.
+    """
+    columns = max(len(row) for row in rows)
+    widths = [max(len(row[i]) for row in rows if len(row) == columns) for i in range(columns)]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [cell.ljust(width) if i in left else cell.rjust(width)
+                 for i, (cell, width) in enumerate(zip(row, widths, strict=False))]
+        if len(row) < columns:
+            cells[1:] = row[1:]
+        return "  ".join(cells).rstrip()
+
+    return [line(row) for row in rows]
+
+
+def ruled(lines: Sequence[str]) -> list[str]:
+    """The lines with a rule as long as the longest one under the first."""
+    return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]

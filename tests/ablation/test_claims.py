@@ -1,0 +1,44 @@
+"""When an ablation may say that a real advisor helps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jaxtrade.ablation import report
+from jaxtrade.ablation.claims import claims
+from tests.ablation.made import made_ablation
+
+TABLE, OF_TABLE = "table:x.npz", "mock:permuted/table:x.npz"
+
+
+def made(worth: dict[str, float], **more):
+    return made_ablation({"none": 0.0, **worth}, **more)
+
+
+@pytest.mark.parametrize(("worth", "expected"), [
+    ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 5.0}, True), ({TABLE: 30.0, OF_TABLE: 29.5, "rules": 5.0}, False),
+    ({TABLE: 30.0, OF_TABLE: 0.0, "rules": 40.0}, False), ({TABLE: 30.0, "rules": 0.0}, None),
+    ({TABLE: 30.0, OF_TABLE: 0.0}, None)])
+def test_it_helps_if_it_beats_its_placebo_and_the_rules(worth, expected):
+    [claim] = claims(*made(worth))
+    assert (claim.kind, claim.helps) == (TABLE, expected)
+    assert ("needs mock:permuted/table:x.npz and rules" in claim.found) == (expected is None)
+
+
+def test_mocks_and_rules_claim_nothing():
+    assert claims(*made({"rules": 5.0, "mock:oracle": 30.0})) == []
+
+
+def test_few_days_say_nothing():
+    [claim] = claims(*made({TABLE: 500.0, OF_TABLE: 0.0, "rules": 0.0}, days=4))
+    assert (claim.helps, claim.found) == (None, "needs 5 days, there are 4")
+
+
+def test_claims_are_in_the_table_and_in_the_document():
+    ablation, _ = made({TABLE: 30.0, OF_TABLE: 0.0, "rules": 5.0})
+    assert ("table:x.npz: it helps on these days, unless the model was trained on them (less its placebo +"
+            in report.table(ablation))
+    document = json.loads(json.dumps(report.to_json(ablation), allow_nan=False))
+    assert document["fusions"]["trust"]["claims"][TABLE]["helps"] is True

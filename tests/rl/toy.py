@@ -1,0 +1,41 @@
+"""The smallest learner: one softmax over actions, whatever is observed, moved by the reward (REINFORCE)."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxtrade.networks import distributions
+from jaxtrade.rl.rollout import reset_all, unroll
+from jaxtrade.rl.state import Policy
+from jaxtrade.types import Algorithm, Array, Env, PyTree
+
+
+class ToyState(struct.PyTreeNode):
+    logits: Array
+    worlds: PyTree  # (state, ref, first, carry) of all environments
+    key: Array
+    update: Array
+    total_updates: Array
+    rollbacks: Array
+    hparams: None = None
+
+
+def make_toy(env: Env, total_updates: int, num_envs: int = 4, num_steps: int = 8) -> Algorithm:
+    def act(policy, carry, ref, params, key, explore):
+        logits = jnp.broadcast_to(policy.parameters, (mask := env.action_mask(ref)).shape)
+        chance = jax.random.uniform(key, mask.shape[:-1]) if explore else None
+        return carry, distributions.pick(chance, logits, mask) if explore else distributions.mode(logits, mask), None
+
+    def init(key, params):
+        worlds = (*reset_all(env, key, params, num_envs), jnp.ones(num_envs, bool), None)
+        return ToyState(jnp.zeros(env.num_actions), worlds, key, jnp.int32(0), jnp.int32(total_updates), jnp.int32(0))
+
+    def update(state, params, inputs=None):
+        key = jax.random.fold_in(state.key, state.update)
+        worlds, seen = unroll(env, lambda carry, ref, key: act(Policy(state.logits), carry, ref, params, key, True),
+                              *state.worlds, params, key, num_steps, state.update)
+        gain = (seen.reward - seen.reward.mean())[..., None] * jax.nn.one_hot(seen.action, env.num_actions)
+        logits, finite = state.logits + gain.mean((0, 1)), jnp.isfinite(gain).all()
+        return state.replace(logits=logits, worlds=worlds, update=state.update + 1), {"finite": finite}
+
+    return Algorithm(init, update, act, lambda state: Policy(state.logits), env, num_envs * num_steps)

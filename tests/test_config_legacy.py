@@ -1,0 +1,55 @@
+"""Runs of earlier versions: their old keys become today's, and their digest is that of what their file says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxtrade import rundir
+from jaxtrade.config import RunConfig, digest_of, dump_config, load_config, make_config
+from jaxtrade.config_legacy import MOVED, migrated, migrated_network
+from jaxtrade.yaml12 import dump_yaml, parse_yaml
+
+OLD = {"seed": 3, "ppo": {"network": "gru", "rnn_width": 8, "hidden": [8, 16], "activation": "relu", "adapter": 0,
+                          "normalise_observations": False, "num_envs": 16, "num_steps": 4, "num_shards": 2,
+                          "num_minibatches": 4, "learning_rate": 1e-05}}
+
+
+def test_every_moved_key_finds_its_place() -> None:
+    config = make_config(migrated(OLD))
+    assert config.network.model_dump() == {"kind": "gru", "hidden": (8, 16), "activation": "relu", "rnn_width": 8,
+                                           "adapter": 0, "normalise_observations": False}
+    assert config.rollout.model_dump() == {"num_envs": 16, "num_steps": 4, "num_shards": 2}
+    assert (config.ppo.num_minibatches, config.ppo.learning_rate, config.seed) == (4, 1e-5, 3)
+    assert {f"ppo.{key}" for key in OLD["ppo"]} - set(MOVED) == {"ppo.num_minibatches", "ppo.learning_rate"}
+
+
+def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
+    before = json.dumps(OLD)
+    today = migrated(OLD)
+    assert json.dumps(OLD) == before
+    assert migrated(today) == today
+    assert migrated(RunConfig().model_dump(mode="json")) == RunConfig().model_dump(mode="json")
+
+
+def test_the_network_of_an_old_bundle() -> None:
+    assert migrated_network({"network": "gru", "rnn_width": 8}) == {"kind": "gru", "rnn_width": 8}
+    assert migrated_network({"kind": "mlp"}) == {"kind": "mlp"}
+
+
+@pytest.mark.parametrize("name", ["quickstart", "advised", "advisor_ablation", None])
+def test_the_digest_of_a_file_is_that_of_the_configuration_it_was_written_from(name: str | None) -> None:
+    config = load_config(name, ["ppo.learning_rate=1e-7", "data.start=2013-10-07"])
+    assert digest_of(parse_yaml(dump_config(config), "config.yaml", exact=True)) == config.digest()
+
+
+def test_an_old_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """Neither the moved keys nor keys that this version adds change its digest."""
+    (tmp_path / "config.yaml").write_text(dump_yaml(OLD), encoding="utf-8")
+    said = {"config_sha256": digest_of(OLD), "data_sha256": "", "nproc": ""}
+    (tmp_path / "manifest.json").write_text(json.dumps(said), encoding="utf-8")
+    config, manifest = rundir.read_run(tmp_path)
+    assert config == make_config(migrated(OLD))
+    assert rundir.config_digest(tmp_path) == manifest["config_sha256"] != config.digest()

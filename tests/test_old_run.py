@@ -1,0 +1,65 @@
+"""A run of an earlier version (tests/fixtures/run_0_1_0, made by 20cc2a7) stays readable: evaluate, replay, resume."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.cli import main
+
+OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("NPROC", "XLA_FLAGS"):  # a resume sets them: give them back afterwards
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    copied = tmp_path / "run"
+    shutil.copytree(OLD, copied)
+    return copied
+
+
+def agents(path: Path) -> dict:
+    return json.loads((path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8"))["agents"]
+
+
+def trades(path: Path) -> str:
+    return (path / "evaluation" / "test" / "trades.csv").read_text(encoding="utf-8")
+
+
+def test_it_is_evaluated_to_the_same_trades(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(old / "evaluation")
+    assert main(["evaluate", str(old)]) == 0
+    assert "greedy" in capsys.readouterr().out
+    assert trades(old) == trades(OLD)
+    assert agents(old)["greedy"] == agents(OLD)["greedy"]
+
+
+def test_it_is_replayed(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replay", str(old), "--session", "2013-10-11"]) == 0
+    assert "2013-10-11" in capsys.readouterr().out
+
+
+def test_it_is_resumed_from_its_checkpoint_to_the_same_end(old: Path) -> None:
+    """The last checkpoint is taken away, and trained again. The fixture may come from another processor."""
+    last = old / "checkpoints" / "update-00000004"
+    shutil.rmtree(last)
+    shutil.rmtree(old / "policy")
+    assert main(["train", "--resume", str(old)]) in (0, 1)
+    with np.load(last / "state.npz") as ours, np.load(OLD / "checkpoints" / last.name / "state.npz") as theirs:
+        assert set(ours.files) == set(theirs.files)
+        for name in ours.files:
+            if name.startswith("params/"):
+                np.testing.assert_allclose(ours[name], theirs[name], rtol=0, atol=1e-4, err_msg=name)
+
+
+def test_an_edited_configuration_is_refused(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = old / "config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("gamma: 0.99", "gamma: 0.98"), encoding="utf-8")
+    assert main(["evaluate", str(old)]) == 2
+    assert "restore the file" in capsys.readouterr().err

@@ -1,0 +1,44 @@
+"""Named parts: built-in ones are imported late, users add their own, faults name the remedy."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.registry import Registry
+
+
+def shapes() -> Registry[object]:
+    return Registry("shape", {"square": "math:sqrt", "lost": "no_such_module:part"})
+
+
+def test_a_built_in_part_is_imported_when_it_is_used() -> None:
+    known = shapes()
+    assert known.names == ("square", "lost")
+    assert "lost" in known
+    assert known["square"] is math.sqrt
+    with pytest.raises(ModuleNotFoundError):
+        known["lost"]
+
+
+def test_a_registered_part_is_found_and_may_be_registered_again() -> None:
+    known, part = shapes(), object()
+    assert known.register("disc", part) is part
+    assert known.register("disc", part) is part
+    assert known["disc"] is part
+    assert known.names == ("square", "lost", "disc")
+
+
+@pytest.mark.parametrize("name", ["square", "disc"])
+def test_a_name_is_never_taken_over(name: str) -> None:
+    known = shapes()
+    known.register("disc", object())
+    with pytest.raises(ConfigError, match=f"shape '{name}' exists already"):
+        known.register(name, object())
+
+
+def test_an_unknown_name_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"no shape is called 'sqare' \(known: square, lost\); did you mean 'square'"):
+        shapes().check("sqare")

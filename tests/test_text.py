@@ -1,0 +1,32 @@
+"""Tables as text."""
+
+from __future__ import annotations
+
+from jaxtrade.text import aligned, ruled
+
+
+def test_words_stand_left_and_figures_right() -> None:
+    assert aligned([["", "net", "trades"], ["flat", "0.00", "0"], ["random", "-1,250.50", "12"]]) == [
+        "              net  trades",
+        "flat         0.00       0",
+        "random  -1,250.50      12"]
+
+
+def test_other_columns_may_be_words_and_no_line_ends_in_blanks() -> None:
+    assert aligned([["side", "x", "also"], ["ours", "10", "two cores"], ["theirs", "7", ""]], left=(0, 2)) == [
+        "side     x  also",
+        "ours    10  two cores",
+        "theirs   7"]
+
+
+def test_a_shorter_row_is_text_that_widens_nothing() -> None:
+    assert aligned([["", "greedy", "flat"], ["a heading as long as it likes"], ["net", "1.00", "0.00"],
+                    ["Sharpe", "n/a (3 sessions)"]]) == [
+        "     greedy  flat",
+        "a heading as long as it likes",
+        "net    1.00  0.00",
+        "Sharpe  n/a (3 sessions)"]
+
+
+def test_a_rule_is_as_long_as_the_longest_line() -> None:
+    assert ruled(["a", "bcd"]) == ["a", "---", "bcd"]

@@ -1,0 +1,189 @@
+"""A user's own task and reward term, registered from outside the package, play and train as the built-in ones do."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxtrade
+from jaxtrade.advisor.fusion import advised_action, exposure, side_after
+from jaxtrade.config import EnvConfig
+from jaxtrade.env.rewards import register_term
+from jaxtrade.env.tasks.base import register_task
+from jaxtrade.env.tasks.manage import MANAGE, ManageTask
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluating import history, replay_run
+from jaxtrade.parts import REWARD_TERMS, TASKS
+from tests.env import worlds
+
+OVERRIDES = ["env.task=product", "reward.weights.entries=-0.01", "ppo.num_envs=8", "ppo.num_steps=16",
+             "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=384", "train.tensorboard=false"]
+ACTIONS = ("HOLD", "HOLD_TRAIL", "HOLD_NO_TRAIL", "LONG", "LONG_TRAIL", "LONG_NO_TRAIL", "SHORT", "SHORT_TRAIL",
+           "SHORT_NO_TRAIL")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    """The user's module is imported; what it registers is forgotten afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        for table in (TASKS, REWARD_TERMS):
+            patch.setattr(table, "_added", {})
+        patch.delitem(sys.modules, "tests.user_parts", raising=False)
+        importlib.import_module("tests.user_parts")
+        yield
+        del sys.modules["tests.user_parts"]
+
+
+@pytest.fixture(scope="module")
+def played(registered: None) -> tuple[jaxtrade.TradingEnv, jaxtrade.EnvParams, dict[str, Any]]:
+    """Every legal action with the same probability, leaves [steps, N]."""
+    config = jaxtrade.load_config("quickstart", OVERRIDES)
+    market = jaxtrade.load_market(config)
+    params = jaxtrade.make_params(market, jaxtrade.split_sessions(market, config.split)["train"], config)
+    env = jaxtrade.make_env(config)
+    step = jax.vmap(env.step, (None, 0, 0, None))
+
+    def body(carry: Any, key: jax.Array) -> Any:
+        states, refs = carry
+        action = jax.random.categorical(key, jnp.where(refs.mask, 0.0, -jnp.inf))
+        after, following, outcome = step(key, states, action, params)
+        seen = jax.vmap(env.observe, (0, None))(refs, params)
+        return (after, following), {"row": refs.row[:, 0], "seen": seen, "action": action, "outcome": outcome,
+                                    "held": states.position.quantity, "after": outcome.final_ref.legs[:, 0, 0]}
+
+    @jax.jit
+    def play(key: jax.Array) -> Any:
+        first = jax.vmap(env.reset, (0, None))(jax.random.split(key, 8), params)
+        return jax.lax.scan(body, first, jax.random.split(key, 400))[1]
+
+    return env, params, jax.tree.map(np.asarray, play(jax.random.key(0)))
+
+
+def test_it_acts_by_its_own_table(played: Any) -> None:
+    """Each of the nine actions does what its name says, where it is legal."""
+    env, _, steps = played
+    assert env.actions == ACTIONS
+    action, event = steps["action"], steps["outcome"].info.event
+    assert set(np.unique(action)) == set(range(9)), "an action was never chosen"
+    assert not steps["outcome"].info.illegal.any()
+    opens = action // 3
+    np.testing.assert_array_equal(np.sign(event.entry_quantity), np.array([0, 1, -1])[opens])
+    assert (steps["held"][opens != 0] == 0).all()
+    assert (event.order_exit_quantity == 0).all(), "no action closes a position"
+
+
+def test_it_sees_its_own_slots(played: Any) -> None:
+    """The context that the market prepared for it, and its record, which begins again with each episode."""
+    env, params, steps = played
+    assert env.spec.names[-3:] == ("spread[t]", "adx[t]", "entries")
+    assert steps["seen"].shape[-1] == env.observation_size == len(env.spec.names)
+    context = np.asarray(params.market.view.context)
+    assert context.shape[-1] == 2
+    np.testing.assert_array_equal(steps["seen"][..., -3:-1], context[steps["row"]])
+    ended = steps["outcome"].terminated | steps["outcome"].truncated
+    count = np.zeros(8)
+    for t in range(400):
+        np.testing.assert_array_equal(steps["seen"][t, :, -1], count)
+        count = np.where(ended[t], 0, count + (steps["outcome"].info.event.entry_quantity[t] != 0))
+    assert ended.any()
+    assert steps["seen"][..., -1].max() > 1
+
+
+def test_its_reward_term_is_paid(played: Any) -> None:
+    _, _, steps = played
+    info = steps["outcome"].info
+    assert set(info.terms) == {"equity_change", "entries"}
+    paid = np.where(info.event.entry_quantity != 0, np.float32(-0.01), np.float32(0))
+    np.testing.assert_array_equal(info.terms["entries"], paid)
+    np.testing.assert_array_equal(steps["outcome"].reward, info.terms["entries"] + info.terms["equity_change"])
+    assert (paid < 0).sum() > 10
+
+
+def test_advice_is_understood_by_what_its_actions_open() -> None:
+    env = EnvConfig(task="product")
+    assert exposure(env, jnp.int32(-1)).tolist() == [-1, -1, -1, 1, 1, 1, -1, -1, -1]
+    assert side_after(env, jnp.arange(9), jnp.int32(0)).tolist() == [0, 0, 0, 1, 1, 1, -1, -1, -1]
+    assert int(advised_action(env, jnp.int32(1), jnp.int32(0))) == ACTIONS.index("LONG")
+    assert int(advised_action(env, jnp.int32(-1), jnp.int32(0))) == ACTIONS.index("SHORT")
+    assert int(advised_action(env, jnp.int32(-1), jnp.int32(1))) == ACTIONS.index("HOLD"), "it cannot close"
+
+
+def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    assert jaxtrade.run(jaxtrade.load_config("quickstart", OVERRIDES), path).exit_code == 0
+    rows = history(path)
+    assert all(np.isfinite(row["param_delta"]) and row["param_delta"] > 0 for row in rows)
+    assert tuple(rows[-1]["action_share"]) == ACTIONS
+    assert any(row["reward_entries"] is not None and row["reward_entries"] < 0 for row in rows)
+    assert jaxtrade.load_policy(path).action_names == list(ACTIONS)
+    agents = json.loads((path / "evaluation/test/evaluation.json").read_text())["agents"]
+    assert {"greedy", "random", "buy_hold", "sma_cross"} <= set(agents)
+    passes = [figures[which] for figures in agents.values() for which in ("strategy", "account")]
+    assert {figures["illegal_actions"] for figures in passes} == {0}
+    header, *_, last = replay_run(path, "2013-10-11")
+    assert "H=HOLD 1=HOLD_TRAIL 2=HOLD_NO_TRAIL 3=LONG " in header
+    assert " H" in last
+
+
+def test_a_name_that_nobody_registered_is_refused_with_those_that_are() -> None:
+    known = r"'env.task' = 'produkt': .*known: entry, manage, advised, product.*did you mean 'product'"
+    with pytest.raises(ConfigError, match=known):
+        jaxtrade.load_config(None, ["env.task=produkt"])
+    with pytest.raises(ConfigError, match="task 'manage' exists already"):
+        register_task("manage", ManageTask())
+    with pytest.raises(TypeError, match="expected an instance of a class derived from"):
+        register_task("mine", ManageTask)  # type: ignore[arg-type]
+
+
+def test_tasks_are_hashable_values() -> None:
+    assert ManageTask() == MANAGE
+    assert hash(MANAGE) == hash(ManageTask())
+    assert len({TASKS[name] for name in TASKS.names}) == len(TASKS.names) == 4
+
+
+@dataclass(frozen=True)
+class Unmasked(ManageTask):
+    def actions(self, config: EnvConfig) -> tuple[str, ...]:
+        return (*super().actions(config), "REVERSE")
+
+    def mask(self, config: EnvConfig, state: Any, params: Any) -> Any:
+        return MANAGE.mask(config, state, params)
+
+
+@dataclass(frozen=True)
+class Unseen(ManageTask):
+    def slots(self, config: EnvConfig) -> Any:
+        return super().slots(config)[:-1]
+
+
+@pytest.mark.parametrize(("task", "text"), [
+    (Unmasked(), "task 'unmasked': `mask` is not one bool for each of `actions`"),
+    (Unseen(), "task 'unseen': `observe` gives another number of values than `slots`")])
+def test_a_task_that_contradicts_itself_is_found_at_once(task: ManageTask, text: str) -> None:
+    name = type(task).__name__.lower()
+    register_task(name, task)
+    env, params = jaxtrade.make_env(EnvConfig(task=name)), worlds.make_params(worlds.walk_market(0, sessions=2))
+    with pytest.raises(AssertionError, match=text):
+        env.observe(env.reset(jax.random.key(0), params)[1], params)
+
+
+def test_a_term_must_be_one_float32() -> None:
+    @register_term
+    def held(prev: Any, next: Any, step: Any, params: Any) -> Any:
+        return next.position.quantity
+
+    env, params = jaxtrade.make_env(EnvConfig()), worlds.make_params(worlds.walk_market(0, sessions=2))
+    params = params.replace(reward_weights={"held": jnp.float32(1)})
+    state, _ = env.reset(jax.random.key(0), params)
+    with pytest.raises(AssertionError, match="reward term 'held'"):
+        env.step(jax.random.key(0), state, jnp.int32(0), params)

@@ -1,0 +1,81 @@
+"""What a user writes in a module of their own: a task of nine actions with a record, and a reward term.
+
+Importing it registers both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+
+from jaxtrade.config import EnvConfig
+from jaxtrade.env import rules
+from jaxtrade.env.observation import (
+    ObservationRef,
+    Slot,
+    context_slots,
+    context_values,
+    position_slots,
+    position_values,
+    window_slots,
+    window_values,
+)
+from jaxtrade.env.orders import bracket, hold
+from jaxtrade.env.rewards import StepEvent, register_term
+from jaxtrade.env.state import ContractParams, EnvParams, EnvState, Event, Order
+from jaxtrade.env.tasks.base import RecordKeeper, Task, register_task
+from jaxtrade.types import Array
+
+TRAILS = {"": -1, "_TRAIL": 1, "_NO_TRAIL": 0}  # what an action does to the trail, as `Order.trail`
+SIDES = {"HOLD": None, "LONG": 1, "SHORT": -1}  # the side that it opens
+
+
+def no_entries() -> Array:
+    return jnp.int32(0)
+
+
+def count_entries(record: Array, prev: EnvState, next: EnvState, event: Event, contract: ContractParams) -> Array:
+    return record + (event.entry_quantity != 0)
+
+
+def entries_seen(state: EnvState) -> Array:
+    return state.record
+
+
+@dataclass(frozen=True)
+class ProductTask(Task):
+    """A product table: what to open, times what to do about the trail. Shows how often an episode has entered."""
+
+    def actions(self, config: EnvConfig) -> tuple[str, ...]:
+        return tuple(side + trail for side in SIDES for trail in TRAILS)
+
+    def sides(self, config: EnvConfig) -> tuple[int | None, ...]:
+        return tuple(side for side in SIDES.values() for _ in TRAILS)
+
+    def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
+        held, trailing = state.position.quantity != 0, state.position.trailing == 1
+        holds = jnp.stack([jnp.ones_like(held), held & ~trailing, held & trailing])
+        return jnp.concatenate([holds, jnp.tile(~held & rules.may_open(state, params), 6)])
+
+    def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
+        side, trail = action // len(TRAILS), jnp.asarray([*TRAILS.values()], jnp.int32)[action % len(TRAILS)]
+        opened = bracket(state, jnp.where(side == 1, config.quantity, -config.quantity), params)
+        kept = hold(state)
+        return opened.replace(quantity=jnp.where(side == 0, kept.quantity, opened.quantity), trail=trail)
+
+    def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
+        return (*window_slots(config), *position_slots(), *context_slots(self.context), Slot("entries", "count", 0))
+
+    def observe(self, config: EnvConfig, ref: ObservationRef, params: EnvParams) -> tuple[Array, ...]:
+        return (window_values(config, ref, params), position_values(config, ref, params),
+                context_values(config, self.context, ref, params), ref.account.astype(jnp.float32)[None])
+
+
+register_task("product", ProductTask(("spread", "adx"), RecordKeeper(no_entries, count_entries, entries_seen)))
+
+
+@register_term
+def entries(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
+    """1 for a bar in which a position was opened."""
+    return (step.event.entry_quantity != 0).astype(jnp.float32)
