@@ -127,7 +127,7 @@ class Rollout:
 
         def one(random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array) -> tuple[Any, Seen]:
             chance, key = random
-            _, _, found = act(policy, (), ref, params, None, False)
+            _, _, found = act(policy, None, ref, params, None, False)
             action = distributions.pick(chance, found.logits, found.mask)
             env_state, following, outcome = env.step(key, env_state, action, params)
             return (env_state, following, outcome.terminated | outcome.truncated), Seen(
