@@ -1,11 +1,12 @@
-"""Shared by all tests: compiled programs are kept between runs in pytest's cache folder, few of them in memory;
-Ctrl-C is heard."""
+"""Shared by all tests: compiled programs are kept between runs in pytest's cache folder, few of them in memory; most
+files compile without XLA's optimisations; Ctrl-C is heard."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,25 @@ from hypothesis import settings
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
 
+# Files that compile without most of XLA's optimisations, which takes half the time: compiling is most of what they do.
+# What they check does not depend on it. Left out are files that compare the bits of floats from programs compiled
+# apart, that read compiled programs, that measure speed or memory, or that run long. Folders end in "/".
+LIGHTLY_COMPILED = (
+    "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_source.py",
+    "ablation/test_command.py", "ablation/test_matrix.py", "advisor/test_advising.py",
+    "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py", "advisor/test_table.py", "curriculum/",
+    "data/test_market_runs.py", "env/test_episode.py", "env/test_execution.py", "env/test_lookahead.py",
+    "env/test_observation.py", "env/test_record.py", "env/test_rules.py",
+    "evaluation/test_backtest.py", "evaluation/test_baselines.py", "evaluation/test_converted.py",
+    "evaluation/test_grids.py", "evaluation/test_memory.py", "evaluation/test_policy.py", "evaluation/test_replay.py",
+    "evaluation/test_report.py", "evaluation/test_trades.py", "networks/",
+    "rl/test_control.py", "rl/test_losses.py", "rl/test_minibatches.py", "rl/test_population.py", "rl/test_ppo.py",
+    "rl/test_ppo_trading.py", "rl/test_returns.py", "rl/test_rollback.py", "rl/test_rollout.py", "rl/test_schedules.py",
+    "rl/test_stages.py", "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
+)
+TESTS = Path(__file__).parent
+LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
+
 settings.register_profile("ci", derandomize=True)  # the same examples every time; at home new ones are tried
 if os.environ.get("CI"):
     settings.load_profile("ci")
@@ -25,10 +45,36 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell that starts the tests in the background has them ignore SIGINT, and their children too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Where Python is told to keep no compiled modules, each of many child processes would compile the package again.
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def lightly_compiled(path: Path) -> bool:
+    if not path.is_relative_to(TESTS):
+        return False
+    name = path.relative_to(TESTS).as_posix()
+    return any(name == chosen or (chosen.endswith("/") and name.startswith(chosen)) for chosen in LIGHTLY_COMPILED)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lightly compiled files first: programs that both kinds use are compiled once for each kind, not at each turn."""
+    items.sort(key=lambda item: not lightly_compiled(item.path))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compilation(request: pytest.FixtureRequest) -> None:
+    """Each file's programs are compiled its own way. JAX does not look at the setting when it looks for a program that
+    it has compiled, so none is left from a file of the other kind."""
+    light = lightly_compiled(request.path)
+    if light != (os.environ.get(LIGHT) == "1"):
+        jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", light)
+    os.environ[LIGHT] = "1" if light else "0"
 
 
 @pytest.hookimpl(wrapper=True)

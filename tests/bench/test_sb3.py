@@ -118,12 +118,12 @@ class Rollout:
         self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
 
     def _again(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Seen, Array]:
-        env, ppo, policy = self.world.env, learning_of(self.world.config), policy_of(state)
+        env, learning, policy = self.world.env, learning_of(self.world.config), policy_of(state)
         of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
 
         def random_of(number: Array) -> tuple[Array, Array]:
             of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
-            return jax.random.uniform(of_actions, (ppo.num_steps,)), jax.random.split(of_steps, ppo.num_steps)
+            return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(of_steps, learning.num_steps)
 
         def one(random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array) -> tuple[Any, Seen]:
             chance, key = random
@@ -135,7 +135,7 @@ class Rollout:
                 distributions.log_prob(found.logits, found.mask, action), found.value, outcome.reward,
                 outcome.terminated, outcome.truncated)
 
-        random = jax.vmap(random_of, out_axes=1)(jnp.arange(ppo.num_envs))
+        random = jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs))
         (_, ref, _), seen = jax.lax.scan(lambda now, random: jax.vmap(one)(random, *now),
                                          (state.env_state, state.ref, state.first), random)
         return seen, jax.vmap(env.observe, (0, None))(ref, params)

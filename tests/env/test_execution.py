@@ -250,6 +250,14 @@ def test_nearer_extreme_raises_the_floor_in_its_order(prices: tuple, wanted: tup
     assert result.high_water == mark * V - C
 
 
+@pytest.mark.parametrize("order", [execution.stop_first, execution.nearer_extreme])
+@pytest.mark.parametrize(("drawdown", "wanted"), [
+    (6 * V + 2 * C, (1, 94, ExitReason.LIQUIDATION, -C - 7 * V - C)), (6 * V + 2 * C + 1, (0, 0, 0, -C))])
+def test_a_low_exactly_at_the_floor_leaves_one_mill_above_it_stays(drawdown: int, wanted: tuple, order: Any) -> None:
+    """At 95 equity net of both commissions is -(6 x 12.50 + 2 x 2.08)."""
+    assert played(order, long_at(), bar(100, 100, 95, 98), limits={"drawdown": drawdown}).exited == wanted
+
+
 # ---- the path of second bars
 
 

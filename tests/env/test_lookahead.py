@@ -217,6 +217,15 @@ class LeakyTrailEnv(TradingEnv):
 
 
 @dataclass(frozen=True)
+class LeakyBracketEnv(TradingEnv):
+    """Sizes a bracket by the range of the bar after."""
+
+    def decode(self, action: jax.Array, state: EnvState, params: EnvParams) -> Order:
+        ranges = jnp.roll(params.market.tr_sum, -1)
+        return super().decode(action, state, params.replace(market=params.market.replace(tr_sum=ranges)))
+
+
+@dataclass(frozen=True)
 class LeakyPathEnv(TradingEnv):
     """Plays every bar in the order of the seconds of the bar after it."""
 
@@ -238,13 +247,15 @@ class LeakyRewardEnv(TradingEnv):
 
 @functools.partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
 def walk(env: TradingEnv, params: EnvParams, start: EnvState, uniform: jax.Array) -> dict[str, Any]:
-    """States, masks and observations along one run of random legal actions from `start`, and the reward of the step
-    that led to each (0 for the first), leaves [steps, ...]."""
+    """States, masks, observations and what each action would order along one run of random legal actions from `start`,
+    and the reward of the step that led to each (0 for the first), leaves [steps, ...]."""
 
     def body(carry: tuple, u: jax.Array) -> tuple:
         state, reward = carry
         ref = env.ref(state, params)
-        seen = {"state": state, "mask": ref.mask, "observation": env.observe(ref, params), "reward": reward}
+        orders = jax.vmap(env.decode, (0, None, None))(jnp.arange(env.num_actions), state, params)
+        seen = {"state": state, "mask": ref.mask, "observation": env.observe(ref, params), "reward": reward,
+                "orders": orders}
         state, _, outcome = env.step(jax.random.key(0), state, worlds.pick(ref.mask, u), params)
         return (state, outcome.reward), seen
 
@@ -350,7 +361,7 @@ def as_it_is(params: EnvParams) -> EnvParams:
 
 def paths_differ(env: TradingEnv, cut: int, slot: int = 1, seed: int = 0, two_sided: bool = False,
                  only_seconds: bool = False, alter: Callable[[EnvParams], EnvParams] = as_it_is) -> set[str]:
-    """Parts of a run (state, mask, observation, reward) whose bytes at rows <= cut change with the bars after it."""
+    """Parts of a run (what `walk` gives) whose bytes at rows <= cut change with the bars after it."""
     full, changed = map(alter, (other_seconds_after(cut, two_sided) if only_seconds
                                 else changed_after(cut, env, two_sided)))
     first = int(full.market.sessions.first[slot])
@@ -431,7 +442,8 @@ def test_two_sided_bars_with_paths_tell_nothing_of_later_ones() -> None:
 
 
 @pytest.mark.parametrize(("leaky", "seen"), [(LeakyMaskEnv, "mask"), (LeakyWindowEnv, "observation"),
-                                             (LeakyStopEnv, "state"), (LeakyRewardEnv, "reward")])
+                                             (LeakyStopEnv, "state"), (LeakyRewardEnv, "reward"),
+                                             (LeakyBracketEnv, "orders")])
 def test_a_planted_leak_along_a_run_is_found(leaky: type[TradingEnv], seen: str) -> None:
     env = leaky(EnvConfig())
     found = [paths_differ(env, cut, seed=seed) for seed, cut in enumerate(hand_cuts(25))]

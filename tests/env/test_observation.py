@@ -63,6 +63,19 @@ def test_advice_is_absent() -> None:
     assert advice_slots(None).dtype == jnp.float32
 
 
+@pytest.mark.parametrize(("quantity", "bars"), [(2, 3), (-1, 3), (0, 0)])
+def test_bars_in_position_count_the_entry_bar_and_the_present_one(quantity: int, bars: int) -> None:
+    """Opened in bar 58, seen at the close of bar 60."""
+    params = make_params(walk_market(1, sessions=2))
+    env = TradingEnv(EnvConfig())
+    state = env.reset_at(params, 0, 60)
+    position = state.position.replace(quantity=jnp.int32(quantity), opened=jnp.int32(58))
+    ref = env.ref(state.replace(position=position), params)
+    assert int(ref.legs[0, 4]) == bars
+    shown = dict(zip(env.spec.names, np.asarray(env.observe(ref, params)), strict=True))
+    assert shown["bars_in_position"] == np.float32(bars / 390)
+
+
 def test_a_market_without_context_is_an_error() -> None:
     params = make_params(walk_market(1, sessions=2))
     env = TradingEnv(EnvConfig(task="advised"))

@@ -13,9 +13,12 @@ import pytest
 
 from jaxtrade.config import EnvConfig, RewardConfig, load_config
 from jaxtrade.env import rewards
+from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.leg import empty_event
 from jaxtrade.env.reward_presets import REWARDS, resolve_reward
-from jaxtrade.env.state import EndReason, EnvParams, StepInfo
+from jaxtrade.env.rewards import StepEvent, weighted_terms
+from jaxtrade.env.state import EndReason, EnvParams, EnvState, ExitReason, StepInfo
 from jaxtrade.env.summary import summarise
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import REWARD_TERMS
@@ -73,6 +76,71 @@ def test_only_the_terms_of_the_composition_are_compiled() -> None:
                                                    dict.fromkeys(REWARD_TERMS.names, 1.0))]
     assert sizes[0] < sizes[1] < sizes[2]
     assert program({"equity_change": 1.0}) == program({"equity_change": 0.5})
+
+
+HELD = {"quantity": 1, "balance": -2_080, "equity": -2_080}  # long, marked at its entry
+WON = {"balance": 20_840, "equity": 20_840, "trades": 1, "wins": 1}  # two ticks of $12.50, less two commissions
+LOST = {"balance": -29_160, "equity": -29_160, "trades": 1}
+RICH = {"quantity": 1, "balance": 0, "equity": 500_001}  # open profit above 1 % of $50,000
+LEVELS = {"return_level": -2_080 / 50e6}  # of HELD, in every bar
+
+
+def terms_of(prev: dict[str, int], next: dict[str, int], action: Action, illegal: bool, **event: int
+             ) -> dict[str, float]:
+    """Every term but those that are 0, each with weight 1. One long of one contract, $2.08 a side, risk unit $500."""
+    params = params_of(dict.fromkeys(REWARD_TERMS.names, 1.0))
+
+    def state(quantity: int = 0, trailing: int = 0, balance: int = 0, equity: int = 0, trades: int = 0,
+              wins: int = 0) -> EnvState:
+        new = ENV.reset_at(params, 0, 40)
+        return new.replace(position=new.position.replace(quantity=i32(quantity), trailing=i32(trailing)),
+                           account=new.account.replace(balance=i32(balance), equity=i32(equity)),
+                           stats=new.stats.replace(trades=i32(trades), wins=i32(wins)))
+
+    happened = empty_event(i32(0)).replace(**{name: i32(value) for name, value in event.items()})
+    step = StepEvent(i32(action), jnp.bool_(illegal), happened.replace(breach=happened.breach.astype(bool)),
+                     tuple(Action.__members__))
+    found = weighted_terms(state(**prev), state(**next), step, params)
+    return {name: float(value) for name, value in found.items() if value != 0.0}
+
+
+EXIT = {"exit_quantity": 1, "commission": 2_080}
+
+
+@pytest.mark.parametrize(("prev", "next", "action", "illegal", "event", "expected"), [
+    # a win of two ticks: equity moves by 22,920 mills from a mark at the entry
+    (HELD, WON, Action.HOLD, False, EXIT, {
+        "equity_change": 22_920 / 500_000, "net_return": 22_920 / 50e6, "closed_profit": 20.84, "win": 1,
+        "profit_level": 20.84, "return_level": 20_840 / 50e6}),
+    # a loss of two ticks in the flat bar, in which the floor was reached
+    (HELD, LOST, Action.HOLD, False, EXIT | {"exit_reason": ExitReason.FLAT, "breach": 1}, {
+        "equity_change": -27_080 / 500_000, "net_return": -27_080 / 50e6, "closed_profit": -29.16, "loss": 1,
+        "forced_flat": 1, "floor_reached": 1, "return_level": -29_160 / 50e6}),
+    ({}, {}, Action.HOLD, False, {}, {"flat": 1}),
+    ({}, {}, Action.MOVE_STOP_TO_BREAKEVEN, True, {}, {"flat": 1, "illegal": 1, "illegal_management": 1}),
+    (HELD, HELD, Action.BUY, True, {}, LEVELS | {"in_position": 1, "illegal": 1}),
+    (HELD, HELD, Action.MOVE_STOP_TO_BREAKEVEN, False, {}, LEVELS | {"in_position": 1, "breakeven_moved": 1}),
+    (HELD, HELD, Action.MOVE_STOP_TO_BREAKEVEN, True, {}, LEVELS | {
+        "in_position": 1, "illegal": 1, "illegal_management": 1}),
+    (HELD, HELD, Action.ENABLE_TRAIL, False, {}, LEVELS | {
+        "in_position": 1, "trail_enabled": 1, "trail_enabled_in_profit": -1}),
+    (RICH, RICH, Action.ENABLE_TRAIL, False, {}, {
+        "in_position": 1, "trail_enabled": 1, "trail_enabled_in_profit": 1, "profit_level": 500.001,
+        "return_level": 500_001 / 50e6}),
+    (HELD, HELD, Action.ENABLE_TRAIL, True, {}, LEVELS | {"in_position": 1, "illegal": 1, "illegal_management": 1}),
+])
+def test_terms_by_hand(prev: dict, next: dict, action: Action, illegal: bool, event: dict, expected: dict) -> None:
+    assert terms_of(prev, next, action, illegal, **event) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("trailing", "action", "illegal", "counts"), [
+    (1, Action.HOLD, False, True), (0, Action.HOLD, False, False), (0, Action.ENABLE_TRAIL, False, True),
+    (0, Action.ENABLE_TRAIL, True, False), (1, Action.DISABLE_TRAIL, False, False),
+    (1, Action.DISABLE_TRAIL, True, True)])
+def test_a_win_is_the_trails_where_it_was_on(trailing: int, action: Action, illegal: bool, counts: bool) -> None:
+    found = terms_of(HELD | {"trailing": trailing}, WON, action, illegal, **EXIT)
+    assert ("trail_win" in found) is counts
+    assert found["win"] == 1.0
 
 
 def figures_of(info: StepInfo) -> Any:

@@ -58,6 +58,17 @@ def test_the_daily_floor_starts_at_the_sessions_opening_equity() -> None:
     assert int(account_rules.highest_floor(account(session_equity=-1_600_000), limits)) == -2_500_000
 
 
+@pytest.mark.parametrize(("equity", "bust", "daily"), [
+    (-2_500_001, True, True), (-2_500_000, True, True), (-2_499_999, False, True),
+    (-700_000, False, True), (-699_999, False, False)])
+def test_equity_at_a_floor_has_reached_it(equity: int, bust: bool, daily: bool) -> None:
+    limits, mine = rules(drawdown=2_500_000, daily_loss=1_000_000), account(equity=equity, session_equity=300_000)
+    assert bool(account_rules.at_drawdown_floor(mine, limits)) is bust
+    assert bool(account_rules.at_daily_floor(mine, limits)) is daily
+    assert not account_rules.at_drawdown_floor(mine, rules(daily_loss=1_000_000))
+    assert not account_rules.at_daily_floor(mine, rules(drawdown=2_500_000))
+
+
 @pytest.mark.parametrize(("freeze", "cap"), [("never", OFF), ("at_start_plus_100", 100_000), ("at_target", 500_000)])
 def test_freezes_in_mills(freeze: str, cap: int) -> None:
     preset = resolve_account(AccountConfig(preset="apex_like_50k_2025", freeze=freeze))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.evaluate import evaluate, write
 from jaxtrade.evaluation.trades import TRADE_COLUMNS, Clock, assemble_trades, trade_rows
 from tests.evaluation.tiny import WALK as MARKET
-from tests.evaluation.tiny import hand_market, rule, setup
+from tests.evaluation.tiny import hand_market, rule, setup, tiny_market
 
 
 def run(name, env_values=None, **sections):
@@ -78,6 +78,19 @@ def test_excursions_stop_at_the_exit():
     assert np.array_equal(trades.mfe[won], trades.ticks[won])
 
 
+@pytest.mark.parametrize(("gap", "mae", "mfe"), [(50, 0, 53), (-50, 55, 0)])
+def test_an_excursion_that_never_came_is_zero(gap, mae, mfe):
+    """Bought at the close of 8000 (and a tick): every later price lies beyond the gap, on one side of the fill."""
+    bars = np.array([[8000, 8000, 8000, 8000]] + [[8000 + gap, 8004 + gap, 7996 + gap, 8000 + gap]] * 5)
+    market = tiny_market(bars, [6], tr_sum=1_400)
+    env, params, _ = setup(market, market.sessions(0), env={"fill": "close", "mark": "close"})
+    decisions = decision_bars(market.data, market.sessions(0))
+    record = backtest(env, baselines.buy_and_hold(env), params, decisions, "strategy", jax.random.key(3))
+    trades = assemble_trades(record, decisions, params)
+    assert (len(trades), int(trades.entry_price[0])) == (1, 8001)
+    assert (int(trades.mae[0]), int(trades.mfe[0])) == (mae, mfe)
+
+
 def test_same_bar_entries_and_exits_are_trades():
     _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
     assert (trades.entry_row == trades.exit_row).any()
@@ -118,14 +131,17 @@ def test_an_exit_at_the_flat_bar_has_its_close_stamp(fill, times):
     assert row["exit_reason"] == "flat"
 
 
-def test_exits_inside_a_bar_have_its_open_stamp():
-    """Stops and targets (and orders at the open): the open stamp of the bar they filled in; orders at a close: its."""
+def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
+    """Entries, stops and targets (and orders at the open): the open stamp of their bar; orders at a close: its."""
     _, trades, decisions = run("random", brackets={"target_multiple": 1, "stop_atr": 800})
-    clock = Clock(MARKET.bars.time, 60, Decimal("0.25"), 2, "America/New_York")
+    holes = 90 * np.arange(len(MARKET.bars.time))  # half a minute is missing after each bar: no stamp is also another
+    clock = Clock(MARKET.bars.time[0] + holes, 60, Decimal("0.25"), 2, "America/New_York")
     for fill in ("next_open", "close"):
         rows = list(trade_rows(trades, decisions, clock, MARKET.bars.close, fill))
         assert {row[9] for row in rows} >= {"stop", "target", "order"}
-        for row, left in zip(rows, trades.exit_row, strict=True):
+        for row, decided, entered, left in zip(rows, trades.decision_row, trades.entry_row, trades.exit_row,
+                                               strict=True):
+            assert row[5] == (clock.closed(decided) if fill == "close" else clock.opened(entered))
             at_close = {"flat": left, "order": left - 1 if fill == "close" else None}.get(row[9])
             assert row[7] == (clock.opened(left) if at_close is None else clock.closed(at_close))
 

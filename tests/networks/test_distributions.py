@@ -120,3 +120,10 @@ def test_one_legal_action_is_certain():
     assert d.log_prob(logits, mask, jnp.int32(1)) == 0.0
     assert d.entropy(logits, mask) == 0.0
     assert d.log_prob(logits, mask, jnp.int32(0)) == d.ILLEGAL
+
+
+@pytest.mark.parametrize(("chance", "action"), [(0.0, 0), (0.24, 0), (0.25, 2), (0.5, 3), (0.74, 3), (0.75, 4)])
+def test_a_chance_at_the_border_picks_the_action_that_begins_there(chance, action):
+    """Each of four equal actions has the chances from its border up to, and without, the next one's."""
+    mask = np.array([True, False, True, True, True])
+    assert d.pick(jnp.float32(chance), jnp.zeros(5), mask) == action

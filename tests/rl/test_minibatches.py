@@ -31,6 +31,13 @@ def test_a_groups_permutation_does_not_depend_on_the_other_groups():
     np.testing.assert_array_equal(as_pairs(small, 8), as_pairs(large, 16)[:, :, :16])
 
 
+def test_every_group_has_an_order_of_its_own():
+    """Four groups of one environment each: their 16 steps come in four different orders."""
+    rows = np.asarray(minibatch_rows(jax.random.key(3), 16, 4, 4, 1)).reshape(4, 16)
+    np.testing.assert_array_equal(rows % 4, np.repeat(np.arange(4), 16).reshape(4, 16))
+    assert len({tuple(steps) for steps in rows // 4}) == 4
+
+
 @pytest.mark.parametrize(("num_steps", "num_envs", "groups", "count", "length"), [
     (6, 16, 4, 4, 6), (6, 16, 4, 2, 3), (4, 6, 1, 3, 4)])
 def test_sequences_stay_together(num_steps, num_envs, groups, count, length):

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
+from jaxtrade.advisor.fusion import GATE, GATE_SLOTS
 
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
@@ -133,6 +135,49 @@ def test_statistics_of_shared_slots_are_the_sources_and_new_slots_start_their_ow
     expected = [theirs[OLD_SLOTS.index(name)] if name in OLD_SLOTS else fresh[i] for i, name in enumerate(SLOTS)]
     np.testing.assert_array_equal(getattr(carried.normaliser, figure)[0], expected)
     assert not np.isin(theirs, fresh).any(), "the two must differ for this test to tell them apart"
+
+
+def test_numbers_move_by_name_in_whatever_order_the_target_has_them() -> None:
+    source, fill = jnp.arange(6.0).reshape(3, 2), np.full((4, 2), 9.0, np.float32)
+    moved = transfer.widen(source, fill, (("a", "b", "c"), ("p", "q")), (("c", "new", "a", "b"), ("q", "p")))
+    np.testing.assert_array_equal(moved, [[5, 4], [9, 9], [1, 0], [3, 2]])
+
+
+class State(struct.PyTreeNode):
+    """As much of a `TrainState` as `begin` replaces."""
+
+    params: Any
+    opt_state: Any
+    normaliser: Any
+    opening: Any
+    update: jax.Array
+
+
+@pytest.mark.parametrize("moments", [True, False])
+def test_a_run_begins_with_all_that_was_carried_over(moments: bool) -> None:
+    _, carried = carry_over(SMALL, LARGE, moments)
+    own = Fresh(LARGE)
+    fresh = State(own.params, own.opt_state, own.normaliser, None, jnp.int32(0))
+    state = transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, LARGE, TransferConfig()))
+    assert state.params is carried.params
+    assert state.normaliser is carried.normaliser
+    assert state.opt_state is (carried.opt_state if moments else own.opt_state)
+    assert state.opening.new.tolist() == [False, False, False, True, True]
+
+
+def test_a_gate_behind_an_adapter_still_reads_the_observation() -> None:
+    """Its rows go by the target's slots, in which two are new, and not by what the adapter makes of them."""
+    gate_rows = len(OLD_SLOTS) + len(GATE_SLOTS)
+    own = {GATE: {"Dense_0": {"kernel": jnp.arange(2.0 * gate_rows).reshape(gate_rows, 2) + 1, "bias": jnp.ones(2)}}}
+    adapted = with_config(LARGE, CONFIG.model_copy(update={"adapter": 3}))
+    before, fresh = source(SMALL), Fresh(adapted)
+    fresh.params = fresh.params | {GATE: {"Dense_0": {"kernel": jnp.zeros((gate_rows + 2, 2)), "bias": jnp.zeros(2)}}}
+    carried = transfer.transfer(before.params | own, before.normaliser, None, SMALL, fresh, adapted)
+    assert carried.coverage.complete
+    rows = [SLOTS.index(name) for name in OLD_SLOTS] + [len(SLOTS) + i for i in range(len(GATE_SLOTS))]
+    kernel = np.asarray(carried.params[GATE]["Dense_0"]["kernel"])
+    np.testing.assert_array_equal(kernel[rows], own[GATE]["Dense_0"]["kernel"])
+    np.testing.assert_array_equal(np.delete(kernel, rows, axis=0), np.zeros((2, 2)))
 
 
 def test_moments_move_with_their_parameters() -> None:

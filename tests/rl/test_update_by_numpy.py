@@ -21,8 +21,8 @@ from jaxtrade.rl.ppo import make_ppo
 from tests.rl.probes import Probe, probe_params
 
 CONFIG = Learning(num_envs=4, num_steps=12, num_minibatches=4, num_epochs=3, num_shards=2, hidden=(),
-                   normalise_observations=False, learning_rate=0.03, learning_rate_end=0.01, gamma=0.9, gae_lambda=0.8,
-                   clip_eps=0.05, vf_clip_eps=0.1, ent_coef=0.4, ent_coef_end=0.1, vf_coef=0.3, max_grad_norm=0.6)
+                  normalise_observations=False, learning_rate=0.03, learning_rate_end=0.01, gamma=0.9, gae_lambda=0.8,
+                  clip_eps=0.05, vf_clip_eps=0.1, ent_coef=0.4, ent_coef_end=0.1, vf_coef=0.3, max_grad_norm=0.6)
 UPDATES = 4
 ENV = Probe((lambda ref, action: ref.cue * action + 0.3 * ref.time,))
 
