@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from jaxtrade.advisor.fusion import GATE, GATE_SLOTS
+from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
