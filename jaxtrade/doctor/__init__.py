@@ -4,7 +4,7 @@ Native libraries are only ever loaded in child processes, so that a crash is a f
 Nothing here imports JAX, NumPy or pandas in this process.
 """
 
-from jaxtrade.doctor.finding import Finding, Verdict
+from jaxtrade.doctor.finding import Finding, Status
 from jaxtrade.doctor.report import diagnose, exit_code, main, to_json, to_text
 
-__all__ = ["Finding", "Verdict", "diagnose", "exit_code", "main", "to_json", "to_text"]
+__all__ = ["Finding", "Status", "diagnose", "exit_code", "main", "to_json", "to_text"]

@@ -17,7 +17,7 @@ NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 
 @dataclass(frozen=True)
-class Limits:
+class MachineLimits:
     """Limits of the control group; None is no limit. CPUs may be a fraction, memory is in bytes."""
 
     cpus: float | None = None
@@ -26,7 +26,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Host:
+class Machine:
     """What the checks look at. Tests replace fields; `here` fills them from this machine. Sizes in bytes."""
 
     system: str
@@ -37,7 +37,7 @@ class Host:
     cpus: int  # that this process may run on
     cpu_flags: frozenset[str] | None  # None where the platform does not list them
     memory: int | None
-    limits: Limits
+    limits: MachineLimits
     max_processes: int | None  # RLIMIT_NPROC; None: no such limit
     max_files: int | None
     versions: Mapping[str, str]  # lower-case distribution name -> version
@@ -100,7 +100,7 @@ def _folders(path: str) -> list[str]:
     return ["".join(f"/{part}" for part in parts[:end]) for end in range(len(parts), -1, -1)]
 
 
-def cgroup_limits(read: Read = read_text) -> Limits:
+def cgroup_limits(read: Read = read_text) -> MachineLimits:
     """The tightest limit of the control groups, version 2 or 1, that hold this process."""
     groups = {}
     for line in (read("/proc/self/cgroup") or "").splitlines():
@@ -124,7 +124,7 @@ def cgroup_limits(read: Read = read_text) -> Limits:
         quota, period = (read(f"/sys/fs/cgroup/cpu{folder}/cpu.cfs_{name}_us") for name in ("quota", "period"))
         if quota is not None and period is not None and int(quota) > 0:
             cpus.append(int(quota) / int(period))
-    return Limits(min(cpus, default=None), number(values("memory", "memory.max", "memory.limit_in_bytes")),
+    return MachineLimits(min(cpus, default=None), number(values("memory", "memory.max", "memory.limit_in_bytes")),
                   number(values("pids", "pids.max", "pids.max")))
 
 
@@ -144,12 +144,12 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def here(run_folder: Path) -> Host:
+def here(run_folder: Path) -> Machine:
     """This machine. Opens no native library."""
     system = platform.system()
     seen = (shutil.which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
             or Path("/dev/dxg").exists())  # /dev/dxg: the GPU of WSL2
-    return Host(system=system, release=platform.release(), machine=platform.machine(),
+    return Machine(system=system, release=platform.release(), machine=platform.machine(),
                 python=(sys.version_info[0], sys.version_info[1], sys.version_info[2]), env=dict(os.environ),
                 cpus=usable_cpus(), cpu_flags=cpu_flags(), memory=total_memory(system), limits=cgroup_limits(),
                 max_processes=rlimit("RLIMIT_NPROC"), max_files=rlimit("RLIMIT_NOFILE"),

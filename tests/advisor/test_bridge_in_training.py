@@ -16,7 +16,7 @@ from flax import struct
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import exchange
 from jaxtrade.advisor.host.journal import Journal, read_journal
-from jaxtrade.advisor.host.sources import Replayed, Row, Source
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
 from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received
 from jaxtrade.config import TrainConfig
 from jaxtrade.storage import checkpoint
@@ -88,11 +88,11 @@ class Whimsical(HandSource):
             if self.rng.random() < 0.2 and all(known.bar != bar for known in self.rows):
                 self.rows.append(row(bar, self.rng.random()))
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         return super().take(update, deltas, self.rng.choice([0, 1, most]))
 
 
-def run(folder: Path, source: Source, faults: Sequence[tuple[int, int]] = ((8, 0), (15, 1), (14, 2)),
+def run(folder: Path, source: AdviceSource, faults: Sequence[tuple[int, int]] = ((8, 0), (15, 1), (14, 2)),
         start: checkpoint.Restored | None = None) -> tuple[TrainResult, Bridge]:
     folder.mkdir(exist_ok=True)
     if start is None:

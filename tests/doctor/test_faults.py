@@ -21,7 +21,7 @@ from jaxtrade.doctor import Finding, Verdict, diagnose, exit_code, to_json, to_t
 from jaxtrade.doctor import checks as facts
 from jaxtrade.doctor import host as machine
 from jaxtrade.doctor.child import ChildResult, crash_name, run_child
-from jaxtrade.doctor.host import Host, Limits
+from jaxtrade.doctor.host import Machine, MachineLimits
 from jaxtrade.doctor.layers import LAYERS, Layer, judge
 from jaxtrade.doctor.storage import check_cache, check_run_folder
 
@@ -31,9 +31,10 @@ VERSIONS = {name: least for name, (least, _) in facts.REQUIRED.items()}
 CUDA = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
 
 
-def healthy(**changes: object) -> Host:
-    host = Host(system="Linux", release="6.8.0-generic", machine="x86_64", python=(3, 11, 7), env={}, cpus=8,
-                cpu_flags=frozenset({"avx", "avx2", "fma"}), memory=16 * GIB, limits=Limits(), max_processes=None,
+def healthy(**changes: object) -> Machine:
+    host = Machine(system="Linux", release="6.8.0-generic", machine="x86_64", python=(3, 11, 7), env={}, cpus=8,
+                cpu_flags=frozenset({"avx", "avx2", "fma"}), memory=16 * GIB, limits=MachineLimits(),
+                max_processes=None,
                 max_files=1024, versions=VERSIONS, gpu_seen=False, run_folder=Path("runs"), read=lambda _: None)
     return dataclasses.replace(host, **changes)  # type: ignore[arg-type]
 
@@ -54,18 +55,19 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
     "wsl2, runs on a Windows drive": ({"release": WSL2, "run_folder": Path("/mnt/c/runs")}, "WARN", "wsl", "/mnt/c",
                                       "under ~"),
     "one CPU": ({"cpus": 1}, "WARN", "cpu", "1 usable", "2 CPUs"),
-    "one CPU by cgroup": ({"limits": Limits(cpus=1.0)}, "WARN", "cpu", "cgroup limit 1", "--cpus"),
-    "throttled by cgroup": ({"limits": Limits(cpus=4.0)}, "WARN", "cpu", "cgroup limit 4", "NPROC=4"),
+    "one CPU by cgroup": ({"limits": MachineLimits(cpus=1.0)}, "WARN", "cpu", "cgroup limit 1", "--cpus"),
+    "throttled by cgroup": ({"limits": MachineLimits(cpus=4.0)}, "WARN", "cpu", "cgroup limit 4", "NPROC=4"),
     "no AVX": ({"cpu_flags": frozenset({"sse4_2"})}, "FAIL", "cpu-flags", "no AVX", "host"),
     "no AVX2": ({"cpu_flags": frozenset({"avx"})}, "WARN", "cpu-flags", "no avx2, fma", "host"),
-    "memory cgroup": ({"limits": Limits(memory=GIB // 2)}, "FAIL", "memory", "512 MiB (cgroup limit)", "--memory"),
+    "memory cgroup": ({"limits": MachineLimits(memory=GIB // 2)}, "FAIL", "memory", "512 MiB (cgroup limit)",
+                      "--memory"),
     "little memory": ({"memory": 2 * GIB}, "WARN", "memory", "2.0 GiB", "rollout.num_envs"),
     "unknown memory": ({"memory": None}, "WARN", "memory", "unknown", "monitor"),
     "thread limit": ({"env": {"OMP_NUM_THREADS": "1"}}, "WARN", "threads", "OMP_NUM_THREADS=1", "unset OMP_NUM_"),
     "thread nonsense": ({"env": {"NPROC": "all"}}, "FAIL", "threads", "NPROC=all", "whole number"),
     "too many threads": ({"env": {"OPENBLAS_NUM_THREADS": "127"}}, "WARN", "threads", "127", "lower OPENBLAS"),
     "process limit": ({"max_processes": 50}, "FAIL", "pids", "ulimit -u 50", "ulimit -u 512"),
-    "pids cgroup": ({"limits": Limits(pids=32)}, "FAIL", "pids", "cgroup pids 32", "--pids-limit"),
+    "pids cgroup": ({"limits": MachineLimits(pids=32)}, "FAIL", "pids", "cgroup pids 32", "--pids-limit"),
     "few files": ({"max_files": 64}, "WARN", "open-files", "64", "ulimit -n"),
     "package missing": ({"versions": {k: v for k, v in VERSIONS.items() if k != "six"}}, "FAIL", "packages",
                         "six missing", "six>=1.16"),
@@ -87,7 +89,7 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
 }
 
 
-def found(host: Host) -> list[Finding]:
+def found(host: Machine) -> list[Finding]:
     return [check(host) for check in facts.CHECKS]
 
 
@@ -240,9 +242,9 @@ CGROUP1 = {"/proc/self/cgroup": "5:cpu,cpuacct:/d\n4:memory:/d\n3:pids:/\n0::/\n
 
 
 def test_cgroup_limits_of_both_versions() -> None:
-    assert machine.cgroup_limits(CGROUP2.get) == Limits(cpus=1.5, memory=1 << 30, pids=99)
-    assert machine.cgroup_limits(CGROUP1.get) == Limits(cpus=0.5, memory=1 << 29, pids=None)
-    assert machine.cgroup_limits(lambda _: None) == Limits()  # macOS, Windows
+    assert machine.cgroup_limits(CGROUP2.get) == MachineLimits(cpus=1.5, memory=1 << 30, pids=99)
+    assert machine.cgroup_limits(CGROUP1.get) == MachineLimits(cpus=0.5, memory=1 << 29, pids=None)
+    assert machine.cgroup_limits(lambda _: None) == MachineLimits()  # macOS, Windows
 
 
 def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
 from jaxtrade.rl import transfer
+from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 from jaxtrade.rl.opening import closed, opened, opening_at
 from jaxtrade.rl.ppo.network import make_network
 from jaxtrade.rl.schedules import optimiser

@@ -16,7 +16,7 @@ MONDAY_TO_THURSDAY, FRIDAYS = range(MONDAY, FRIDAY), range(FRIDAY, SATURDAY)
 
 
 @dataclass(frozen=True)
-class Change:
+class DayChange:
     """What a trade date has in place of its era's hours: no session, or another close or open ("HH:MM").
 
     All at their defaults: the era's hours, whatever the rules say.
@@ -27,7 +27,7 @@ class Change:
     open: str | None = None
 
 
-CLOSED, REGULAR = Change(closed=True), Change()
+CLOSED, REGULAR = DayChange(closed=True), DayChange()
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Rule:
     the hours come from.
     """
 
-    change: Change
+    change: DayChange
     source: str
     holidays: tuple[Holiday, ...]
     since: str = "0001-01-01"
@@ -55,12 +55,12 @@ class Rule:
 class Exceptions:
     """One change on dates that no rule gives, or that a rule gives wrongly. days: ISO dates."""
 
-    change: Change
+    change: DayChange
     source: str
     days: str
 
 
-def changes(rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int) -> dict[str, Change]:
+def changes(rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int) -> dict[str, DayChange]:
     """The changes of the years first..last by ISO date; an exception stands above every rule."""
     years = range(first, last + 1)
     by_rule = {day.isoformat(): rule.change for rule in rules for year in years for day in rule.days(year)}
