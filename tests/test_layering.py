@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -35,17 +36,15 @@ UNSAFE = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shel
 RUNS_TEXT = {"eval", "exec", "__import__"}
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
-    """Dotted name below `jaxtrade` -> syntax tree."""
+    """Dotted name below `jaxtrade` -> syntax tree. Read once, by the first test that asks."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     return found
-
-
-MODULES = modules()
 
 
 def layer(name: str) -> int | None:
@@ -85,7 +84,7 @@ def own_imports(tree: ast.Module) -> set[str]:
     for name in imports(tree):
         head, _, rest = name.partition(".")
         if head == "jaxtrade" and rest:
-            while rest and rest not in MODULES:
+            while rest and rest not in modules():
                 rest = rest.rpartition(".")[0]
             if rest:
                 found.add(rest)
@@ -138,14 +137,14 @@ def circles(graph: dict[str, set[str]]) -> list[str]:
 
 def test_imports_point_down_or_sideways_and_name_nothing_forbidden() -> None:
     """Every module at once; each offender is named."""
-    named = {name: tree for name, tree in MODULES.items() if name}
+    named = {name: tree for name, tree in modules().items() if name}
     assert [line for name, tree in named.items() for line in breaks_layers(name, tree)] == []
-    assert [line for name, tree in MODULES.items() for line in forbidden_imports(name, tree)] == []
-    assert [line for name, tree in MODULES.items() for line in forbidden_calls(name, tree)] == []
+    assert [line for name, tree in modules().items() for line in forbidden_imports(name, tree)] == []
+    assert [line for name, tree in modules().items() for line in forbidden_calls(name, tree)] == []
 
 
 def test_modules_import_without_a_circle() -> None:
-    assert circles({name: own_imports(tree) - {name} for name, tree in MODULES.items() if name}) == []
+    assert circles({name: own_imports(tree) - {name} for name, tree in modules().items() if name}) == []
 
 
 def test_planted_offenders_are_found() -> None:
@@ -180,7 +179,7 @@ def test_what_answers_at_once_loads_no_jax_and_training_loads_no_host_library() 
                "import jaxtrade.cli", "from jaxtrade import load_config; load_config('quickstart')"]
     slow = {"jax", "pandas", "flax", "optax", *HOST_ONLY}
     assert {statement: names & slow for statement, names in loaded(at_once).items() if names & slow} == {}
-    training = [f"import jaxtrade.{name}" for name in MODULES if name.partition(".")[0] in TRAINING]
+    training = [f"import jaxtrade.{name}" for name in modules() if name.partition(".")[0] in TRAINING]
     assert {"import jaxtrade.env.dynamics", "import jaxtrade.rl.returns"} <= set(training)
     held = loaded(training)
     assert "jax" in held[training[-1]]
