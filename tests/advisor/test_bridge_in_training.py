@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -47,9 +47,8 @@ class State(struct.PyTreeNode):
     learned: jax.Array
 
 
-class Sizes(NamedTuple):
-    num_envs: int = 1
-    num_steps: int = 1
+def halved(hparams: Floats, times: int) -> Floats:
+    return hparams.replace(learning_rate=hparams.learning_rate * 0.5**times)
 
 
 def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
@@ -72,7 +71,8 @@ def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
                 {"finite": ~fails, "learned": learned, "learning_rate": state.hparams.learning_rate,
                  "approx_kl": state.learned, "param_delta": state.learned, "illegal": jnp.int32(0)})
 
-    return Algorithm(init, update, lambda *_: None, None, Sizes())  # type: ignore[arg-type,return-value]
+    nothing: Any = None
+    return Algorithm(init, update, nothing, nothing, nothing, 1, retry=halved)
 
 
 class Whimsical(HandSource):
