@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.doctor import Finding, Verdict, diagnose, exit_code, to_json, to_text
+from jaxtrade.doctor import Finding, Status, diagnose, exit_code, to_json, to_text
 from jaxtrade.doctor import checks as facts
 from jaxtrade.doctor import host as machine
 from jaxtrade.doctor.child import ChildResult, crash_name, run_child
@@ -94,15 +94,15 @@ def found(host: Machine) -> list[Finding]:
 
 
 def test_a_healthy_machine_has_no_finding() -> None:
-    assert {finding.verdict for finding in found(healthy())} == {Verdict.OK}
-    assert {f.verdict for f in found(healthy(gpu_seen=True, versions=VERSIONS | CUDA))} == {Verdict.OK}
-    assert {f.verdict for f in found(healthy(release=WSL2))} == {Verdict.OK}
+    assert {finding.verdict for finding in found(healthy())} == {Status.OK}
+    assert {f.verdict for f in found(healthy(gpu_seen=True, versions=VERSIONS | CUDA))} == {Status.OK}
+    assert {f.verdict for f in found(healthy(release=WSL2))} == {Status.OK}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_with_its_fix(fault: str) -> None:
     changes, verdict, name, measured, fix = FAULTS[fault]
-    bad = [finding for finding in found(healthy(**changes)) if finding.verdict is not Verdict.OK]
+    bad = [finding for finding in found(healthy(**changes)) if finding.verdict is not Status.OK]
     assert [finding.name for finding in bad] == [name], bad
     assert bad[0].verdict == verdict
     assert measured in bad[0].measured
@@ -115,7 +115,7 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(facts.zoneinfo, "ZoneInfo", absent)
     finding = facts.check_time_zones(healthy())
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is Status.FAIL
     assert "America/New_York" in finding.measured
     assert "tzdata" in finding.fix
 
@@ -126,19 +126,19 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_run_folder_that_cannot_be_used(number: int, measured: str, fix: str, tmp_path: Path) -> None:
     host = healthy(run_folder=tmp_path / "runs")
     finding = check_run_folder(host, attempt=refuse(number), usage=lambda _: 0)
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is Status.FAIL
     assert measured in finding.measured
     assert fix in finding.fix
 
 
 def test_run_folder_good_full_slow_or_a_file(tmp_path: Path) -> None:
     host = healthy(run_folder=tmp_path / "a" / "runs")
-    assert check_run_folder(host, usage=lambda _: 5 * GIB).verdict is Verdict.OK
+    assert check_run_folder(host, usage=lambda _: 5 * GIB).verdict is Status.OK
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
     assert "free some space" in check_run_folder(host, usage=lambda _: 1000).fix
     assert "local disk" in check_run_folder(host, attempt=lambda _: 3.0, usage=lambda _: 5 * GIB).fix
     (tmp_path / "file").write_text("x")
-    assert check_run_folder(healthy(run_folder=tmp_path / "file")).verdict is Verdict.FAIL
+    assert check_run_folder(healthy(run_folder=tmp_path / "file")).verdict is Status.FAIL
 
 
 def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
@@ -154,13 +154,13 @@ def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
 def test_cache_that_others_can_write(tmp_path: Path) -> None:
     host = healthy(env={"JAX_COMPILATION_CACHE_DIR": str(tmp_path)})
     tmp_path.chmod(0o700)
-    assert check_cache(host).verdict is Verdict.OK
+    assert check_cache(host).verdict is Status.OK
     tmp_path.chmod(0o777)
     finding = check_cache(host)
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is Status.FAIL
     assert "0777" in finding.measured
     assert "chmod 700" in finding.fix
-    assert check_cache(dataclasses.replace(host, system="Windows")).verdict is Verdict.OK
+    assert check_cache(dataclasses.replace(host, system="Windows")).verdict is Status.OK
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o777  # looks, changes nothing
 
 
@@ -172,7 +172,7 @@ def one(program: str, timeout: float = 20) -> Finding:
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGKILL"])
 def test_a_child_that_dies_is_a_finding(name: str) -> None:
     finding = one(f"import os, signal; os.kill(os.getpid(), signal.{name})")
-    assert finding == Finding("fake", Verdict.FAIL, f"died by {name}", "do this")
+    assert finding == Finding("fake", Status.FAIL, f"died by {name}", "do this")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
@@ -186,7 +186,7 @@ def test_children_that_hang_raise_or_say_nothing() -> None:
     start = time.monotonic()
     hang = one("import time; time.sleep(60)", timeout=1)
     assert time.monotonic() - start < 10
-    assert (hang.verdict, hang.measured) == (Verdict.FAIL, "hangs: no answer in 1 s")
+    assert (hang.verdict, hang.measured) == (Status.FAIL, "hangs: no answer in 1 s")
     assert one("import no_such_module_here").measured == "ModuleNotFoundError: No module named 'no_such_module_here'"
     assert one("pass").measured == "ended without a result"
     assert one("print('{\"numpy\": \"2.4\"}')").measured.startswith("numpy 2.4 (")
@@ -225,7 +225,7 @@ def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_pat
 
 
 def test_a_finding_without_fix_cannot_be_made() -> None:
-    for verdict in (Verdict.WARN, Verdict.FAIL):
+    for verdict in (Status.WARN, Status.FAIL):
         with pytest.raises(ValueError, match="no fix"):
             Finding("x", verdict, "bad", " ")
     assert all(layer.fix.strip() for layer in LAYERS)
