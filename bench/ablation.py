@@ -16,9 +16,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.compilation import FUSION, OFF
 from jaxtrade.env.execution import select
 from jaxtrade.env.state import EndReason
+from jaxtrade.storage.programs import FUSION, OFF
 
 from . import harness, programs, setting, stepping
 from .catalogue import Options

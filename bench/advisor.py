@@ -23,13 +23,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtrade.advisor.fusion import make_fusion
 from jaxtrade.advisor.table import empty_table
-from jaxtrade.advisor_run import TrainingAdvisor, view_of
 from jaxtrade.config import RunConfig
 from jaxtrade.env.summary import summarise
-from jaxtrade.rl.chunk import compile_chunk
+from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.runs.advice import TrainingAdvisor, view_of
+from jaxtrade.training.chunk import compile_chunk
 
 from . import harness, setting
 from .catalogue import Options

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 
 from jaxtrade.config import TrainConfig
-from jaxtrade.rl.train import train
+from jaxtrade.training.loop import train
 
 from . import harness, programs, setting
 from .catalogue import Options

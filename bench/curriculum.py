@@ -18,9 +18,9 @@ import numpy as np
 from jaxtrade.config import RunConfig, TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
-from jaxtrade.rl.population import Stack
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.source import layout_of
+from jaxtrade.runs.source import layout_of
+from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 
 from . import harness, setting

@@ -20,8 +20,8 @@ from typing import Any
 import jax
 
 from jaxtrade.config import TrainConfig
-from jaxtrade.rl.population import Stack
-from jaxtrade.rl.train import train
+from jaxtrade.training.loop import train
+from jaxtrade.training.population import Stack
 
 from . import harness, programs, setting
 from .catalogue import Options

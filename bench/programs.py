@@ -16,10 +16,10 @@ from jax.interpreters import partial_eval
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.summary import summarise
-from jaxtrade.rl.chunk import chunk_program
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.rollout import StepExtras
 from jaxtrade.rl.rollout import unroll
+from jaxtrade.training.chunk import chunk_program
 from jaxtrade.types import Algorithm, PyTree, Transition
 
 from .harness import Sample, rounded
@@ -53,7 +53,7 @@ def learner(world: World, total_updates: int) -> Algorithm:
 
 
 def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
-    """The program that `rl.train.train` runs, not a copy of it: `updates` updates, the state donated."""
+    """The program that `training.loop.train` runs, not a copy of it: `updates` updates, the state donated."""
     return compiled(chunk_program(algorithm, updates), state, params)
 
 

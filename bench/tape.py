@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.schema import NOW, Shape, feature_spec, shape_of
+from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def ceil_div(a: np.ndarray, b: int) -> np.ndarray:
 
 def windows(config: EnvConfig, view: MarketView, rows: np.ndarray) -> np.ndarray:
     """float64[n, window * (F + 3)]: bars t - window .. t - 1 of each row t, oldest first, features then times; by the
-    formula of `jaxtrade.data.view`."""
+    formula of `jaxtrade.data.features.view`."""
     past = rows[:, None] + np.arange(-config.window, 0)
     now = dict(zip(NOW, np.asarray(view.now, np.float64)[rows].T[..., None, None], strict=True))
     shapes = [shape_of(feature_spec(name).unit, "relative") for name in config.features] + [Shape()] * 3

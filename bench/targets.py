@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade.config.yaml12 import parse_yaml
 from jaxtrade.errors import DataError
-from jaxtrade.yaml12 import parse_yaml
 
 from . import catalogue, figures
 

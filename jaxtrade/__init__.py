@@ -1,7 +1,7 @@
 """Intraday-trading reinforcement learning in JAX.
 
 The public API is `__all__`; names load on first use (PEP 562), so `import jaxtrade` costs nothing. It adds one option
-to `XLA_FLAGS` (`jaxtrade.compilation.use_fusion`): import it before the process first computes with JAX.
+to `XLA_FLAGS` (`jaxtrade.storage.programs.use_fusion`): import it before the process first computes with JAX.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jaxtrade.compilation import use_fusion
+from jaxtrade.storage.programs import use_fusion
 
 if TYPE_CHECKING:
     from jaxtrade.config import RunConfig, load_config
-    from jaxtrade.data.bars import Bars, from_frame, load_bars
     from jaxtrade.data.contracts import Contract, get_contract
     from jaxtrade.data.market import Market, build_market, load_market
+    from jaxtrade.data.read.bars import Bars, from_frame, load_bars
     from jaxtrade.data.splits import split_sessions
     from jaxtrade.data.synthetic import synthetic_bars
     from jaxtrade.env.dynamics import TradingEnv
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from jaxtrade.errors import CheckpointError, ConfigError, DataError, JaxtradeError
     from jaxtrade.evaluation.evaluate import evaluate, standard_agents
     from jaxtrade.evaluation.policy import load_policy
-    from jaxtrade.experiment import run
     from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
     from jaxtrade.interop.gymnax_adapter import from_gymnax
     from jaxtrade.interop.gymnax_env import to_gymnax
     from jaxtrade.interop.registration import register_envs, to_sb3
-    from jaxtrade.preparation import make_env
     from jaxtrade.rl.algorithms import make_algorithm
     from jaxtrade.rl.ppo import make_ppo
-    from jaxtrade.rl.train import plan_run, train
+    from jaxtrade.runs.setup import make_env
+    from jaxtrade.runs.train import run
+    from jaxtrade.training.loop import plan_run, train
 
 __version__ = "0.1.0"
 
 use_fusion()
 
 _HOME = {
-    "Bars": "data.bars",
+    "Bars": "data.read.bars",
     "CheckpointError": "errors",
     "ConfigError": "errors",
     "Contract": "data.contracts",
@@ -51,20 +51,20 @@ _HOME = {
     "TradingEnv": "env.dynamics",
     "build_market": "data.market",
     "evaluate": "evaluation.evaluate",
-    "from_frame": "data.bars",
+    "from_frame": "data.read.bars",
     "from_gymnax": "interop.gymnax_adapter",
     "get_contract": "data.contracts",
-    "load_bars": "data.bars",
+    "load_bars": "data.read.bars",
     "load_config": "config",
     "load_market": "data.market",
     "load_policy": "evaluation.policy",
-    "make_env": "preparation",
+    "make_env": "runs.setup",
     "make_params": "env.params",
     "make_algorithm": "rl.algorithms",
     "make_ppo": "rl.ppo",
-    "plan_run": "rl.train",
+    "plan_run": "training.loop",
     "register_envs": "interop.registration",
-    "run": "experiment",
+    "run": "runs.train",
     "split_sessions": "data.splits",
     "standard_agents": "evaluation.evaluate",
     "synthetic_bars": "data.synthetic",
@@ -72,7 +72,7 @@ _HOME = {
     "to_gymnasium_vec": "interop.gymnasium_env",
     "to_gymnax": "interop.gymnax_env",
     "to_sb3": "interop.registration",
-    "train": "rl.train",
+    "train": "training.loop",
 }
 
 __all__ = [

@@ -5,21 +5,28 @@ A new built-in part is its own module and one row here. A user's part is registe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from jaxtrade.registry import Registry
 
-if TYPE_CHECKING:
-    from jaxtrade.env.rewards import Term
-    from jaxtrade.env.tasks.base import Task
-
-TASKS: Registry[Task] = Registry("task", {
+# The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.Learner`,
+# `networks.heads.Network` (what makes one), `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`,
+# `evaluation.report.Section`, `env.rewards.Term`.
+TASKS: Registry[Any] = Registry("task", {
     "entry": "jaxtrade.env.tasks.entry:ENTRY",
     "manage": "jaxtrade.env.tasks.manage:MANAGE",
     "advised": "jaxtrade.env.tasks.advised:ADVISED",
 })
 
-REWARD_TERMS: Registry[Term] = Registry("reward term", {name: f"jaxtrade.env.rewards:{name}" for name in (
+LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER"})
+NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
+                                               "gru": "jaxtrade.networks.heads:make_actor_critic"})
+# Users' own alone: the built-in features are declared in `data.features.schema`, the built-in advisors in
+# `advisor.host.registry`, the built-in sections in `evaluation.report`.
+FEATURES: Registry[Any] = Registry("feature", {})
+ADVISORS: Registry[Any] = Registry("advisor", {})
+REPORT_SECTIONS: Registry[Any] = Registry("report section", {})
+REWARD_TERMS: Registry[Any] = Registry("reward term", {name: f"jaxtrade.env.rewards:{name}" for name in (
     "equity_change", "net_return", "closed_profit", "win", "loss", "trail_win", "in_position", "flat", "floor_reached",
     "forced_flat", "breakeven_moved", "trail_enabled", "trail_enabled_in_profit", "profit_level", "return_level",
     "illegal", "illegal_management")})

@@ -9,12 +9,31 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from jaxtrade.errors import ConfigError
 
 PartT = TypeVar("PartT")
+
+
+def import_parts(modules: Iterable[str]) -> None:
+    """Import the modules in which users register their parts; the current folder is searched first.
+
+    Raises ConfigError for a module that does not exist. What a module itself raises is not caught.
+    """
+    for name in modules:
+        if "" not in sys.path and os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())  # the installed command has its own folder there
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
+                raise  # the module was found; something that it imports was not
+            raise ConfigError(f"--import {name}: there is no module of that name in {os.getcwd()} or among the "
+                              "installed packages; give its dotted name, without .py") from None
 
 
 class Registry(Generic[PartT]):

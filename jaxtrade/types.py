@@ -7,6 +7,7 @@ account's start balance.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -72,7 +73,7 @@ class Quotes(struct.PyTreeNode):
 
 
 class MarketView(struct.PyTreeNode):
-    """The float half of the market, the only floats an observation reads (`jaxtrade.data.view` has the formula).
+    """The float half of the market, the only floats an observation reads (`data.features.view` has the formula).
 
     value: float32[T, F + 3] one column per feature, then three times. level: the same shape, whole ticks that prices
         are relative to; None (static) where no column needs them. now: float32[T, 4], what a bar's own figures scale
@@ -131,6 +132,18 @@ class SessionSet(struct.PyTreeNode):
 
     ids: Array
     count: Array
+
+
+class EndReason(enum.IntEnum):
+    """Why an episode (or an account, in evaluation) ended."""
+
+    NONE = 0
+    BUST = 1
+    DAILY_LOSS = 2  # only where on_daily_loss=fail
+    TARGET = 3
+    SESSION_END = 4  # end of the episode's last session
+    STEP_LIMIT = 5  # truncated
+    END_OF_DATA = 6  # truncated
 
 
 RefT = TypeVar("RefT")

@@ -23,17 +23,17 @@ import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.advising import followed_of, is_told, only, was_told
-from jaxtrade.advisor.fusion import Trust
-from jaxtrade.commands.replaying import differences
+from jaxtrade.advisor.compose import followed_of, is_told, only, was_told
+from jaxtrade.cli.replaying import differences
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params
-from jaxtrade.evaluating import evaluate_run, history
 from jaxtrade.evaluation.agents import greedy, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
-from jaxtrade.preparation import params_shown, policies_of, prepare
-from jaxtrade.source import load_source
+from jaxtrade.rl.listening.fusion import Trust
+from jaxtrade.runs.evaluate import evaluate_run, history
+from jaxtrade.runs.setup import params_shown, policies_of, prepare
+from jaxtrade.runs.source import load_source
 from tests.advisor.servers import FaultServer, Step, advises, after, cut, drip, flood, hang, reply, reset, says
 
 TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",

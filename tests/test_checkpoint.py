@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from flax import struct
 
-from jaxtrade import checkpoint
 from jaxtrade.errors import CheckpointError
+from jaxtrade.storage import checkpoint
 
 
 class Inner(struct.PyTreeNode):

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jaxtrade.compilation import FUSION, VARIABLE, cache_folder, use_fusion
+from jaxtrade.storage.programs import FUSION, VARIABLE, cache_folder, use_fusion
 
 CODE = """
 import jax, jax.numpy as jnp
-from jaxtrade.compilation import use_cache
+from jaxtrade.storage.programs import use_cache
 print(use_cache() or "kept")
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.jit(lambda x: jnp.sin(x) + 1)(jnp.ones(3))

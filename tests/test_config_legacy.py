@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade import rundir
 from jaxtrade.config import RunConfig, digest_of, dump_config, load_config, make_config
-from jaxtrade.config_legacy import MOVED, migrated, migrated_network
-from jaxtrade.yaml12 import dump_yaml, parse_yaml
+from jaxtrade.config.legacy import MOVED, migrated, migrated_network
+from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
+from jaxtrade.runs import rundir
 
 OLD = {"seed": 3, "ppo": {"network": "gru", "rnn_width": 8, "hidden": [8, 16], "activation": "relu", "adapter": 0,
                           "normalise_observations": False, "num_envs": 16, "num_steps": 4, "num_shards": 2,

@@ -13,16 +13,18 @@ import jax
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint, experiment, rundir
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.errors import CheckpointError, ConfigError, DataError, InterruptedRunError, RunLockedError
-from jaxtrade.evaluating import evaluate_run, history, replay_run
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.report import to_json
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.experiment import resume, run
-from jaxtrade.preparation import prepare
+from jaxtrade.runs import rundir
+from jaxtrade.runs import train as experiment
+from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
+from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.train import resume, run
+from jaxtrade.storage import checkpoint
 
 OVERRIDES = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
              "train.total_timesteps=768", "train.chunk_updates=2", "train.checkpoint_every=1",

@@ -9,7 +9,8 @@ import re
 import pytest
 
 from jaxtrade.errors import DataError
-from jaxtrade.metrics import (
+from jaxtrade.rl.ppo.reports import PROGRESS
+from jaxtrade.storage.sinks import (
     ConsoleSink,
     JsonlSink,
     LogSink,
@@ -19,7 +20,6 @@ from jaxtrade.metrics import (
     progress_line,
     read_rows,
 )
-from jaxtrade.rl.ppo.reports import PROGRESS
 
 NAN = float("nan")
 

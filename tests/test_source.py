@@ -12,19 +12,20 @@ import jax
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint, cli
-from jaxtrade.beginning import transferred
+from jaxtrade import cli
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.curriculum.start import start_check
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluating import history
 from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
-from jaxtrade.experiment import resume, run
-from jaxtrade.preparation import prepare
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.transfer import check_layouts, movement
-from jaxtrade.source import adopt, layout_of, load_source, require_same
+from jaxtrade.runs.beginning import transferred
+from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.source import adopt, layout_of, load_source, require_same
+from jaxtrade.runs.train import resume, run
+from jaxtrade.storage import checkpoint
 
 TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
         "train.total_timesteps=1536",
@@ -206,7 +207,7 @@ def test_a_policy_exported_while_opening_acts_as_the_run_does(entry: Path, tmp_p
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))
     policy = policy_of(transferred(setup, source).state)
-    save_policy_bundle(tmp_path / "policy", policy, setup.env, setup.algorithm, setup.market, setup.config)
+    save_policy_bundle(tmp_path / "policy", policy, setup.env, setup.market, setup.config)
     loaded = load_policy(tmp_path)
     assert float(loaded.policy.opening.probability) == pytest.approx(0.01)
     state, ref = setup.env.reset(jax.random.key(0), setup.params)

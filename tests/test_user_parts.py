@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 
 import jaxtrade
-from jaxtrade.advisor.fusion import advised_action, exposure, side_after
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.rewards import register_term
 from jaxtrade.env.tasks.base import register_task
 from jaxtrade.env.tasks.manage import MANAGE, ManageTask
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluating import history, replay_run
 from jaxtrade.parts import REWARD_TERMS, TASKS
+from jaxtrade.rl.listening.fusion import advised_action, exposure, side_after
+from jaxtrade.runs.evaluate import history, replay_run
 from tests.env import worlds
 
-OVERRIDES = ["env.task=product", "reward.weights.entries=-0.01", "ppo.num_envs=8", "ppo.num_steps=16",
-             "ppo.num_minibatches=2", "ppo.hidden=[8]", "train.total_timesteps=384", "train.tensorboard=false"]
+OVERRIDES = ["env.task=product", "reward.weights.entries=-0.01", "rollout.num_envs=8", "rollout.num_steps=16",
+             "ppo.num_minibatches=2", "network.hidden=[8]", "train.total_timesteps=384", "train.tensorboard=false"]
 ACTIONS = ("HOLD", "HOLD_TRAIL", "HOLD_NO_TRAIL", "LONG", "LONG_TRAIL", "LONG_NO_TRAIL", "SHORT", "SHORT_TRAIL",
            "SHORT_NO_TRAIL")
 

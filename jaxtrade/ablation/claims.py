@@ -29,10 +29,10 @@ def claims(ablation: Ablation, fusion: FusionResult) -> list[Claim]:
 def _claim(ablation: Ablation, fusion: FusionResult, kind: str) -> Claim:
     if (days := len(fusion.scores[ablation.split].dates)) < MIN_DAYS:
         return Claim(kind, None, f"needs {MIN_DAYS} days, there are {days}")
-    placebo = ablation.to_placebo(fusion, kind)
-    if placebo is None or RULES not in ablation.kinds:
-        return Claim(kind, None, f"needs mock:permuted/{kind} and {RULES} in the matrix")
-    rules = ablation.compared(fusion, kind, RULES)
+    own_placebo = f"mock:permuted/{kind}"
+    if missing := [other for other in (own_placebo, RULES) if other not in ablation.kinds]:
+        return Claim(kind, None, f"needs {' and '.join(missing)} in the matrix")
+    placebo, rules = (ablation.compared(fusion, kind, other) for other in (own_placebo, RULES))
     return Claim(kind, placebo.certain > 0 and rules.certain > 0,
                  f"less its placebo {shown(placebo)}, less the rules {shown(rules)}")
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxtrade import rundir
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.runs import rundir
 
 BEGIN, TRAINING = "begin.json", "training"  # TRAINING: checkpoints and metrics of each fusion
 

@@ -16,11 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade import checkpoint
 from jaxtrade.ablation.tables import KindTable
-from jaxtrade.advisor.fusion import Fusion, make_fusion
 from jaxtrade.advisor.table import Delta, empty_table
-from jaxtrade.advisor_run import view_of
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.env.dynamics import TradingEnv
@@ -29,13 +26,16 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
-from jaxtrade.metrics import JsonlSink, read_rows
-from jaxtrade.rl.advised import AdviceState, start_advice, with_answers
 from jaxtrade.rl.algorithms import make_algorithm
-from jaxtrade.rl.health import population_health
-from jaxtrade.rl.hooks import Change
-from jaxtrade.rl.population import SEEDS, Axes, Stack
-from jaxtrade.rl.train import Plan, plan_run, train
+from jaxtrade.rl.listening.fusion import Fusion, make_fusion
+from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
+from jaxtrade.runs.advice import view_of
+from jaxtrade.storage import checkpoint
+from jaxtrade.storage.sinks import JsonlSink, read_rows
+from jaxtrade.training.health import population_health
+from jaxtrade.training.hooks import Change
+from jaxtrade.training.loop import Plan, plan_run, train
+from jaxtrade.training.population import SEEDS, Axes, Stack
 from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 
 FIGURES = ("episode_profit", "episode_trades", "advice_share", "agreement", "override", "trust", "hit_rate", "entropy",
@@ -163,7 +163,7 @@ def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, b
 
 
 class KnownAdvice:
-    """`rl.advised.Exchange` of a matrix: the state holds all advice, and nothing is exchanged with the host."""
+    """`rl.listening.state.Exchange` of a matrix: the state holds all advice, and nothing is exchanged with the host."""
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm of all kinds, which learns with the advice in its state."""
@@ -238,7 +238,7 @@ def train_matrix(learner: Learner, tables: Sequence[KindTable], followed: np.nda
         tell: gets a line when it is compiled and after each tenth of the run.
         folder: of checkpoints and metrics. Training goes on from what a killed process left there, to the same bits;
             None: nothing is written.
-    Raises as `rl.train.train`, except that steps that are not finite are not taken and end nothing.
+    Raises as `training.loop.train`, except that steps that are not finite are not taken and end nothing.
     """
     config, plan = learner.config, learner.plan
     advice = first_advice(learner, tables, followed, askable)

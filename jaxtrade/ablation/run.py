@@ -10,17 +10,17 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from jaxtrade import rundir
 from jaxtrade.ablation.folder import TRAINING, begin, settings_of
 from jaxtrade.ablation.matrix import make_learner, train_matrix
 from jaxtrade.ablation.results import Ablation, FusionResult
 from jaxtrade.ablation.scoring import digests, score
 from jaxtrade.ablation.tables import KindTable, make_tables
-from jaxtrade.advising import only
+from jaxtrade.advisor.compose import only
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import DataError
+from jaxtrade.runs import rundir
 from jaxtrade.types import SessionSet
 
 Tell = Callable[[str], None]

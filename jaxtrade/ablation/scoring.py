@@ -11,12 +11,12 @@ import numpy as np
 from jaxtrade.ablation.matrix import Learner, Trained, of_kind
 from jaxtrade.ablation.results import Scores
 from jaxtrade.ablation.tables import KindTable, skill
-from jaxtrade.advising import table_of
-from jaxtrade.advisor_run import view_of
+from jaxtrade.advisor.compose import table_of
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import Record, backtests, decision_bars
 from jaxtrade.rl.state import Policy
+from jaxtrade.runs.advice import view_of
 from jaxtrade.types import PyTree, SessionSet
 
 

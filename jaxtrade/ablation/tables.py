@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.ablation.kinds import NONE, cheats, innermost, turn_skill
-from jaxtrade.advising import QuestionBook, ask_all, backend_of, followed_of, load_table, make_book
+from jaxtrade.advisor.compose import QuestionBook, ask_all, backend_of, followed_of, load_table, make_book
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question
 from jaxtrade.advisor.table import COLUMNS, directions

@@ -18,10 +18,10 @@ from jaxtrade.advisor.host.rules import RULE_SLOTS
 from jaxtrade.advisor.host.slots import RAW_SLOTS, check_columns, known_slot
 from jaxtrade.advisor.host.types import Question
 from jaxtrade.config import RunConfig
-from jaxtrade.data.calendar import schedule_for, trade_dates
-from jaxtrade.data.features import compute_features
+from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+from jaxtrade.data.features.columns import compute_features
+from jaxtrade.data.features.schema import absent_features
 from jaxtrade.data.market import feature_input, feature_windows
-from jaxtrade.data.schema import absent_features
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import SessionSet
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.data.quotes import PRICES
+from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.errors import DataError
 
 if TYPE_CHECKING:
-    from jaxtrade.data.bars import Bars
     from jaxtrade.data.market import Market
+    from jaxtrade.data.read.bars import Bars
 
 FORMAT = 1
 WIDTH = 6  # columns of a row, `advisor.table.COLUMNS`

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from jaxtrade.config import RunConfig, config_path, overridden, read_values, validated
+from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values, validated
+from jaxtrade.config.base import Section
+from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
-from jaxtrade.sections.base import Section
-from jaxtrade.yaml12 import dump_yaml
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
@@ -125,4 +125,4 @@ def read_curriculum(folder: Path) -> Curriculum:
     if not path.is_file():
         raise ConfigError(f"--resume {folder}: no curriculum.yaml; expected a folder written by 'jaxtrade curriculum' "
                           "(a single run is resumed by jaxtrade train --resume)")
-    return load_curriculum(str(path), (), (), lambda sections, where: validated(RunConfig, sections, where))
+    return load_curriculum(str(path), (), (), make_config)

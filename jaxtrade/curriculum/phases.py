@@ -13,24 +13,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxtrade import rundir
-from jaxtrade.advisor_run import check_advisor
-from jaxtrade.beginning import transferred
-from jaxtrade.compilation import pin_threads
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import Curriculum, Phase, dump_curriculum, read_curriculum
 from jaxtrade.curriculum.report import report_text
 from jaxtrade.curriculum.start import start_check, start_line
 from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
-from jaxtrade.evaluating import history
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.experiment import resume, run
-from jaxtrade.preparation import params_shown, prepare
 from jaxtrade.rl.transfer import coverage_json, movement, percent
-from jaxtrade.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
+from jaxtrade.runs import rundir
+from jaxtrade.runs.advice import check_advisor
+from jaxtrade.runs.beginning import transferred
+from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.setup import params_shown, prepare
+from jaxtrade.runs.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
+from jaxtrade.runs.train import resume, run
+from jaxtrade.storage.programs import pin_threads
 
 BEGIN = "begin.json"
 

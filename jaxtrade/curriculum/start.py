@@ -7,15 +7,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxtrade.beginning import Transferred
 from jaxtrade.data.splits import session_set
 from jaxtrade.evaluation.agents import Agent, greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.result import AgentResult
-from jaxtrade.preparation import Setup, prepare
 from jaxtrade.rl.opening import closed
 from jaxtrade.rl.state import Policy
-from jaxtrade.source import Source
+from jaxtrade.runs.beginning import Transferred
+from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.source import Source
 from jaxtrade.types import PyTree
 
 SEEN_AND_DONE = ("task", "actions", "advice", "window", "features")  # keys of env that decide slots and actions

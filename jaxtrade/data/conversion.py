@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from jaxtrade.config import DataConfig
-from jaxtrade.data.bars import Bars, load_bars
-from jaxtrade.data.calendar import table_schedule, trade_dates
+from jaxtrade.data.calendar.schedule import table_schedule, trade_dates
 from jaxtrade.data.contracts import CONTRACTS, Contract
-from jaxtrade.data.stamps import iso
+from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.read.stamps import iso
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import TickValue
 

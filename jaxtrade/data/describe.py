@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bars import Bars, load_bars
-from jaxtrade.data.calendar import check_stamps, findings, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
 from jaxtrade.data.market import Market, decision_sessions, history_needed, read_keys
-from jaxtrade.data.stamps import iso
+from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.read.stamps import iso
 
 COST_WARNING = 0.25  # of the stop
 NOTES_SHOWN = 20

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from jaxtrade.data.bars import Bars
-from jaxtrade.data.stamps import iso
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.stamps import iso
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 

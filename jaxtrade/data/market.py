@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data import features
-from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
+from jaxtrade.data.calendar.sessions import (
+    SessionRows,
+    bars_to_flat,
+    session_rows,
+    window_ages,
+    window_ids,
+)
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.conversion import describe_conversion, load_rates, tick_values
-from jaxtrade.data.intrabar import market_path, side_passages
-from jaxtrade.data.pairing import attach
-from jaxtrade.data.quotes import PRICES, QUOTE_FIELDS
-from jaxtrade.data.roll import explicit, splice_dates
-from jaxtrade.data.schema import (
+from jaxtrade.data.features import columns as features
+from jaxtrade.data.features.schema import (
     NO_VOLUME,
     TRUE_RANGES,
     VOLUME_BARS,
@@ -29,16 +31,14 @@ from jaxtrade.data.schema import (
     longest_warm_up,
     table_columns,
 )
-from jaxtrade.data.sessions import (
-    SessionRows,
-    bars_to_flat,
-    session_rows,
-    window_ages,
-    window_ids,
-)
+from jaxtrade.data.features.table import float_table
+from jaxtrade.data.features.view import host_view
+from jaxtrade.data.intrabar import market_path, side_passages
+from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.read.pairing import attach
+from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
+from jaxtrade.data.read.roll import explicit, splice_dates
 from jaxtrade.data.synthetic import bars_of_kind
-from jaxtrade.data.table import float_table
-from jaxtrade.data.view import host_view
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 

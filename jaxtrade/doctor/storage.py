@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jaxtrade.compilation import VARIABLE, cache_folder
 from jaxtrade.doctor.checks import GIB, MIB, gib
 from jaxtrade.doctor.finding import Finding, fail, ok, warn
 from jaxtrade.doctor.host import Host
+from jaxtrade.storage.programs import VARIABLE, cache_folder
 
 
 def nearest_existing(path: Path) -> Path:
@@ -26,7 +26,7 @@ def nearest_existing(path: Path) -> Path:
 
 def try_folder(folder: Path) -> float:
     """Do there what a checkpoint does: lock, write, fsync, rename, remove. Seconds of it; OSError where one fails."""
-    from jaxtrade.rundir import locked
+    from jaxtrade.runs.rundir import locked
 
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=".jaxtrade-doctor-", dir=folder) as name:

@@ -1,4 +1,4 @@
-"""The advice block of the observation: what an advisor said of the bar, as it was acted on."""
+"""The advice block of the observation: an advisor's advice about the bar, as the policy acts on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADVICE_SLOTS = ("advice_hold", "advice_buy", "advice_sell", "advice_confidence",
 
 
 def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
-    """What `state` is shown of the advice on its bar; None (static) where there is no advisor."""
+    """The advice that `state` shows about its bar; None (static) where there is no advisor."""
     view = params.advice
     if view is None:
         return None
@@ -22,7 +22,7 @@ def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
 
 def advice_slots(seen: AdviceSeen | None) -> Array:
     """float32[7] of `ADVICE_SLOTS`: three logits, confidence and risk in [0, 1], 1 where there is advice, and the
-    logarithm of 1 + its age in bars. All 0 where there is none: no direction is favoured."""
+    logarithm of 1 + its age in bars. All 0 where there is none, which favours no direction."""
     if seen is None:
         return jnp.zeros(len(ADVICE_SLOTS), jnp.float32)
     rest = jnp.stack([seen.confidence, seen.risk, seen.valid.astype(jnp.float32), jnp.log1p(seen.age)])

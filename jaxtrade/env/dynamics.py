@@ -83,11 +83,12 @@ def next_session(state: EnvState, params: EnvParams) -> EnvState:
 
 
 def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params: EnvParams) -> EnvState:
-    """A new episode at `state`; with `probability`, and where `forced_side` finds it legal, one bar later and entered.
+    """A new episode at `state`; with `probability`, where `forced_side` finds it legal, it starts one bar later, in a
+    position.
 
-    The bar is what BUY or SELL makes of it: a market order for `quantity` contracts at the next open, with the normal
-    bracket, slippage and commission. The first observation is at its close: in position, or flat again where the bar
-    has closed it. Costs and profit of the bar are in the account and in `stats`, and in no reward. Nobody chose it, so
+    The entry is that of BUY or SELL: a market order for `quantity` contracts at the next open, with the normal bracket,
+    slippage and commission. The first observation is at that bar's close: in position, or flat again where the bar
+    closed it. Costs and profit of the bar are in the account and in `stats`, and in no reward. No policy chose it, so
     it is no step: `time` and `stats.length` are 0. An episode that the bar would end starts at `state` instead.
     """
     side = forced_side(state, probability, params)
@@ -180,7 +181,13 @@ class TradingEnv:
     def advance(
         self, state: EnvState, action: Array, params: EnvParams
     ) -> tuple[EnvState, Outcome[ObservationRef]]:
-        """Decode and advance one bar, into the next session where this one ended; an ended episode is left as it is."""
+        """Decode and advance one bar, into the next session where this one ended; an ended episode is left as it is.
+
+        Args:
+            action: int32[], an id of `actions`.
+        """
+        chex.assert_rank(action, 0)
+        chex.assert_type(action, int)
         legal = self.mask(state, params)[action]
         order = self.decode(jnp.where(legal, action, HOLD), state, params)
         moved, event = self.transition(state, order, params)
@@ -201,7 +208,7 @@ class TradingEnv:
         )
 
     def next_episode(self, state: EnvState, params: EnvParams) -> EnvState:
-        """The start of the episode after that of `state`, wherever that is."""
+        """The first state of the episode after that of `state`."""
         return self._begin(state.seed, state.episode + 1, params)
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:

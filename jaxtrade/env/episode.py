@@ -95,7 +95,7 @@ def mix(value: Array) -> Array:
 
 
 def draw(seed: Array, counter: Array, stream: int) -> Array:
-    """uint32[] random word `counter` of a stream: what a reset costs instead of a key split in every step."""
+    """uint32[] random word `counter` of a stream. A hash, so that a reset needs no key split in every step."""
     return mix(mix(seed ^ jnp.uint32(stream * 0x9E3779B9 & 0xFFFFFFFF)) + counter.astype(jnp.uint32))
 
 

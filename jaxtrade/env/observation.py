@@ -19,7 +19,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import NOW, Shape, feature_spec, shape_of
+from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
 from jaxtrade.env.advice import ADVICE_SLOTS, advice_seen, advice_slots
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
@@ -153,7 +153,7 @@ def _pattern(config: EnvConfig) -> np.ndarray:
 
 
 def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[W * (F + 3)] of bars [t - window, t - 1], oldest first. The formula: `jaxtrade.data.view`."""
+    """float32[W * (F + 3)] of bars [t - window, t - 1], oldest first. The formula: `jaxtrade.data.features.view`."""
     view, row, now = params.market.view, ref.row[0], _now(ref, params)
     level, per_atr, log_per_atr, log_per_volume = _pattern(config)
     width = len(config.features) + len(TIME_NAMES)

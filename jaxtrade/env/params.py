@@ -1,4 +1,4 @@
-"""`make_params`: from a market, a split and a configuration to the traced `EnvParams`. Limits are checked here."""
+"""`make_params`: the traced `EnvParams` of a market, a split and a configuration. Limits are checked here."""
 
 from __future__ import annotations
 

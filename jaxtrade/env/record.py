@@ -1,4 +1,4 @@
-"""The record of an episode's trades: kept bar by bar, referred to, and shown as the five risk slots of `advised`."""
+"""The record of an episode's trades, bar by bar, and the five risk slots that `advised` shows of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ RECENT = 10  # closed trades that the win rate looks back on; losses in a row co
 
 
 class Close(NamedTuple):
-    """A round turn that may have ended in a bar: bool[] it did, bool[] its profit exceeds its two commissions."""
+    """A round turn that may have ended in a bar. closed: bool[] it did. won: bool[] its profit exceeds its two
+    commissions."""
 
     closed: Array
     won: Array
@@ -74,7 +75,7 @@ def add_bar(record: TradeRecord, prev: EnvState, next: EnvState, event: Event, c
 
 
 class AccountSeen(struct.PyTreeNode):
-    """What a reference keeps of account and record (26 bytes), as whole numbers for either scaling.
+    """What a reference keeps of account and record (26 bytes): whole numbers, from which either scaling is made.
 
     int32[]: unrealised (mills, at the close), drawdown (mills from the peak), peak (mills), losses, adverse, favourable
     (ticks). uint8[]: won and closed, of the last ten trades.

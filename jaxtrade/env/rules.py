@@ -1,4 +1,4 @@
-"""Account rules: floors, liquidation level, permissions. The one module of rules, used by env, evaluation and report.
+"""Account rules: floors, liquidation level, permissions. Environment, evaluation and reports all take them from here.
 
 Floors and limits are mills relative to the start balance; `OFF` switches a limit off.
 """

@@ -1,7 +1,7 @@
 """Stages of a training run: schedules over `EnvParams`, counted in fractions of the run.
 
-Only a learner's updates apply them. Everyone else (evaluation, baselines, replay, the doors to other libraries) is
-given the parameters as `make_params` made them: whole costs, and episodes that start flat.
+Only a learner's updates apply them. Evaluation, baselines, replay and the adapters for other libraries use the
+parameters that `make_params` returns: whole costs, and episodes that start flat.
 """
 
 from __future__ import annotations
@@ -28,24 +28,25 @@ def share_of(commission: Array, share: Array) -> Array:
 
 
 def make_stages(config: StageConfig) -> Stage | None:
-    """The parameters of a run's environment at a fraction of it, and `commission_share` and `forced_start` there.
+    """A function of (parameters, fraction of the run): the parameters there, and the metrics `commission_share` and
+    `forced_start`.
 
-    A stage that is off changes nothing, tells nothing and compiles to nothing; None where all are off.
+    A stage that is off changes nothing, logs nothing and compiles to nothing; None where all are off.
     """
     if not (config.ramps_commission or config.forces_starts):
         return None
 
     def stage(params: EnvParams, fraction: Array) -> tuple[EnvParams, dict[str, Array]]:
-        told = {}
+        logged = {}
         if config.ramps_commission:
-            share = told["commission_share"] = ramp(config.commission_start, 1.0, config.commission_until, fraction)
+            share = logged["commission_share"] = ramp(config.commission_start, 1.0, config.commission_until, fraction)
             commission = share_of(params.contract.commission, share)
             params = params.replace(contract=params.contract.replace(commission=commission))
         if config.forces_starts:
-            told["forced_start"] = ramp(config.forced_start, config.forced_start_end, config.forced_start_until,
+            logged["forced_start"] = ramp(config.forced_start, config.forced_start_end, config.forced_start_until,
                                         fraction)
-            params = params.replace(forced_start=told["forced_start"])
-        return params, told
+            params = params.replace(forced_start=logged["forced_start"])
+        return params, logged
 
     return stage
 

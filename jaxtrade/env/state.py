@@ -1,4 +1,4 @@
-"""What an environment remembers, and what it is told: state, parameters, orders, events.
+"""The environment's pytrees: state, parameters, orders, events.
 
 Units: prices int32 ticks; money int32 mills relative to the start balance; quantities signed contracts.
 """
@@ -13,6 +13,7 @@ from flax import struct
 
 from jaxtrade.advisor.table import AdviceView
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
+from jaxtrade.types import EndReason as EndReason  # its home for everything above the environment
 
 NO_LEVEL = 1 << 29  # further than any price: `-side * NO_LEVEL` is a stop that is never touched
 OFF = 1 << 30  # a money limit that is switched off
@@ -20,7 +21,7 @@ KEEP_STOP = -(1 << 31)  # Order.move_stop: leave the stop where it is
 
 
 class ExitReason(enum.IntEnum):
-    """Why a position left. 0 in an event means that nothing left."""
+    """Why a position was closed. 0 in an event: none was closed."""
 
     NONE = 0
     ORDER = 1  # CLOSE, or the old side of a flip: at the open
@@ -33,20 +34,8 @@ class ExitReason(enum.IntEnum):
     END_OF_DATA = 8
 
 
-class EndReason(enum.IntEnum):
-    """Why an episode (or an account, in evaluation) ended."""
-
-    NONE = 0
-    BUST = 1
-    DAILY_LOSS = 2  # only where on_daily_loss=fail
-    TARGET = 3
-    SESSION_END = 4  # end of the episode's last session
-    STEP_LIMIT = 5  # truncated
-    END_OF_DATA = 6  # truncated
-
-
 class StopKind(enum.IntEnum):
-    """What last moved a stop; added to ExitReason.STOP it names the exit."""
+    """What last moved a stop. ExitReason.STOP plus this is the reason of the exit."""
 
     INITIAL = 0
     BREAKEVEN = 1
@@ -54,7 +43,7 @@ class StopKind(enum.IntEnum):
 
 
 class Trailing(enum.IntEnum):
-    """When the high-water mark that the drawdown floor follows may rise."""
+    """When the high-water mark may rise. The drawdown floor follows it."""
 
     STATIC = 0  # never: the floor stays at start - drawdown
     END_OF_DAY = 1  # when a session ends, to its closing equity
@@ -141,7 +130,7 @@ class EpisodeStats(struct.PyTreeNode):
 
 
 class TradeRecord(struct.PyTreeNode):
-    """How the account has traded in this episode, for tasks that show it; int32[], money in mills.
+    """How the account has traded in this episode, as the task `advised` shows it; int32[], money in mills.
 
     balance: realised profit since the episode began. peak: its highest at a bar's end, at least 0. losses: closed
     trades in a row, up to now, that did not win. recent: results of the last ten closed trades, the latest in bit 0, 1
@@ -159,7 +148,7 @@ class TradeRecord(struct.PyTreeNode):
 
 
 class EnvState(struct.PyTreeNode):
-    """Everything one environment carries from bar to bar.
+    """The whole state of one environment between two bars.
 
     row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session set.
     sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps taken in the episode.
@@ -180,7 +169,7 @@ class EnvState(struct.PyTreeNode):
 
 
 class Order(struct.PyTreeNode):
-    """What a task, baseline or user wants from the open of the next bar on; all int32[].
+    """What a task, baseline or user wants to hold from the open of the next bar on; all int32[].
 
     quantity: signed position wanted; the present one to keep it. A change of side closes, then opens.
     stop_ticks, target_ticks: distances of the bracket of a *new* position from the unslipped open; 0 for none.
@@ -195,7 +184,7 @@ class Order(struct.PyTreeNode):
 
 
 class Event(struct.PyTreeNode):
-    """What happened in one bar; int32[], prices in ticks, quantities signed as the position was.
+    """Fills and marks of one bar; int32[], prices in ticks, quantities with the sign of the position.
 
     order_exit_*: position closed by order at the open. entry_*: position opened. exit_*: position left by a stop,
     target, liquidation or forced exit. commission: mills, all sides filled in this bar. favourable, adverse: extreme
@@ -218,7 +207,7 @@ class Event(struct.PyTreeNode):
 
 
 class StepInfo(struct.PyTreeNode):
-    """What a step tells besides reward and ends (unused parts cost nothing: XLA removes them).
+    """What a step reports beside reward and ends. XLA removes the parts that nothing reads.
 
     forced: bool[] a new episode begins after this step, and it begins with a forced entry; None (static) where
     `EnvParams.forced_start` is.
@@ -229,7 +218,7 @@ class StepInfo(struct.PyTreeNode):
     equity: Array  # int32[] mills at this bar's close, before any reset
     end: Array  # int32[] EndReason
     terms: dict[str, Array]  # name -> float32[] weighted reward terms of this step
-    illegal: Array  # bool[] the action was not in the mask, as the environment itself found
+    illegal: Array  # bool[] the action was not in the environment's own mask
     forced: Array | None = None
 
 
@@ -288,7 +277,7 @@ class EnvParams(struct.PyTreeNode):
     episode_sessions, max_steps: int32[] (0: no step limit).
     forced_start: float32[] probability that a drawn episode starts in a position; None (static: not compiled) in
     evaluation, and in training without that stage.
-    advice: what an advisor said of the market's bars; None (static) where there is no advisor.
+    advice: an advisor's advice on the market's bars; None (static) where there is no advisor.
     """
 
     market: MarketData

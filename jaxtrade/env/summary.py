@@ -1,4 +1,4 @@
-"""What a rollout of the trading environment says about trading: the learner logs it beside its own figures."""
+"""Trading figures of a rollout. The learner logs them beside its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtrade.types import Array, Summary, Transition
 
 
 def tell(seen: Transition) -> dict[str, Any]:
-    """Of one step in N environments: counts int32[], and sums float32[] over the episodes that ended in it."""
+    """One step of N environments, summed: counts int32[], and sums float32[] over the episodes that ended in it."""
     info: StepInfo = seen.info
     ended = info.end != EndReason.NONE
 
@@ -28,8 +28,8 @@ def tell(seen: Transition) -> dict[str, Any]:
     }
 
 
-def figures(told: dict[str, Any]) -> dict[str, Array]:
-    """Figures of the episodes that ended in a rollout, and of its bars, from what T steps told, [T, ...]; float32.
+def figures(steps: dict[str, Any]) -> dict[str, Array]:
+    """Figures of the episodes that ended in a rollout, and of its bars; float32. steps: `tell` of T steps, [T, ...].
 
     episode_profit: mean dollars per ended episode; episode_trades: mean round turns; win_rate: share of them with net
     profit; end_share: float32[7] share of ended episodes by `EndReason`. NaN where no episode ended (or none traded).
@@ -38,18 +38,18 @@ def figures(told: dict[str, Any]) -> dict[str, Array]:
     is the episode's reward). forced_share: share of the episodes begun in the rollout that a forced entry began, where
     episodes may begin so (`EnvParams.forced_start`).
     """
-    ends = told["ends"].sum(axis=0).astype(jnp.float32).at[EndReason.NONE].set(0.0)
-    count, trades = ends.sum(), told["trades"].sum()
-    terms = told["terms"] if len(told["terms"]) > 1 else {}
-    forced = {"forced_share": told["forced"].sum() / count} if "forced" in told else {}
+    ends = steps["ends"].sum(axis=0).astype(jnp.float32).at[EndReason.NONE].set(0.0)
+    count, trades = ends.sum(), steps["trades"].sum()
+    terms = steps["terms"] if len(steps["terms"]) > 1 else {}
+    forced = {"forced_share": steps["forced"].sum() / count} if "forced" in steps else {}
     return {
         **{f"reward_{name}": sums.sum() / count for name, sums in terms.items()},
         **forced,
-        "episode_profit": told["equity"].sum() / count / 1000.0,
+        "episode_profit": steps["equity"].sum() / count / 1000.0,
         "episode_trades": trades / count,
-        "win_rate": told["wins"].sum() / trades,
-        "illegal_executed": told["illegal"].sum(),
-        "breaches": told["breaches"].sum().astype(jnp.float32) / told["steps"].sum().astype(jnp.float32) * 1000.0,
+        "win_rate": steps["wins"].sum() / trades,
+        "illegal_executed": steps["illegal"].sum(),
+        "breaches": steps["breaches"].sum().astype(jnp.float32) / steps["steps"].sum().astype(jnp.float32) * 1000.0,
         "end_share": ends / count,
     }
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
-from jaxtrade.data.schema import NO_VOLUME, absent_features, context_features
+from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.state import EnvParams

@@ -1,6 +1,6 @@
 """The policy bundle, what leaves training: weights, frozen observation statistics, schema of what goes in and out.
 
-A bundle is a folder of `jaxtrade.checkpoint` (every byte covered by SHA-256, no pickle): `policy.npz`, `schema.json`,
+A bundle is a folder of `storage.checkpoint` (every byte covered by SHA-256, no pickle): `policy.npz`, `schema.json`,
 `manifest.json`. The schema names every observation slot and action; their digests are recorded, and a bundle whose
 slots or actions this version of the package would build differently is refused.
 """
@@ -19,19 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from jaxtrade import checkpoint
-from jaxtrade.advisor.fusion import Fusion, make_fusion
 from jaxtrade.advisor.outcomes import no_outcomes
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
-from jaxtrade.config_legacy import migrated_network
-from jaxtrade.data.schema import absent_features, context_features
+from jaxtrade.config.legacy import migrated_network
+from jaxtrade.data.features.schema import absent_features, context_features
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError
 from jaxtrade.rl.algorithms import first_policy, make_algorithm
+from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.opening import Opening
 from jaxtrade.rl.state import Policy
+from jaxtrade.storage import checkpoint
 from jaxtrade.types import Array, PyTree
 
 if TYPE_CHECKING:

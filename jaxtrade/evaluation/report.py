@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, ruled
 
 if TYPE_CHECKING:
@@ -125,8 +126,20 @@ def verdict(result: EvaluationResult) -> str:
             "edge, and staying flat can still be the right answer.")
 
 
+# What a user adds below the table: (evaluation) -> lines; registered in `parts.REPORT_SECTIONS` under its title.
+Section = Callable[["EvaluationResult"], Sequence[str]]
+
+
+def sections(result: EvaluationResult) -> list[str]:
+    """Lines of the registered sections, each under its title."""
+    lines = []
+    for title in REPORT_SECTIONS.names:
+        lines += ["", title, *(f"  {line}" for line in REPORT_SECTIONS[title](result))]
+    return lines
+
+
 def table(result: EvaluationResult) -> str:
-    """The console table: agents as columns, the two passes as labelled blocks."""
+    """The console table: agents as columns, the two passes as labelled blocks; then the registered sections."""
     lines = [["", *(agent.name for agent in result.agents)]]
     lines += _block(result, "Strategy (account rules off)", STRATEGY_ROWS, "strategy_figures")
     title = f"Account (rules on: {result.settings['account']})"
@@ -134,7 +147,8 @@ def table(result: EvaluationResult) -> str:
     body = ruled(aligned(lines))
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
     rules = f"account rules: {_rules_text(result.settings['rules'])}"
-    return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result)])
+    return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result),
+                      *sections(result)])
 
 
 def to_json(result: EvaluationResult) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from jaxtrade.advisor.fusion import Fusion
 from jaxtrade.config import RunConfig
+from jaxtrade.parts import LEARNERS
+from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
-from jaxtrade.sections.learning import LEARNERS
 from jaxtrade.types import Algorithm, Array, Env, Stage, Summary
 
 __all__ = ["LEARNERS", "Learner", "Make", "first_policy", "make_algorithm"]

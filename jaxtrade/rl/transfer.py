@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.fusion import GATE, GATE_SLOTS
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
+from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 from jaxtrade.rl.opening import OpeningPlan
 from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.types import Array, PyTree

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from jaxtrade.cli import main
-from jaxtrade.commands.ablate import with_seeds
+from jaxtrade.cli.ablate import with_seeds
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
 from tests.ablation.made import TINY

@@ -10,19 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint
 from jaxtrade.ablation import matrix, scoring
 from jaxtrade.ablation.matrix import KnownAdvice, Learner, first_advice, first_state, matrix_stack, second_answers
 from jaxtrade.ablation.tables import KindTable, make_tables
-from jaxtrade.advising import only, table_of
-from jaxtrade.advisor_run import view_of
+from jaxtrade.advisor.compose import only, table_of
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.metrics import session_pnl
-from jaxtrade.rl.advised import AdviceState
-from jaxtrade.rl.chunk import Chunk, compile_chunk
+from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.runs.advice import view_of
+from jaxtrade.storage import checkpoint
+from jaxtrade.training.chunk import Chunk, compile_chunk
 from tests.ablation.made import tiny
 
 pytestmark = pytest.mark.slow  # compiling the matrix takes half a minute

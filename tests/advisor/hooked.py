@@ -7,8 +7,8 @@ import numpy as np
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.table import empty_table, make_view
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.rl.advised import start_advice
-from jaxtrade.rl.exchange import AdviceExchange
+from jaxtrade.rl.listening.exchange import AdviceExchange
+from jaxtrade.rl.listening.state import start_advice
 
 
 def hook_of(bridge: Bridge) -> AdviceExchange:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from jaxtrade import advising
+from jaxtrade.advisor import compose as advising
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.market import Market, load_market
 

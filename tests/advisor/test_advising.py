@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade import advising
+from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.host.journal import HEADER, Journal
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.registry import MOCKS, takes
 from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
+from jaxtrade.config.service import ServiceOptions
 from tests.test_docs_tables import rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "advisor.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from jaxtrade.advisor.host import journal as journals
 from jaxtrade.advisor.host.journal import Delta, Journal, Recorded, read_journal
 from jaxtrade.advisor.host.sources import Nobody, Replayed, Row
 from jaxtrade.errors import JournalError
-from jaxtrade.rl.hooks import Change, StatefulHook
+from jaxtrade.training.hooks import Change, StatefulHook
 from tests.advisor.bridge_parts import HEADER, HandSource, M, T, journal, plain, row, seen
 from tests.advisor.hooked import hook_of
 

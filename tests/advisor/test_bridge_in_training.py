@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from flax import struct
 
-from jaxtrade import checkpoint
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import exchange
 from jaxtrade.advisor.host.journal import Journal, read_journal
 from jaxtrade.advisor.host.sources import Replayed, Row, Source
 from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received
 from jaxtrade.config import TrainConfig
-from jaxtrade.rl.train import TrainResult, train
+from jaxtrade.storage import checkpoint
+from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import Algorithm
 from tests.advisor.bridge_parts import HandSource, M, T, journal, row
 from tests.advisor.hooked import hook_of

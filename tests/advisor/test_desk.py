@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.desk import Desk, Outlet
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.queue import Key, State
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
+from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ADVICE, CANARY, HandClock, HandPool, ScriptedBackend, bad, good, question
 

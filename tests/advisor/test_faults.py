@@ -23,10 +23,10 @@ import jaxtrade.advisor
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import Journal, read_journal
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.sources import Live, Replayed
 from jaxtrade.advisor.host.types import Advice
+from jaxtrade.config.service import ServiceOptions
 from tests.advisor import servers
 from tests.advisor.balance import imbalance
 from tests.advisor.bridge_parts import HEADER

@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.fusion import (
+from jaxtrade.advisor.table import AdviceSeen
+from jaxtrade.config import AdvisorConfig, EnvConfig
+from jaxtrade.env.actions import Action
+from jaxtrade.env.observation import ObservationRef, bits_of
+from jaxtrade.networks import distributions
+from jaxtrade.rl.listening.fusion import (
     GATE,
     AdviceTerms,
     Fusion,
@@ -21,11 +26,6 @@ from jaxtrade.advisor.fusion import (
     rule_mixture,
     side_after,
 )
-from jaxtrade.advisor.table import AdviceSeen
-from jaxtrade.config import AdvisorConfig, EnvConfig
-from jaxtrade.env.actions import Action
-from jaxtrade.env.observation import ObservationRef, bits_of
-from jaxtrade.networks import distributions
 
 ENV = EnvConfig()
 FLAT = jnp.array([True, True, True, False, False, False, False])

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxtrade.advising import JOURNAL, LEDGER, Asked, journal_header, load_table, read_snapshot
+from jaxtrade.advisor.compose import JOURNAL, LEDGER, Asked, journal_header, load_table, read_snapshot
 from jaxtrade.advisor.host.journal import Journal
 from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
 from jaxtrade.cli import main
-from jaxtrade.commands.precompute import progress_line
+from jaxtrade.cli.precompute import progress_line
 from tests.advisor import servers
 from tests.advisor.markets import book, config, market
 from tests.advisor.servers import FaultServer, Wire, advises, reply, says

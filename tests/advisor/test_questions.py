@@ -12,8 +12,8 @@ from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.rules import RULE_SLOTS
 from jaxtrade.advisor.host.slots import RAW_SLOTS
 from jaxtrade.advisor.questions import in_sessions, make_book, raw_columns, stamp
-from jaxtrade.data.bars import Bars
 from jaxtrade.data.market import build_market
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.markets import EURUSD, book, config, market
 

@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from jaxtrade.advisor.host import service
 from jaxtrade.advisor.host.ledger import Caps, Ledger
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ADVICE, CANARY, ScriptedBackend, bad, good, question, until
@@ -384,7 +384,7 @@ def test_options_that_contradict_themselves_are_refused(wrong: dict[str, Any]) -
 
 HEAD = """
 import sys, threading, time
-from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
 from tests.advisor.service_parts import ScriptedBackend, good, question, until
 def hang():
@@ -425,7 +425,7 @@ def test_a_process_with_a_hung_backend_ends_within_three_seconds() -> None:
 
 KILLED = """
 import os, sys
-from jaxtrade.advisor.host.options import ServiceOptions
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
 from tests.advisor.service_parts import ScriptedBackend, good, question, until
 folder, bars = sys.argv[1], 600
@@ -460,7 +460,7 @@ def test_a_forked_child_leaves_its_parents_service_alone() -> None:
     code = textwrap.dedent("""
         import os, time, warnings
         warnings.simplefilter("ignore")
-        from jaxtrade.advisor.host.options import ServiceOptions
+        from jaxtrade.config.service import ServiceOptions
         from jaxtrade.advisor.host.service import AdviceService
         from tests.advisor.service_parts import ScriptedBackend, good, question, until
         service = AdviceService(ScriptedBackend(lambda *_: good()), ServiceOptions())

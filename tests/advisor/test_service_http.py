@@ -17,7 +17,7 @@ from tests.advisor.asking import question
 from tests.advisor.servers import GOOD, FaultServer, advises, completion, head
 
 pytest.importorskip("h11")
-ServiceOptions = pytest.importorskip("jaxtrade.advisor.host.options").ServiceOptions
+ServiceOptions = pytest.importorskip("jaxtrade.config.service").ServiceOptions
 AdviceService = pytest.importorskip("jaxtrade.advisor.host.service").AdviceService
 
 CANARY = "sk-CANARY-0123456789"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Answer, Failure, Question
+from jaxtrade.config.service import ServiceOptions
 from tests.advisor.balance import imbalance
 from tests.advisor.service_parts import ScriptedBackend, bad, good, question
 

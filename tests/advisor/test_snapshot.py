@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxtrade.advising import load_table, market_entries, read_snapshot, save_table, table_of
+from jaxtrade.advisor.compose import load_table, market_entries, read_snapshot, save_table, table_of
 from jaxtrade.data.market import build_market
 from jaxtrade.errors import DataError
 from tests.advisor.markets import EURUSD, config, market

@@ -15,11 +15,11 @@ from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import sources
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.mocks import Random
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.sources import Live, Nobody, Replayed
 from jaxtrade.advisor.host.types import Question
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.balance import imbalance
 from tests.advisor.bridge_parts import HandService, journal, plain, seen

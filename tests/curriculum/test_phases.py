@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.source import load_source
+from jaxtrade.runs.source import load_source
 
 TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
         "train.total_timesteps=2048",

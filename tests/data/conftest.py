@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.bars import Bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import Market, build_market
+from jaxtrade.data.read.bars import Bars
 
 HEADER = "time,open,high,low,close,volume"
 # ES around the cash open of 2013-10-07 (09:30 New York); prices on the quarter-point grid.

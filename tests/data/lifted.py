@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxtrade.data.bars import Bars, from_frame
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import trade_dates
+from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.read.bars import Bars, from_frame
 
 ES = get_contract("ES")
 SPLICE = "2013-10-10"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from jaxtrade.data.bars import Bars, from_frame, load_bars
 from jaxtrade.data.contracts import Contract, get_contract
+from jaxtrade.data.read.bars import Bars, from_frame, load_bars
 
 # An exchange-traded fund as a future of 100 shares: a cent is a dollar, half a cent per share and side.
 SPY = Contract("SPY", "future", Decimal("0.01"), 1_000, "USD", 500, 1, 5, False, 18, "cme_equity", ())

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jaxtrade.data.bars import from_frame, load_bars
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.read.bars import from_frame, load_bars
 from tests.data.conftest import utc
 
 ES = get_contract("ES")

@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.bars import load_bars
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import (
+from jaxtrade.data.calendar.rules import REGULAR, Change, good_friday, payrolls_good_friday
+from jaxtrade.data.calendar.schedule import (
     check_stamps,
     file_schedule,
     findings,
@@ -25,11 +25,11 @@ from jaxtrade.data.calendar import (
     table_schedule,
     trade_dates,
 )
-from jaxtrade.data.calendar_rules import REGULAR, Change, good_friday, payrolls_good_friday
-from jaxtrade.data.calendar_tables import CALENDARS, PROJECTED_TO
+from jaxtrade.data.calendar.tables import CALENDARS, PROJECTED_TO
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.describe import check_text
 from jaxtrade.data.market import build_market
+from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
 
 ES, FX = get_contract("ES"), get_contract("EURUSD")

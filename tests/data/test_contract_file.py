@@ -8,10 +8,10 @@ from decimal import Decimal
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.bars import load_bars
 from jaxtrade.data.contract_file import contract_of, load_contract
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import fingerprint
+from jaxtrade.data.read.bars import load_bars
 from jaxtrade.errors import ConfigError, DataError
 
 GOOD = {"symbol": "FOO", "kind": "future", "currency": "USD", "tick_size": "0.25", "tick_value": "12.5",

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import make_config
-from jaxtrade.data.bars import Bars
 from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.contracts import Contract, get_contract
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick, load_rates, tick_values
 from jaxtrade.data.market import load_market
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.conftest import utc
 

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.bars import from_frame
-from jaxtrade.data.calendar import table_schedule
+from jaxtrade.data.calendar.schedule import table_schedule
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import ambiguous_share, check, check_text, decision_rows, describe, describe_text
 from jaxtrade.data.market import build_market
+from jaxtrade.data.read.bars import from_frame
 from jaxtrade.data.synthetic.grid import session_minutes
 from jaxtrade.errors import DataError
 

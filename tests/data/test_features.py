@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import talib
 
-from jaxtrade.data import features
-from jaxtrade.data.features import Window, compute_feature, compute_features, true_range_sum, true_ranges
-from jaxtrade.data.schema import (
+from jaxtrade.data.features import columns as features
+from jaxtrade.data.features.columns import Window, compute_feature, compute_features, true_range_sum, true_ranges
+from jaxtrade.data.features.schema import (
     CONTEXT_FEATURES,
     FIXED_COLUMNS,
     MARKET_CONTEXT,
@@ -174,7 +174,7 @@ def test_ranks_and_regimes_of_the_range_by_hand():
 
 
 def test_the_rank_forgets_what_left_its_window(monkeypatch):
-    from jaxtrade.data import indicators
+    from jaxtrade.data.features import indicators
 
     monkeypatch.setattr(indicators, "RANK_BARS", 120)
     ranks = indicators.percent_rank(np.arange(300)[::-1], 120, 100)
@@ -440,4 +440,5 @@ def test_the_features_of_the_context_by_name():
 
 
 def test_the_page_of_features_is_current():
-    assert PAGE.read_text(encoding="utf-8") == feature_page(), "python -m jaxtrade.data.schema > docs/features.md"
+    again = "python -m jaxtrade.data.features.schema > docs/features.md"
+    assert PAGE.read_text(encoding="utf-8") == feature_page(), again

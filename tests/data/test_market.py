@@ -9,10 +9,10 @@ import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar.sessions import window_minutes
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS
 from jaxtrade.data.market import build_market, feature_input, history_needed, load_market
-from jaxtrade.data.schema import CONTEXT_FEATURES, FIXED_COLUMNS
-from jaxtrade.data.sessions import window_minutes
 from jaxtrade.errors import ConfigError, DataError
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -122,7 +122,7 @@ def test_every_float_is_finite(es_market, nq_market):
 
 @pytest.mark.parametrize("features", [("close",), ("ema_50", "rsi_14"), ("macd", "vwap")])
 def test_decisions_start_after_the_longest_warm_up(es_bars, features):
-    from jaxtrade.data.features import compute_features
+    from jaxtrade.data.features.columns import compute_features
 
     config = make_config({"session": {"overnight": True}, "env": {"features": features, "window": 7}})
     market = build_market(es_bars, config)
@@ -194,7 +194,7 @@ def test_a_missing_flat_bar_moves_it_one_bar_forward(es_bars, es_market):
 
 @pytest.mark.parametrize(("missing", "restarts"), [((8,), False), ((8, 9), True)])
 def test_windows_cross_one_missing_session_and_no_more(es_bars, missing, restarts):
-    from jaxtrade.data.calendar import trade_dates
+    from jaxtrade.data.calendar.schedule import trade_dates
 
     days = trade_dates(es_bars.time, es_bars.contract)
     keep = ~np.isin(days, [np.datetime64(f"2013-10-{d:02d}") for d in missing])

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.data.bars import load_bars
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text, describe, describe_text
-from jaxtrade.data.features import true_range_sum
+from jaxtrade.data.features.columns import true_range_sum
 from jaxtrade.data.intrabar import side_passages
 from jaxtrade.data.market import bars_of, build_market, load_market
-from jaxtrade.data.pairing import attach
+from jaxtrade.data.read.bars import load_bars
+from jaxtrade.data.read.pairing import attach
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import _largest_ranges, make_params
 from jaxtrade.errors import ConfigError, DataError

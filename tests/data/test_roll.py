@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import load_config, make_config
-from jaxtrade.data.bars import Bars, from_frame, load_bars
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar import schedule_for, trade_dates
+from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+from jaxtrade.data.calendar.sessions import window_ages
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import FIELDS
 from jaxtrade.data.market import Market, bars_of, build_market, feature_windows, load_market, seconds_of
-from jaxtrade.data.roll import expiry_month, splice_dates
-from jaxtrade.data.sessions import window_ages
+from jaxtrade.data.read.bars import Bars, from_frame, load_bars
+from jaxtrade.data.read.roll import expiry_month, splice_dates
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.lifted import lifted_bars
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, make_config
-from jaxtrade.data.bars import Bars
 from jaxtrade.data.market import build_market
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams

@@ -17,13 +17,19 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig, RunConfig, make_config
-from jaxtrade.data import features
-from jaxtrade.data.bars import Bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.features import columns as features
+from jaxtrade.data.features.schema import (
+    CONTEXT_FEATURES,
+    SEED_FEATURES,
+    context_column,
+    context_features,
+    table_columns,
+)
 from jaxtrade.data.market import Market, build_market
-from jaxtrade.data.quotes import Side
-from jaxtrade.data.schema import CONTEXT_FEATURES, SEED_FEATURES, context_column, context_features, table_columns
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.quotes import Side
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
 from jaxtrade.env.actions import Action

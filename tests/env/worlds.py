@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import CONTEXT_FEATURES, FIXED_COLUMNS, table_columns
-from jaxtrade.data.view import host_view
+from jaxtrade.data.features.schema import CONTEXT_FEATURES, FIXED_COLUMNS, table_columns
+from jaxtrade.data.features.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.types import MarketData, MarketView, Quotes, SessionSet, SessionTable, TickValue

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from bench.learning import sections_of
-from jaxtrade import checkpoint
 from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import CheckpointError
@@ -23,6 +22,7 @@ from jaxtrade.evaluation.policy import load_policy, save_policy_bundle
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.storage import checkpoint
 from tests.evaluation.tiny import setup, tiny_market, walk
 
 MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])

@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.contracts import Contract, get_contract
-from jaxtrade.data.schema import table_columns
-from jaxtrade.data.view import host_view
+from jaxtrade.data.features.schema import table_columns
+from jaxtrade.data.features.view import host_view
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
@@ -30,7 +30,7 @@ class TinyBars:
     low: np.ndarray
     close: np.ndarray
     bar_seconds: int = 60
-    ask: None = None  # one-sided, as `jaxtrade.data.bars.Bars` has it
+    ask: None = None  # one-sided, as `jaxtrade.data.read.bars.Bars` has it
 
     @property
     def sides(self) -> tuple[TinyBars, TinyBars]:

@@ -15,7 +15,7 @@ from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.evaluation.agents import Act, Agent
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.trades import Trades, assemble_trades
-from jaxtrade.preparation import Setup, prepare
+from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.types import Array, PyTree
 
 MARTINGALE = ("data.source=synthetic", "data.synthetic=martingale", "account.preset=rules_off_50k",

@@ -15,7 +15,7 @@ from jaxtrade.data.synthetic.chain import LEVELS
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.evaluation.agents import Act, Agent
-from jaxtrade.preparation import Setup, prepare
+from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.types import Array, PyTree
 from tests.optimum.dp import Optimum, solve
 from tests.oracle.model import Settings

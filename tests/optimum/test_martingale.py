@@ -6,13 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.data.bars import Bars
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.env import orders
 from jaxtrade.env.actions import Action
 from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.evaluation.baselines import random_masked
-from jaxtrade.preparation import Setup
+from jaxtrade.runs.setup import Setup
 from tests.optimum.forced import Null, forced, martingale, null_of, trades_of
 
 SEEDS = range(8)

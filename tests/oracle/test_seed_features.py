@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.features.schema import CONTEXT_FEATURES, NO_VOLUME, SEED_FEATURES
 from jaxtrade.data.market import Market, build_market, load_market
-from jaxtrade.data.schema import CONTEXT_FEATURES, NO_VOLUME, SEED_FEATURES
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import ObservationRef, bits_of
 from jaxtrade.env.params import make_params

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
-from jaxtrade.rl import chunk
-from jaxtrade.rl import train as loop
-from jaxtrade.rl.control import Controller, ControlState, Decision, adjusted, decide, exhausted
-from jaxtrade.rl.hooks import Change
-from jaxtrade.rl.train import train
+from jaxtrade.storage import checkpoint
+from jaxtrade.training import chunk, loop
+from jaxtrade.training.control import Controller, ControlState, Decision, adjusted, decide, exhausted
+from jaxtrade.training.hooks import Change
+from jaxtrade.training.loop import train
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, assert_same, like
 
 KNOWN = {}

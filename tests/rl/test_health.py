@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from jaxtrade.env.state import EndReason
-from jaxtrade.rl import health
-from jaxtrade.rl.health import WINDOW, Watch
 from jaxtrade.rl.ppo.reports import REMEDIES, WARNINGS
+from jaxtrade.training import health
+from jaxtrade.training.health import WINDOW, Watch
 
 NAN = float("nan")
 NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}

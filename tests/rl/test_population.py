@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from bench.learning import Learning
-from jaxtrade import checkpoint
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.errors import ConfigError, DivergedError
-from jaxtrade.rl.hooks import Change, set_hparams
-from jaxtrade.rl.population import SEEDS, Axes, Stack, agent_rows, mean_and_each, population
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import population_health, train
+from jaxtrade.storage import checkpoint
+from jaxtrade.training.hooks import Change, set_hparams
+from jaxtrade.training.loop import population_health, train
+from jaxtrade.training.population import SEEDS, Axes, Stack, agent_rows, mean_and_each, population
 from tests.env import worlds
 from tests.rl.probes import probe_params
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same

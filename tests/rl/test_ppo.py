@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from bench.learning import Learning
-from jaxtrade import checkpoint
 from jaxtrade.networks.normalize import merge
 from jaxtrade.rl.ppo import loss as loss_module
 from jaxtrade.rl.ppo import make_ppo
@@ -17,6 +16,7 @@ from jaxtrade.rl.ppo.loss import Batch, block_count, ppo_loss
 from jaxtrade.rl.ppo.state import make_hparams
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
 from jaxtrade.rl.state import Policy
+from jaxtrade.storage import checkpoint
 from jaxtrade.types import Summary
 from tests.rl.probes import Probe, probe_params
 

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint
 from jaxtrade.config import load_config
 from jaxtrade.env.summary import summarise
 from jaxtrade.networks.normalize import merge
-from jaxtrade.preparation import Setup, prepare
 from jaxtrade.rl.ppo import loss, make_ppo, rollout
+from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.storage import checkpoint
 
 UPDATES = 4
 SMALL = ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2",

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint
 from jaxtrade.errors import DivergedError
-from jaxtrade.metrics import JsonlSink, read_rows
-from jaxtrade.rl import train as loop
-from jaxtrade.rl.divergence import Action, respond, rolled_back
-from jaxtrade.rl.hooks import Change
-from jaxtrade.rl.population import Stack
-from jaxtrade.rl.train import train
+from jaxtrade.storage import checkpoint
+from jaxtrade.storage.sinks import JsonlSink, read_rows
+from jaxtrade.training import loop
+from jaxtrade.training.divergence import Action, respond, rolled_back
+from jaxtrade.training.hooks import Change
+from jaxtrade.training.loop import train
+from jaxtrade.training.population import Stack
 from tests.rl.test_control import KilledError, compile_once, controller, kept, killer
 from tests.rl.test_train import KEY, PARAMS, PPO, TRAIN, Recorder, assert_same
 

@@ -16,9 +16,9 @@ from jaxtrade.env import summary
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import StepInfo
-from jaxtrade.rl.population import Stack
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import TrainResult, train
+from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.training.population import Stack
 from jaxtrade.types import Summary, Transition
 from tests.env.worlds import FAST_COMPILE, leaves_differ, make_params, walk_market
 from tests.rl.probes import Probe, ProbeParams, probe_params

@@ -10,19 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade import checkpoint, evaluate, load_policy, run
+from jaxtrade import evaluate, load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import ConfigError, DivergedError
-from jaxtrade.evaluating import evaluate_run
 from jaxtrade.evaluation.agents import greedy
-from jaxtrade.metrics import ConsoleSink
-from jaxtrade.preparation import prepare
 from jaxtrade.rl.algorithms import LEARNERS, Learner
-from jaxtrade.rl.health import Watch
-from jaxtrade.rl.hooks import Change
-from jaxtrade.rl.population import Stack
 from jaxtrade.rl.state import Policy
-from jaxtrade.rl.train import plan_run, train
+from jaxtrade.runs.evaluate import evaluate_run
+from jaxtrade.runs.setup import prepare
+from jaxtrade.storage import checkpoint
+from jaxtrade.storage.sinks import ConsoleSink
+from jaxtrade.training.health import Watch
+from jaxtrade.training.hooks import Change
+from jaxtrade.training.loop import plan_run, train
+from jaxtrade.training.population import Stack
 from tests.rl.probes import Probe, probe_params
 from tests.rl.test_train import assert_same
 from tests.rl.toy import make_toy

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from bench.learning import Learning
-from jaxtrade import checkpoint
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
-from jaxtrade.rl import chunk
-from jaxtrade.rl.health import learning_health
-from jaxtrade.rl.hooks import Change
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.train import plan_run, train
+from jaxtrade.storage import checkpoint
+from jaxtrade.training import chunk
+from jaxtrade.training.health import learning_health
+from jaxtrade.training.hooks import Change
+from jaxtrade.training.loop import plan_run, train
 from tests.rl.probes import Probe, probe_params
 
 CONFIG = Learning(num_envs=8, num_steps=8, num_minibatches=2, num_epochs=2, hidden=(8,), learning_rate=1e-2)

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.networks import distributions
 from jaxtrade.rl.rollout import reset_all, unroll
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Algorithm, Array, Env, PyTree
@@ -22,9 +21,8 @@ class ToyState(struct.PyTreeNode):
 
 def make_toy(env: Env, total_updates: int, num_envs: int = 4, num_steps: int = 8) -> Algorithm:
     def act(policy, carry, ref, params, key, explore):
-        logits = jnp.broadcast_to(policy.parameters, (mask := env.action_mask(ref)).shape)
-        chance = jax.random.uniform(key, mask.shape[:-1]) if explore else None
-        return carry, distributions.pick(chance, logits, mask) if explore else distributions.mode(logits, mask), None
+        logits = jnp.where(env.action_mask(ref), policy.parameters, -jnp.inf)
+        return carry, jax.random.categorical(key, logits) if explore else logits.argmax(-1), None
 
     def init(key, params):
         worlds = (*reset_all(env, key, params, num_envs), jnp.ones(num_envs, bool), None)

@@ -16,12 +16,12 @@ from jaxtrade.advisor.host.cache import AdviceCache, Cached
 from jaxtrade.advisor.host.gates import Booking, Gates, asked_wait
 from jaxtrade.advisor.host.ledger import Ledger
 from jaxtrade.advisor.host.limits import jittered
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Clock, Failure, Question
 from jaxtrade.advisor.host.verdict import checked, judge, one_line, problem
 from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
+from jaxtrade.config.service import ServiceOptions
 
 _LOOK_UPS = 256  # in one turn
 _FLUSH_AGAIN_S = 1.0

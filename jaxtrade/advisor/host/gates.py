@@ -12,10 +12,10 @@ from typing import NamedTuple
 from jaxtrade.advisor.host.breaker import Breaker
 from jaxtrade.advisor.host.ledger import MICRO, Ledger, Prices, Spend, at_most
 from jaxtrade.advisor.host.limits import Concurrency, PerMinute, RetryBudget
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Answer, Failure
 from jaxtrade.advisor.host.verdict import judge, one_line
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
 _MOST_MODELS = 8  # names that are counted

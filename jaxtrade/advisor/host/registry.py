@@ -22,6 +22,7 @@ from jaxtrade.advisor.host.recorded import RecordedBackend, read_recorded
 from jaxtrade.advisor.host.rules import RuleBackend
 from jaxtrade.advisor.host.types import Backend, Failure
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import ADVISORS
 
 Options = Mapping[str, Any]
 _EXPECTED = {"rules": "'rules' alone", "mock": "mock:KIND[:NUMBER], as mock:skilled:0.6", "recorded": "recorded:FILE",
@@ -40,6 +41,16 @@ class MockKind(NamedTuple):
     number: str = ""
 
 
+class AdvisorKind(NamedTuple):
+    """An advisor of a user's own: `advisor.kind=NAME` or `NAME:REST`.
+
+    make(rest, options) -> the backend that is asked. takes: names of its options (`advisor.options`).
+    """
+
+    make: Callable[[str, dict[str, Any]], Backend]
+    takes: frozenset[str] = frozenset()
+
+
 def make_backend(kind: str, options: Options | None = None) -> Backend:
     """A backend by its kind or URL. Raises ConfigError for what is unknown (with the nearest name) or missing."""
     head, _, rest = kind.partition(":")
@@ -50,8 +61,10 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
         raise ConfigError(f"advisor {kind[:60]!r}: jaxtrade no longer runs a model itself. Start it with "
                           f"'transformers serve {folder}' (pip install 'transformers[serving]') and use --advisor "
                           f"http://127.0.0.1:8000/v1 --set advisor.options.model={folder}")
+    if head in ADVISORS:
+        return ADVISORS[head].make(rest, _known(kind, options, head))
     if head not in _EXPECTED:
-        raise ConfigError(f"advisor {kind[:60]!r}: unknown{nearest(head, _EXPECTED)}")
+        raise ConfigError(f"advisor {kind[:60]!r}: unknown{nearest(head, (*_EXPECTED, *ADVISORS.names))}")
     if _is_url(kind):
         return _server(kind, _known(kind, options, "server"))
     if head in ("http", "https") or bool(rest) == (head == "rules"):
@@ -66,6 +79,8 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
 def takes(kind: str) -> frozenset[str]:
     """Names of the options that a kind takes, those of the backend it changes included."""
     head, _, rest = kind.partition(":")
+    if head in ADVISORS:
+        return ADVISORS[head].takes
     if _is_url(kind):
         return frozenset(field.name for field in fields(OpenAIOptions)) - {"base_url"}
     if head == "mock":

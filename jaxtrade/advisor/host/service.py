@@ -23,9 +23,9 @@ from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.clock import SystemClock
 from jaxtrade.advisor.host.desk import Desk, Outlet
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
-from jaxtrade.advisor.host.options import ServiceOptions
 from jaxtrade.advisor.host.types import Advice, Backend, Clock, Question
 from jaxtrade.advisor.host.workers import Finished, WorkerPool
+from jaxtrade.config.service import ServiceOptions
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25
 _BACKLOG = 4  # questions that may wait for the desk, in multiples of its queue

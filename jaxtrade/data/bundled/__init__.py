@@ -6,8 +6,8 @@ from dataclasses import replace
 from importlib import resources
 
 from jaxtrade.config import Roll
-from jaxtrade.data.bars import Bars, load_bars
 from jaxtrade.data.contracts import Contract, require_bundled
+from jaxtrade.data.read.bars import Bars, load_bars
 
 ES_EXPIRY, ES_START, ES_END = "201312", "2013-10-07", "2013-10-11"  # the one full week in the file
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from jaxtrade.config import DataConfig
-from jaxtrade.data.bars import Bars
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.synthetic.chain import chain_bars
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
 from jaxtrade.data.synthetic.surrogate import phase_randomised_bars

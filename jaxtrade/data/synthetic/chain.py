@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxtrade.data.bars import Bars
 from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
 from jaxtrade.errors import ConfigError
 

@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from jaxtrade.data.bars import Bars
-from jaxtrade.data.calendar import trade_dates
+from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.read.bars import Bars
 
 MONTHS = (3, 6, 9, 12)
 CARRY = 0.0125  # of the price, per quarter

@@ -7,10 +7,10 @@ from datetime import date, timedelta
 
 import numpy as np
 
-from jaxtrade.data.bars import Bars
-from jaxtrade.data.calendar import Schedule, table_range, table_schedule
-from jaxtrade.data.calendar_rules import thanksgiving
+from jaxtrade.data.calendar.rules import thanksgiving
+from jaxtrade.data.calendar.schedule import Schedule, table_range, table_schedule
 from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
 
 BAR_SECONDS = 60

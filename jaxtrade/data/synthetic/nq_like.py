@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxtrade.data.bars import Bars
-from jaxtrade.data.calendar import local_seconds
+from jaxtrade.data.calendar.schedule import local_seconds
 from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
 
 SUBSTEPS = 8  # moves inside a minute: what gives a bar its range

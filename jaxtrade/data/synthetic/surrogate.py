@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from jaxtrade.data.bars import Bars
-from jaxtrade.data.calendar import trade_dates
+from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import DataError
 
 

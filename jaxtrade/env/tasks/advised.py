@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jaxtrade.config import EnvConfig
-from jaxtrade.data.schema import CONTEXT_FEATURES
+from jaxtrade.data.features.schema import CONTEXT_FEATURES
 from jaxtrade.env.observation import ObservationRef, Slot, context_slots, context_values
 from jaxtrade.env.record import RISK_SLOTS, account_seen, add_bar, new_record, risk_slots
 from jaxtrade.env.state import EnvParams

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jaxtrade.advisor.fusion import AdviceTerms, Fused
 from jaxtrade.networks import distributions
 from jaxtrade.networks.memory import recall
 from jaxtrade.networks.normalize import normalise
+from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
 from jaxtrade.rl.opening import opened
 from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.state import Policy

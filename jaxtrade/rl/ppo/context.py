@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtrade.advisor.fusion import Fusion
 from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig
 from jaxtrade.networks.heads import Network
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.types import Env, Stage, Summary
 
 

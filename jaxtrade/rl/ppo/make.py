@@ -7,11 +7,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.advisor.fusion import Fusion
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import init_stats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.ppo import reports
 from jaxtrade.rl.ppo.act import act
 from jaxtrade.rl.ppo.context import PPO
@@ -64,10 +64,10 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
             counts of `config.rollout` are then those of one device.
     Returns:
         `Algorithm`, whose state is a `TrainState`. `inputs` of its update is None, or with a fusion the
-        `rl.advised.AdviceState` whose table and trust hold in this update (then metric `visits` is float32[T bars], see
-        `fusion.visits`). act returns `ActExtras` for one environment (vmap it over many); `explore` is a Python bool:
-        True samples, False takes the most probable legal action and reads no key. All of them work under vmap over
-        states, with `params` shared.
+        `rl.listening.state.AdviceState` whose table and trust hold in this update (then metric `visits` is
+        float32[T bars], see `fusion.visits`). act returns `ActExtras` for one environment (vmap it over many);
+        `explore` is a Python bool: True samples, False takes the most probable legal action and reads no key. All of
+        them work under vmap over states, with `params` shared.
     Raises:
         ConfigError: the network remembers, and a minibatch cannot hold whole rollouts of some environments.
     """

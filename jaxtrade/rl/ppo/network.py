@@ -5,12 +5,12 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.advisor.fusion import Fusion
 from jaxtrade.config import NetworkConfig, RunConfig
 from jaxtrade.networks.heads import Network
 from jaxtrade.networks.normalize import init_stats
+from jaxtrade.parts import NETWORKS
+from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
-from jaxtrade.sections.learning import NETWORKS
 from jaxtrade.types import Array, PyTree
 
 

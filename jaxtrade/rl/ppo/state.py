@@ -7,7 +7,7 @@ from flax import struct
 
 from jaxtrade.config import PPOConfig
 from jaxtrade.networks.normalize import RunningStats
-from jaxtrade.rl.advised import AdviceState
+from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.opening import OpeningPlan, opening_at
 from jaxtrade.rl.schedules import progress
 from jaxtrade.rl.state import EpisodeTotals, Policy

@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxtrade.advisor.fusion import figures, visits
 from jaxtrade.networks.normalize import RunningStats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import losses
-from jaxtrade.rl.advised import AdviceState
+from jaxtrade.rl.listening.fusion import figures, visits
+from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.minibatches import minibatch_rows
 from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.ppo.loss import Batch, Objective, gradient

@@ -1,0 +1,5 @@
+"""The command line."""
+
+from jaxtrade.cli.entry import main
+
+__all__ = ["main"]

@@ -1,0 +1,83 @@
+"""`jaxtrade ablate advisor`: its flags, and which function serves them. Loads nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.cli.shared import data_options, keep_programs, resolve, say
+from jaxtrade.config import RunConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.runs import rundir
+from jaxtrade.storage.programs import pin_threads
+
+SEEDS = 10  # where neither --seeds nor the configuration says more than one
+# `--test`: a few minutes on two cores, compilation included
+TEST_KINDS = "mock:random,mock:permuted/mock:skilled:0.7,mock:skilled:0.7,mock:oracle"
+TEST_FUSIONS, TEST_SEEDS = "trust", 2
+TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.test_sessions=6", "rollout.num_envs=32",
+                  "rollout.num_steps=64", "ppo.num_minibatches=4", "network.hidden=[32,32]",
+                  "train.total_timesteps=40_960",
+                  "train.chunk_updates=5")
+
+
+def add_parser(commands: Any) -> None:
+    """The parser of `ablate`."""
+    ablate = commands.add_parser("ablate", help="train the same agents with and without a part, and compare them")
+    parts = ablate.add_subparsers(dest="part", required=True, metavar="PART")
+    advisor = parts.add_parser("advisor", help="advisors x fusions x seeds, compared day by day with no advice and "
+                               "with shuffled advice")
+    advisor.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: advisor_ablation)")
+    data_options(advisor)
+    advisor.add_argument("--kinds", metavar="A,B,...", help="advisors: rules, mock:KIND[:NUMBER][/OTHER], turn[:Q], "
+                         "recorded:FILE, table:FILE; none is always among them (default: a matrix of known skill)")
+    advisor.add_argument("--fusions", metavar="A,B,...", help="how the policy uses advice: trust, slots, gate, rules, "
+                         "none (default: trust,slots)")
+    advisor.add_argument("--seeds", type=int, metavar="N", help=f"agents of each kind and fusion (default: "
+                         f"train.num_seeds, or {SEEDS} where it is 1)")
+    advisor.add_argument("--out", type=Path, metavar="DIR", help="folder of ablation.json, .txt and .png (default: "
+                         "runs/<market-ablation-utc-id>)")
+    advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out, which was killed; "
+                         "give the other flags again")
+    advisor.add_argument("--test", action="store_true", help="a small matrix on synthetic bars, to see that everything "
+                         "works")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve `ablate`. Returns 0, whatever was found: a market may well hold nothing to gain.
+
+    Raises ConfigError, DataError: before anything is trained.
+    """
+    from jaxtrade.ablation.folder import check_new, reopen, settings_of
+    from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
+
+    kinds = parse_kinds(args.kinds or (TEST_KINDS if args.test else None))
+    fusions = parse_fusions(args.fusions or (TEST_FUSIONS if args.test else None))
+    own = list(TEST_OVERRIDES) if args.test else []
+    config = resolve(args, config=args.config or "advisor_ablation", overrides=[*own, *args.overrides], test=False)
+    config = with_seeds(config, TEST_SEEDS if args.seeds is None and args.test else args.seeds)
+    folder = args.out or rundir.new_run_path(config.data.market, "ablation")
+    if args.resume:
+        reopen(folder, settings_of(config, kinds, fusions))
+    else:
+        check_new(folder)
+    pin_threads()
+    from jaxtrade.ablation.report import table, write
+    from jaxtrade.ablation.run import ablate
+
+    keep_programs()
+    paths = list[Path]()
+    found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)), folder)
+    print(table(found))
+    for path in dict.fromkeys(paths):
+        say(f"wrote {path}")
+    return 0
+
+
+def with_seeds(config: RunConfig, seeds: int | None) -> RunConfig:
+    """The configuration with as many seeds as were asked for, else its own, else `SEEDS`. Raises ConfigError."""
+    if seeds is not None and not 1 <= seeds <= 1024:
+        raise ConfigError(f"--seeds {seeds}: expected 1 to 1024")
+    chosen = seeds or (config.train.num_seeds if config.train.num_seeds > 1 else SEEDS)
+    return config.model_copy(update={"train": config.train.model_copy(update={"num_seeds": chosen})})

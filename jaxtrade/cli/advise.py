@@ -1,0 +1,64 @@
+"""`jaxtrade advise precompute`, `inspect` and `replay`: flags, and which function serves them. Loads nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.cli.shared import MARKET, data_options, resolve
+from jaxtrade.errors import ConfigError
+
+
+def add_parser(commands: Any) -> None:
+    """The parser of `advise`."""
+    advise = commands.add_parser("advise", help="ask an advisor about a range of bars, look at what was answered, or "
+                                 "replay a run")
+    actions = advise.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+    precompute = actions.add_parser("precompute", help="ask about every bar of a split and write a snapshot, usable "
+                                    "with advisor.kind=table:FILE")
+    precompute.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
+    data_options(precompute)
+    precompute.add_argument("--advisor", metavar="KIND|URL", help="who is asked, instead of advisor.kind: rules, "
+                            "mock:KIND[:NUMBER], recorded:FILE, or the URL of a server (with --set "
+                            "advisor.options.model=NAME)")
+    precompute.add_argument("--out", required=True, type=Path, metavar="FILE.npz", help="the snapshot; a server's "
+                            "answers are kept beside it, and running again goes on from them")
+    precompute.add_argument("--split", choices=("train", "validation", "test", "all"), default="all",
+                            help="sessions whose bars are asked about (default: all)")
+    precompute.add_argument("--every", type=int, default=1, metavar="N", help="every N-th of those bars (default: 1)")
+    precompute.add_argument("--plan", action="store_true", help="print what it would ask and cost at most, and stop")
+    precompute.add_argument("--yes", action="store_true", help="spend what the plan says, where prices are set")
+
+    inspect = actions.add_parser("inspect", help="rows, directions and confidence of a snapshot, a journal or a run")
+    inspect.add_argument("path", type=Path, metavar="PATH", help="a snapshot (.npz), a journal (.jsonl) or a run")
+    inspect.add_argument("config", nargs="?", help="of a snapshot's market: also print hit rates (or name the market "
+                         "by the flags)")
+    data_options(inspect)
+    inspect.add_argument("--json", action="store_true", help="print JSON instead of the table")
+
+    replay = actions.add_parser("replay", help="train a run again from its journal, with no advisor; exit 1 where a "
+                                "bit of the last state differs")
+    replay.add_argument("run", type=Path, metavar="RUN")
+    replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve `advise`; returns the exit code."""
+    if args.action == "replay":
+        from jaxtrade.cli.replaying import replay
+
+        return replay(args.run, args.run_dir or args.run.with_name(f"{args.run.name}-replay"))
+    if args.action == "inspect":
+        from jaxtrade.cli.inspection import inspect
+
+        chosen = any(getattr(args, name) for name in ("config", "overrides", *MARKET))
+        print(inspect(args.path, resolve(args) if chosen else None, args.json))
+        return 0
+    if args.every < 1:
+        raise ConfigError(f"--every {args.every}: expected 1 or more")
+    config = resolve(args)
+    from jaxtrade.cli.precompute import Request, precompute
+
+    return precompute(config, Request(args.out, args.split, args.every, args.plan, args.yes))

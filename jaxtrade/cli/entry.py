@@ -1,0 +1,134 @@
+"""The `jaxtrade` command. Parsing imports neither JAX nor pandas: help and configuration errors answer at once."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from jaxtrade import __version__
+from jaxtrade.cli import ablate, advise, training
+from jaxtrade.cli.parser import build_parser
+from jaxtrade.cli.shared import keep_programs, resolve
+from jaxtrade.errors import ConfigError, DataError, JaxtradeError
+from jaxtrade.runs import rundir
+
+DISK_ERROR, INTERNAL_ERROR = 74, 70
+DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+
+
+def _evaluate(args: argparse.Namespace) -> int:
+    rundir.read_run(Path(args.run))
+    from jaxtrade.runs.evaluate import evaluate_run, grid_run
+
+    keep_programs()
+    if args.intrabar_grid or args.cost_grid:
+        print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
+                       args.seed, args.advisor, args.overrides))
+        return 0
+    print(evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
+                       overrides=args.overrides))
+    return 0
+
+
+def _data(args: argparse.Namespace) -> int:
+    if args.action == "check":
+        config, failed = resolve(args, own_files=True), False
+        from jaxtrade.data.describe import check
+
+        for name in args.files:
+            try:
+                print(check(name, config))
+            except DataError as error:
+                failed = True
+                print(f"error: {error}", file=sys.stderr)
+        return DataError.exit_code if failed else 0
+    config = resolve(args)
+    from jaxtrade.data.describe import describe_text
+    from jaxtrade.data.market import load_market
+
+    print(describe_text(load_market(config), config))
+    return 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    rundir.read_run(Path(args.run))
+    from jaxtrade.runs.evaluate import replay_run
+
+    keep_programs()
+    for line in replay_run(Path(args.run), args.session, args.seed):
+        print(line)
+    return 0
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from jaxtrade.doctor import main as examine
+
+    return examine([*(["--json"] if args.json else []), "--run-dir", args.run_dir])
+
+
+def _bench(args: argparse.Namespace) -> int:
+    command = bench_module("command")
+    return command.run(command.request(args.names, args.quick, args.repeats, args.out, args.compare, args.purejaxrl))
+
+
+def bench_module(name: str) -> ModuleType:
+    """A module of the benches: inside the installed package, or of `bench/` at the top of this source checkout.
+
+    Raises ConfigError where this installation has neither.
+    """
+    package = Path(__file__).resolve().parent.parent
+    if (package / "bench").is_dir():
+        return importlib.import_module(f"jaxtrade.bench.{name}")
+    root = package.parent
+    if not (root / "bench" / "catalogue.py").is_file():
+        raise ConfigError(f"the benches are missing: there is neither {package / 'bench'} nor {root / 'bench'}; "
+                          "reinstall jaxtrade")
+    if str(root) not in sys.path:  # an editable install finds the package without its folder's being on the path
+        sys.path.insert(0, str(root))
+    return importlib.import_module(f"bench.{name}")
+
+
+COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
+            "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code (0 done, 1 a check failed, 2 usage, config or data, 70 internal, 73 run
+    locked, 74 disk, 75 preempted, 76 diverged, 130 Ctrl-C)."""
+    args = build_parser().parse_args(argv)
+    try:
+        return COMMANDS[args.command](args)
+    except JaxtradeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader of our output went away: not a fault of the run
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno not in DISK_FAULTS:
+            return _internal(error)
+        flag = "--out" if args.command in ("bench", "advise", "ablate") else "--run-dir"
+        print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
+        return DISK_ERROR
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:  # anything else is a fault of ours, and is shown whole
+        return _internal(error)
+
+
+def _internal(error: Exception) -> int:
+    traceback.print_exception(error)
+    print(f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr)
+    return INTERNAL_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())

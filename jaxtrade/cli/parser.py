@@ -1,0 +1,116 @@
+"""The parser of the command line: every command and flag. Loads nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from jaxtrade import __version__
+from jaxtrade.cli import ablate, advise
+from jaxtrade.cli.shared import data_options
+
+ADVISOR = ("who advises on the bars: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
+           "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command and flag."""
+    parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
+    parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, advise.add_parser,
+                       ablate.add_parser, _add_bench, _add_doctor):
+        add_parser(commands)
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    train = commands.add_parser("train", help="train a policy and evaluate it on the held-out sessions")
+    train.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
+    data_options(train)
+    train.add_argument("--test", action="store_true", help="a run of about a minute, to see that everything works")
+    train.add_argument("--non-interactive", action="store_true",
+                       help="never ask (training never does; accepted for scripts)")
+    train.add_argument("--run-dir", metavar="DIR", help="directory of the new run (default: runs/<market-task-utc-id>)")
+    train.add_argument("--from", metavar="RUN", dest="source", help="begin with another run's policy, widened to this "
+                       "run's slots and actions by name (transfer.*)")
+    train.add_argument("--continue", metavar="RUN", dest="onward", help="a new run from another one's policy and "
+                       "optimiser, with its configuration and what --set changes of it")
+    train.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
+    train.add_argument("--resume", metavar="RUN", help="continue a run from its newest good checkpoint")
+
+
+def _add_curriculum(commands: Any) -> None:
+    course = commands.add_parser("curriculum", help="train a policy through several tasks, each phase behind a gate")
+    course.add_argument("config", nargs="?", help="a YAML file or a shipped curriculum (default: curriculum)")
+    data_options(course)
+    course.add_argument("--test", action="store_true", help="short phases whose gates are reported only, to see that "
+                        "everything works")
+    course.add_argument("--non-interactive", action="store_true",
+                        help="never ask (a curriculum never does; accepted for scripts)")
+    course.add_argument("--run-dir", metavar="DIR", help="folder of the new curriculum (default: "
+                        "runs/<market-curriculum-utc-id>)")
+    course.add_argument("--from", metavar="RUN", dest="source", help="begin after an earlier run's task with its "
+                        "policy, instead of at the first phase")
+    course.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR + "; of the phases whose task is advised")
+    course.add_argument("--phase", metavar="NAME", help="with --from: the phase to begin with")
+    course.add_argument("--resume", metavar="DIR", help="go on with a curriculum at the phase and update it was "
+                        "stopped in")
+
+
+def _add_evaluate(commands: Any) -> None:
+    evaluate = commands.add_parser("evaluate", help="evaluate a run's policy against the baselines")
+    evaluate.add_argument("run", metavar="RUN")
+    evaluate.add_argument("--split", choices=("train", "validation", "test", "all"), default="test",
+                          help="sessions to evaluate on (default: test)")
+    evaluate.add_argument("--intrabar-grid", action="store_true",
+                          help="net profit under each intrabar order and the spread, instead of the table")
+    evaluate.add_argument("--cost-grid", action="store_true",
+                          help="net profit over commission and slippage and the spread, instead of the table")
+    evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    evaluate.add_argument("--advisor", metavar="KIND|URL", help="who advises, instead of the run's own advisor")
+    evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                          help="of that advisor, e.g. --set advisor.options.model=NAME (repeatable)")
+    evaluate.add_argument("--seed", type=int, help="one policy of a run with several (default: all; grids need one)")
+
+
+def _add_data(commands: Any) -> None:
+    data = commands.add_parser("data", help="check or describe market data")
+    actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="read and validate files; exit 2 if any of them has a fault")
+    check.add_argument("files", nargs="+", metavar="FILE")
+    check.add_argument("--market", help="contract symbol (default: ES)")
+    check.add_argument("--contract", metavar="FILE", help="your own contract, instead of --market")
+    check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                       help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC")
+    describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
+    describe.add_argument("config", nargs="?")
+    data_options(describe)
+
+
+def _add_replay(commands: Any) -> None:
+    replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
+    replay.add_argument("run", metavar="RUN")
+    replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
+    replay.add_argument("--seed", type=int, help="which policy, of a run with several")
+
+
+def _add_bench(commands: Any) -> None:
+    bench = commands.add_parser("bench", help="measure speed and memory; a JSON line on stdout and a file each")
+    bench.add_argument("names", nargs="*", metavar="NAME", help="benches (default: all, each in a process of its "
+                       "own); an unknown name answers with the list")
+    bench.add_argument("--quick", action="store_true", help="small shapes and few repeats, to see that it works; "
+                       "written to bench/results/quick unless --out is given")
+    bench.add_argument("--compare", type=Path, metavar="FILE", help="an earlier result, or a folder of them: also "
+                       "print new against old, and what else differs between the two")
+    bench.add_argument("--out", type=Path, metavar="DIR", help="folder of the results (default: bench/results)")
+    bench.add_argument("--repeats", type=int, metavar="N", help="repeats of every side (default: 7, at least 5)")
+    bench.add_argument("--purejaxrl", type=Path, metavar="DIR", help="your checkout of PureJaxRL, which is no package; "
+                       "its side is left out without it")
+
+
+def _add_doctor(commands: Any) -> None:
+    doctor = commands.add_parser("doctor", help="examine this machine; every finding has its fix")
+    doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    doctor.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")

@@ -1,0 +1,252 @@
+"""`jaxtrade advise precompute`: ask about all bars of a split beforehand, and write a snapshot.
+
+What it will ask is said first. A server's answers are kept in a cache beside the snapshot, which is all the state there
+is: run again, it asks about what is missing.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxtrade import __version__
+from jaxtrade.advisor.asking import arrays_of
+from jaxtrade.advisor.compose import (
+    Asked,
+    QuestionBook,
+    ask_each,
+    ask_service,
+    backend_of,
+    followed_of,
+    identity_of,
+    in_sessions,
+    is_slow,
+    make_book,
+    market_entries,
+    save_table,
+    service_of,
+    service_options,
+)
+from jaxtrade.advisor.host.cache import AdviceCache
+from jaxtrade.advisor.host.ledger import MICRO, Prices, Spend, at_most
+from jaxtrade.advisor.host.types import Backend
+from jaxtrade.cli.shared import say
+from jaxtrade.config import RunConfig
+from jaxtrade.config.service import ServiceOptions
+from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.errors import ConfigError, DataError, InterruptedRunError
+
+_REPORT_S = 5.0
+
+
+class Request(NamedTuple):
+    """The command's flags."""
+
+    out: Path
+    split: str
+    every: int
+    plan: bool
+    yes: bool
+
+
+class Plan(NamedTuple):
+    """bars: asked about. hits, hopeless: of which the cache has the answer, or knows that there is none. most: of the
+    rest, each asked once."""
+
+    bars: int
+    hits: int
+    hopeless: int
+    most: Spend
+
+
+class _Result(NamedTuple):
+    """What asking came to. unsettled: bars that were not asked to the end; why: what stopped it."""
+
+    bars: np.ndarray
+    rows: np.ndarray
+    failures: Mapping[str, int]
+    unsettled: int
+    why: str
+
+
+def precompute(config: RunConfig, request: Request) -> int:
+    """Serve the command. Returns 0, or 1 where it stopped before every bar was settled.
+
+    Raises ConfigError (flags, a cost without --yes), DataError (no advice at all), InterruptedRunError (Ctrl-C).
+    """
+    _check_out(request.out)
+    market = load_market(config)
+    book = make_book(market, config)
+    bars = chosen_bars(market, book, config, request)
+    config = _with_files(config, request.out)
+    backend = backend_of(config, market, book, followed_of(market, config), say)
+    try:
+        options, slow = config.advisor.service, is_slow(config.advisor.kind)
+        plan = make_plan(backend, book, bars, options) if slow else Plan(len(bars), 0, 0, Spend())
+        print("\n".join(plan_lines(plan, config, slow)))
+        if request.plan:
+            return 0
+        if plan.most.cost and not request.yes:
+            raise ConfigError(f"--yes: missing, and this may cost up to {plan.most.cost / MICRO:.2f} (see above). Give "
+                              "--yes to spend it, or --plan to only see it; advisor.service.max_cost caps it")
+        found = _through_service(config, backend, book, bars) if slow else _directly(backend, book, bars)
+    finally:
+        backend.close()
+    return _written(found, config, request, market, book, backend, len(bars))
+
+
+def _check_out(out: Path) -> None:
+    """Before anything is paid for."""
+    if out.suffix != ".npz" or out.is_dir():
+        raise ConfigError(f"--out {out}: expected a file whose name ends in .npz")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
+
+
+def chosen_bars(market: Market, book: QuestionBook, config: RunConfig, request: Request) -> np.ndarray:
+    """int64[n]: every N-th askable bar of the split's sessions. Raises ConfigError where there is none."""
+    inside = in_sessions(market, split_sessions(market, config.split)[request.split])
+    bars = np.flatnonzero(inside & book.askable)[::request.every]
+    if not len(bars):
+        raise ConfigError(f"--split {request.split}: holds no bar that may be asked about; choose another split, or "
+                          "hold sessions out (split.test_sessions, split.validation_sessions)")
+    return bars
+
+
+def _with_files(config: RunConfig, out: Path) -> RunConfig:
+    """With cache and ledger beside the snapshot, where the configuration names none."""
+    service = service_options(config.advisor, out.with_suffix(".cache.sqlite"), out.with_suffix(".ledger.sqlite"))
+    return config.model_copy(update={"advisor": config.advisor.model_copy(update={"service": service})})
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions) -> Plan:
+    """What asking about the bars may take, after what the cache knows. A cache that is not there yet is not made."""
+    path = Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
+    cache = AdviceCache(path, say)
+    cache.open()
+    identity, prices = backend.identity(), Prices(options.price_prompt, options.price_completion)
+    hits = hopeless = 0
+    most = [0, 0, 0]
+    try:
+        for bar in bars:
+            question = book.question(bar)
+            known = cache.get(cache.key(identity, question))
+            hits += known is not None and known.advice is not None
+            if known is not None and (known.advice is not None or known.attempts >= options.poison_after):
+                hopeless += known.advice is None
+                continue
+            spend = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
+            most = [total + more for total, more in zip(most, spend, strict=True)]
+    finally:
+        cache.close()
+    return Plan(len(bars), hits, hopeless, Spend(*most))
+
+
+def plan_lines(plan: Plan, config: RunConfig, slow: bool) -> list[str]:
+    """The plan as text."""
+    kind, options = config.advisor.kind, config.advisor.service
+    if not slow:
+        return [f"plan: {plan.bars} bars, answered here by {kind}: no calls, no cost"]
+    known = f"{plan.hits} of them answered in {options.cache}" if plan.hits else "none of them answered yet"
+    lines = [f"plan: {plan.bars} bars, {known}" + (f", {plan.hopeless} known to fail" if plan.hopeless else "")]
+    priced = options.price_prompt is not None or options.price_completion is not None
+    cost = f"cost at most {plan.most.cost / MICRO:.2f}" if priced else "cost unknown (no prices set)"
+    lines.append(f"      {plan.most.calls} calls, {plan.most.tokens:,} tokens at most, {cost}; retries add "
+                 f"{options.retry_share:.0%} at most")
+    for name, cap, most in (("max_calls", options.max_calls, plan.most.calls),
+                            ("max_tokens", options.max_tokens, plan.most.tokens),
+                            ("max_cost", options.max_cost, plan.most.cost / MICRO)):
+        if cap is not None:
+            enough = "enough" if most <= cap else "it may stop before the end"
+            lines.append(f"      advisor.service.{name} = {cap:g}: {enough}")
+    return lines
+
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def _directly(backend: Backend, book: QuestionBook, bars: np.ndarray) -> _Result:
+    try:
+        advice, failures = ask_each(backend, book, bars, _reporter())
+    except KeyboardInterrupt:
+        raise InterruptedRunError("interrupted; nothing was written, and nothing was paid for") from None
+    return _Result(*arrays_of(advice), failures, 0, "")
+
+
+def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, bars: np.ndarray) -> _Result:
+    last, report = Asked(len(bars), 0, 0, {}), _reporter()
+
+    def progress(asked: Asked) -> None:
+        nonlocal last
+        last = asked
+        report(asked)
+
+    try:
+        with service_of(config, backend, tell=say) as service:
+            found, rows, statistics = ask_service(service, book, bars, progress=progress)
+    except KeyboardInterrupt:
+        cache = config.advisor.service.cache
+        raise InterruptedRunError("interrupted; nothing was written" if cache is None else
+                                  f"interrupted; at least {last.advised} answers are kept in {cache}. Run the same "
+                                  "command again to go on from there") from None
+    unsettled = last.total - last.settled
+    failures = {kind: count for kind, count in statistics["failures"].items() if count}
+    return _Result(found, rows, failures, unsettled, str(statistics["mode"]) if unsettled else "")
+
+
+def _reporter() -> Callable[[Asked], None]:
+    """Prints a line every few seconds."""
+    began = told = time.monotonic()
+
+    def report(asked: Asked) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= _REPORT_S:
+            told = now
+            say(progress_line(asked, now - began))
+
+    return report
+
+
+def progress_line(asked: Asked, seconds: float) -> str:
+    """Where asking is after so many seconds."""
+    parts = [f"{asked.settled} of {asked.total} bars ({asked.settled / asked.total:.0%})", f"{asked.advised} advised"]
+    if asked.settled:
+        left = round((asked.total - asked.settled) * seconds / asked.settled)
+        parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
+    known = asked.statistics
+    if known:
+        parts.append(f"{known['asked']} calls, {known['prompt_tokens'] + known['completion_tokens']:,} tokens")
+        if known["cost"] is not None:
+            parts.append(f"cost {known['cost']:.2f}")
+        if not str(known["mode"]).endswith("closed"):
+            parts.append(str(known["mode"]))
+    return "  ".join(parts)
+
+
+def _written(found: _Result, config: RunConfig, request: Request, market: Market, book: QuestionBook,
+             backend: Backend, asked: int) -> int:
+    """Write the snapshot and say what is in it."""
+    failed = ", ".join(f"{count} {kind}" for kind, count in sorted(found.failures.items())) or "none"
+    if not len(found.bars):
+        raise DataError(f"{config.advisor.kind}: no advice about any of {asked} bars (failures: {failed}"
+                        f"{'; ' + found.why if found.why else ''}); nothing was written")
+    save_table(request.out, found.bars, found.rows, {
+        **market_entries(market), "market_sha256": market.fingerprint, "prompt_version": book.template.version,
+        "identity": identity_of(config, backend), "asked": asked, "split": request.split, "every": request.every,
+        "horizon": config.advisor.horizon, "versions": {"jaxtrade": __version__, "python": platform.python_version()}})
+    print(f"{request.out}: {len(found.bars)} of {asked} bars have advice ({len(found.bars) / asked:.1%})")
+    again = "; run again, it asks about those bars once more" if found.failures and is_slow(config.advisor.kind) else ""
+    print(f"failed attempts by kind: {failed}{again}")
+    if found.unsettled:
+        print(f"{found.unsettled} bars were not asked to the end ({found.why}); run the same command again to go on")
+    return 1 if found.unsettled else 0

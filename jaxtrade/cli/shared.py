@@ -1,0 +1,149 @@
+"""What commands share: flags, the configuration that they give, and the cache of programs. Loads nothing heavy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.data.contracts import BUNDLED, require_bundled
+from jaxtrade.errors import ConfigError, DataError
+
+MARKET = ("market", "contract", "data", "seconds", "quotes")  # what names bars
+# `--test`: about a minute on two cores, compilation included
+TEST_OVERRIDES = (
+    "data.synthetic_sessions=10",
+    "rollout.num_envs=64",
+    "rollout.num_steps=64",
+    "ppo.num_minibatches=4",
+    "train.total_timesteps=200_000",
+    "train.chunk_updates=5",
+)
+_ABSENT = {"config": None, "overrides": (), **dict.fromkeys(MARKET), "test": False, "advisor": None, "modules": ()}
+_WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue", "modules": "--import"}
+
+
+def data_options(parser: argparse.ArgumentParser) -> None:
+    """Add `--set` and the flags that name a market."""
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                        help="set a configuration key, e.g. --set rollout.num_envs=1024 (repeatable)")
+    parser.add_argument("--import", action="append", default=[], metavar="MODULE", dest="modules",
+                        help="import a module that registers parts of your own (a task, a reward term, a feature, a "
+                        "network, ...) before the configuration is read (repeatable); the run remembers it")
+    parser.add_argument("--market", help="contract symbol, e.g. NQ; bars are bundled for "
+                        f"{' and '.join(BUNDLED)}, synthetic for others unless --data is given")
+    parser.add_argument("--contract", metavar="FILE", help="your own contract instead of --market: a YAML file of its "
+                        "figures, or a shipped one such as SPY")
+    parser.add_argument("--data", metavar="FILE", help="your bars: CSV, CSV.gz or Parquet; state the stamp side with "
+                        "--set data.stamp=open (or close), and data.time_zone where stamps carry no offset")
+    parser.add_argument("--seconds", metavar="FILE", help="second bars of the same instrument, read with the same keys "
+                        "as --data: they must rebuild its bars, and allow --set env.intrabar=path")
+    parser.add_argument("--quotes", metavar="FILE", help="bid and ask bars of the same instrument, read with the same "
+                        "keys as --data: fills take the quotes, volume stays that of --data")
+
+
+def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
+    """Raise ConfigError if any of these flags was given; names: of their values in `args`."""
+    if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in names if getattr(args, name)]:
+        raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
+
+
+def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -> RunConfig:
+    """Configuration of a command: file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`, `--quotes`,
+    `--advisor`, then `--set`.
+
+    Args:
+        args: flags that a command does not have count as absent. own_files: the command reads files of its own, not
+            the bars that the configuration names. instead: values that take the place of a flag's.
+    Raises ConfigError, DataError.
+    """
+    given = argparse.Namespace(**_ABSENT | vars(args) | instead)
+    flags = [*(TEST_OVERRIDES if given.test else ()), *import_flags(given.modules), *data_flags(given),
+             *advisor_flags(given.advisor)]
+    return completed(load_config(given.config or "quickstart", [*flags, *given.overrides]), given, own_files)
+
+
+def data_flags(args: argparse.Namespace) -> list[str]:
+    """`--market` and `--data` as overrides. Raises ConfigError for `--contract` beside a market."""
+    flags = []
+    if args.market is not None and args.contract is not None:
+        raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
+                          "market; give one")
+    if args.market is not None:
+        symbol = args.market.upper()
+        flags.append(f"data.market={symbol}")
+        flags.append(f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}")
+    if args.data is not None:
+        flags.append("data.source=file")
+    return flags
+
+
+def import_flags(modules: Sequence[str]) -> list[str]:
+    """`--import` as overrides."""
+    return [f"imports={json.dumps(list(modules))}"] if modules else []
+
+
+def advisor_flags(advisor: str | None) -> list[str]:
+    """`--advisor` as overrides; in quotes, as YAML may read a path or a URL as something else."""
+    return [] if advisor is None else [f"advisor.kind={json.dumps(advisor)}"]
+
+
+def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = False) -> RunConfig:
+    """The configuration with the paths that flags gave, and its names looked up. Raises ConfigError, DataError."""
+    paths = {"file": args.data, "seconds": args.seconds, "quotes": args.quotes, "contract": args.contract}
+    # A path is not YAML: it is taken as it is.
+    chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
+    if chosen.data.contract is not None:
+        from jaxtrade.data.contract_file import load_contract
+
+        chosen = _with_data(chosen, {"market": load_contract(chosen.data.contract).symbol})
+    if chosen.data.source == "file" and chosen.data.file is None:
+        raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
+    if chosen.env.intrabar == "path" and chosen.data.seconds is None:
+        raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
+    check_names(chosen, own_files)
+    return chosen
+
+
+def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
+    return config.model_copy(update={"data": config.data.model_copy(update=values)})
+
+
+def check_names(config: RunConfig, own_files: bool = False) -> None:
+    """Market, account preset, reward, features and files must exist: checked before anything heavy loads.
+
+    Raises ConfigError for a name, DataError for a file.
+    """
+    from jaxtrade.data.contract_file import contract_of
+    from jaxtrade.data.features.schema import table_columns
+    from jaxtrade.env.presets import resolve_account
+    from jaxtrade.env.reward_presets import resolve_reward
+
+    contract, data = contract_of(config.data), config.data
+    if data.source == "bundled" and not own_files:
+        require_bundled(contract.symbol)
+    resolve_account(config.account)
+    resolve_reward(config.reward)
+    table_columns(config.env.features)
+    named = (("data", "file", str(data.file) if data.source == "file" else None),
+             ("seconds", "seconds", data.seconds), ("quotes", "quotes", data.quotes))
+    for flag, key, path in named:
+        if path is not None and not Path(path).exists():
+            raise DataError(f"{path}: there is no such file; check --{flag} (or data.{key})")
+
+
+def keep_programs() -> None:
+    """Keep compiled programs for the next run; a note on stderr where that cannot be."""
+    from jaxtrade.storage.programs import use_cache
+
+    if problem := use_cache():
+        print(f"note: {problem}", file=sys.stderr)
+
+
+def say(line: str) -> None:
+    """A line of progress, on stderr: what a command prints on stdout is its result."""
+    print(line, file=sys.stderr, flush=True)

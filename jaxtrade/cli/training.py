@@ -1,0 +1,122 @@
+"""`jaxtrade train` and `jaxtrade curriculum`: which flags go together, and which function serves them.
+
+Loads nothing heavy before the configuration is found good.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.cli.shared import (
+    MARKET,
+    TEST_OVERRIDES,
+    advisor_flags,
+    completed,
+    data_flags,
+    import_flags,
+    keep_programs,
+    refuse,
+    resolve,
+)
+from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.runs import rundir
+from jaxtrade.storage.programs import pin_threads
+
+# What a resumed run or curriculum has from its folder, and a continued run from the other one.
+_KEPT = ("config", "overrides", "modules", *MARKET, "test", "run_dir", "source", "advisor")
+_INHERITED = ("config", "source", "market", "contract", "test")
+
+
+def train(args: argparse.Namespace) -> int:
+    """Serve `train`; returns the exit code. Raises ConfigError, DataError, and what `experiment.run` raises."""
+    if args.resume:
+        return _resume(args)
+    if args.onward:
+        return _continue(args)
+    config = resolve(args)
+    if args.source:
+        rundir.read_run(Path(args.source))
+    return _begin(args, config, args.source)
+
+
+def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
+    """A new run; source: the run that it begins with, if any."""
+    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
+    rundir.check_new(path)
+    from jaxtrade.runs.source import load_source, require_same
+    from jaxtrade.runs.train import run
+
+    keep_programs()
+    pin_threads()  # loading a source starts JAX
+    loaded = load_source(Path(source)) if source else None
+    if loaded is not None and args.onward:
+        require_same(loaded, config)
+    result = run(config, path, loaded)
+    print(result.table)
+    return result.exit_code
+
+
+def _resume(args: argparse.Namespace) -> int:
+    refuse(args, (*_KEPT, "onward"), f"--resume {args.resume}: a resumed run keeps its configuration")
+    rundir.read_run(Path(args.resume))
+    from jaxtrade.runs.train import resume
+
+    keep_programs()
+    result = resume(Path(args.resume))
+    print(result.table)
+    return result.exit_code
+
+
+def _continue(args: argparse.Namespace) -> int:
+    """A new run from where another one stands: its configuration, its slots and actions, its optimiser's moments."""
+    refuse(args, _INHERITED, f"--continue {args.onward}: goes on with that run's configuration",
+           " (change single keys by --set)")
+    source = Path(args.onward)
+    rundir.read_run(source)
+    config = resolve(args, config=str(source / "config.yaml"), overrides=["transfer.moments=true", *args.overrides])
+    return _begin(args, config, args.onward)
+
+
+def curriculum(args: argparse.Namespace) -> int:
+    """Serve `curriculum`; returns the exit code. Raises ConfigError, DataError, and what `run_curriculum` raises."""
+    if args.resume:
+        return _resume_curriculum(args)
+    from jaxtrade.curriculum.config import load_curriculum
+
+    tested, own = (TEST_OVERRIDES, ["enforce_gates=false"]) if args.test else ((), [])
+    flags = [*tested, *import_flags(args.modules), *data_flags(args)]
+    course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], flags,
+                             lambda sections, where: completed(_advised(sections, where, args.advisor), args))
+    if args.source:
+        rundir.read_run(Path(args.source))
+    market = course.phases[0].config.data.market
+    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(market, "curriculum")
+    rundir.check_new(path)
+    from jaxtrade.curriculum.phases import run_curriculum
+
+    keep_programs()
+    result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase)
+    print(result.report)
+    return result.exit_code
+
+
+def _resume_curriculum(args: argparse.Namespace) -> int:
+    refuse(args, (*_KEPT, "phase"), f"--resume {args.resume}: a resumed curriculum keeps its configuration")
+    from jaxtrade.curriculum.config import read_curriculum
+
+    read_curriculum(Path(args.resume))
+    from jaxtrade.curriculum.phases import resume_curriculum
+
+    keep_programs()
+    result = resume_curriculum(Path(args.resume))
+    print(result.report)
+    return result.exit_code
+
+
+def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:
+    """A phase's configuration; `--advisor` is for the phases whose task is `advised`."""
+    config = make_config(sections, where)
+    return config if config.env.task != "advised" else make_config(overridden(sections, advisor_flags(advisor)), where)

@@ -1,0 +1,239 @@
+"""How a policy learns: learner, network, rollout, transfer, stages, training, advisor, control and evaluation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from jaxtrade.config.base import Section, Widths
+from jaxtrade.config.service import ServiceOptions
+from jaxtrade.errors import ConfigError
+from jaxtrade.parts import NETWORKS
+from jaxtrade.registry import Registry
+
+
+def name_in(registry: Registry[Any]) -> AfterValidator:
+    """Accepts the names of a registry's parts, without importing any of them."""
+
+    def check(name: str) -> str:
+        try:
+            return registry.check(name)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(check)
+
+
+class NetworkConfig(Section, frozen=True):
+    """The network of a policy, whatever learns it."""
+
+    kind: Annotated[str, name_in(NETWORKS)] = Field(default="mlp", description="mlp; gru: the policy remembers its "
+                                                    "episode; or one of your own")
+    hidden: Widths = (64, 64)
+    activation: Literal["tanh", "relu"] = "tanh"
+    rnn_width: int = Field(default=64, ge=1, description="gru: numbers that it remembers")
+    adapter: int = Field(default=0, ge=0, description="width of a linear layer in front of the network; set by a "
+                         "transfer with transfer.mode=adapter, 0 otherwise")
+    normalise_observations: bool = True
+
+
+class RolloutConfig(Section, frozen=True):
+    """How many environments act side by side, and for how long between two updates. Static."""
+
+    num_envs: int = Field(default=256, ge=1)
+    num_steps: int = Field(default=128, ge=1)
+    num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
+
+    @model_validator(mode="after")
+    def _equal_groups(self) -> Self:
+        if self.shards > 1 and self.num_envs % self.shards:
+            raise ValueError(f"rollout.num_envs ({self.num_envs}) must be a multiple of rollout.num_shards "
+                             f"({self.shards})")
+        return self
+
+    @property
+    def shards(self) -> int:
+        """Env groups in use: `num_shards`, or 1 where there are fewer envs."""
+        return self.num_shards if self.num_envs >= self.num_shards else 1
+
+
+class PPOConfig(Section, frozen=True):
+    """Masked PPO. Counts are static; the floats become leaves of the train state, so sweeps are one vmap."""
+
+    num_minibatches: int = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
+    num_epochs: int = Field(default=4, ge=1)
+    gradient_rows: int = Field(default=16384, ge=1, description="mlp: a larger minibatch forms its gradient in "
+                               "equal blocks, if it can: the same but for the order of float sums, in less memory")
+    adapter_freeze: float = Field(default=0.0, ge=0, description="share of the run, below 1, in which only the adapter "
+                                  "learns")
+    normalise_advantages: bool = True
+    learning_rate: float = Field(default=3.0e-4, gt=0)
+    learning_rate_end: float = Field(default=3.0e-5, gt=0, description="reached at the last update")
+    gamma: float = Field(default=0.99, ge=0, le=1)
+    gae_lambda: float = Field(default=0.95, ge=0, le=1)
+    clip_eps: float = Field(default=0.2, gt=0)
+    vf_clip_eps: float = Field(default=0.0, ge=0, description="0: no value clipping")
+    ent_coef: float = Field(default=0.01, ge=0)
+    ent_coef_end: float | None = Field(default=None, ge=0, description="None: constant")
+    vf_coef: float = Field(default=0.5, ge=0)
+    max_grad_norm: float = Field(default=0.5, gt=0)
+    target_kl: float = Field(default=0.0, ge=0, description="0: off; else epochs stop once KL passes it")
+
+    @model_validator(mode="after")
+    def _thaws(self) -> Self:
+        if self.adapter_freeze >= 1:
+            raise ValueError(f"ppo.adapter_freeze ({self.adapter_freeze:g}) is a share of the run and must be below 1: "
+                             "the network behind the adapter would never learn")
+        return self
+
+
+class TransferConfig(Section, frozen=True):
+    """How a run begins with another run's policy."""
+
+    mode: Literal["widen", "adapter"] = Field(default="widen", description="widen: new slots and actions are new rows "
+                                              "and columns; adapter: a linear layer maps the slots to the source's")
+    moments: bool = Field(default=False, description="take the optimiser's moments along")
+    open_probability: float = Field(default=0.01, gt=0, le=0.5, description="of each new action, in the first update")
+    open_until: float = Field(default=0.1, gt=0, le=1, description="share of the run after which new actions are open")
+    allow_dropped: bool = Field(default=False, description="go on where some of the source's parameters find no place")
+
+
+class StageConfig(Section, frozen=True):
+    """What training is spared, or given, early in a run. `_until` are fractions of the run. Evaluation sees none."""
+
+    commission_start: float = Field(default=1.0, ge=0, le=1, description="share of the commission that the first "
+                                    "update is charged; rises in a line")
+    commission_until: float = Field(default=0.0, ge=0, le=1, description="when the whole commission is charged")
+    forced_start: float = Field(default=0.0, ge=0, le=1, description="probability that an episode of the first update "
+                                "starts in a position")
+    forced_start_end: float = Field(default=0.0, ge=0, le=1, description="the same from forced_start_until on; in "
+                                    "a line up to there")
+    forced_start_until: float = Field(default=1.0, gt=0, le=1, description="when that probability is reached")
+
+    @model_validator(mode="after")
+    def _whole_schedules(self) -> StageConfig:
+        start, until = self.commission_start, self.commission_until
+        if start < 1 and until == 0:
+            raise ValueError(f"stages.commission_start = {start:g} is a share of the commission, and "
+                             "stages.commission_until = 0 ends it at once; say at which fraction of the run the whole "
+                             "is charged (stages.commission_until=0.5), or leave both out")
+        if start == 1 and until > 0:
+            raise ValueError(f"stages.commission_until = {until:g} ends a ramp that stages.commission_start = 1 does "
+                             "not begin; lower commission_start, or leave both out")
+        if not self.forces_starts and self.forced_start_until < 1:
+            raise ValueError(f"stages.forced_start_until = {self.forced_start_until:g}: both probabilities, "
+                             "stages.forced_start and stages.forced_start_end, are 0; raise one, or leave it out")
+        return self
+
+    @property
+    def ramps_commission(self) -> bool:
+        """Whether any update is charged less than the whole commission."""
+        return self.commission_start < 1
+
+    @property
+    def forces_starts(self) -> bool:
+        """Whether any episode may start in a position."""
+        return self.forced_start > 0 or self.forced_start_end > 0
+
+
+class AdvisorConfig(Section, frozen=True):
+    """The advisor, and how the policy uses its advice. Latency is counted in bars, whatever the clock says."""
+
+    kind: str = Field(default="off", description="off: not compiled; none: compiled, without answers; rules; "
+                      "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, written "
+                      "by advise precompute; replay:JOURNAL of an earlier run")
+    fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
+        default="trust", description="how the policy uses advice: trust, by its measured hit rate; slots, in the "
+        "observation; gate, a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)")
+    transport: Literal["exchange", "callback"] = Field(default="exchange", description="exchange: between "
+                                                       "compiled chunks; callback: by one host callback per update")
+    horizon: int = Field(default=30, ge=1, le=390, description="bars after which advice is scored")
+    latency: Annotated[tuple[Annotated[int, Field(ge=0, le=100_000)], ...], Field(strict=False, min_length=1)] = Field(
+        default=(1,), description="bars from a bar's close until its advice is known: one number, or several equally "
+        "likely ones, drawn per bar")
+    latency_seed: int = Field(default=0, ge=0, lt=2**31)
+    max_age: int = Field(default=30, ge=0, description="age in bars up to which advice is used")
+    bins: int = Field(default=5, ge=1, le=100, description="equal ranges of confidence, each with its own hit rate")
+    memory: int = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
+    prior: float = Field(default=10.0, gt=0, description="imagined outcomes per range, half of them right")
+    abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate gives "
+                           "no trust")
+    cap: float = Field(default=2.0, gt=0, description="largest log-odds that trust can have")
+    weight: float = Field(default=0.3, ge=0, le=1, description="rules: weight of the advisor's confidence")
+    gate_cost: float = Field(default=0.001, ge=0, description="gate: cost of its mean opening, in the loss")
+    veto: float = Field(default=2.0, ge=0, description="entries are illegal if the advised risk is at least this; risk "
+                        "is at most 1, so 2 means never")
+    drop_episode: float = Field(default=0.1, ge=0, le=1, description="share of training episodes without advice")
+    drop_bar: float = Field(default=0.1, ge=0, le=1, description="share of training bars without advice")
+    demand: int = Field(default=64, ge=1, le=1024, description="bars asked about per chunk or update at most")
+    rows: int = Field(default=256, ge=1, le=1024, description="answers that become visible per chunk or update at most")
+    template: str = Field(default="v1", description="the prompt: v1, no_volume, anonymous, pipe")
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="options of this kind: "
+                                                         "model, key_env, seed, ...")
+    evaluation_wait_s: float = Field(default=60.0, ge=0, description="seconds that an evaluation waits for answers")
+    service: ServiceOptions = ServiceOptions()
+
+    @property
+    def on(self) -> bool:
+        """Whether advice is in the compiled program."""
+        return self.kind != "off"
+
+
+class TrainConfig(Section, frozen=True):
+    """How long to train, in environment steps over all envs, and what to write on the way."""
+
+    total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
+    num_seeds: int = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
+                           "seed, seed+1, ...; each for total_timesteps")
+    chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
+    checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
+    keep_checkpoints: int = Field(default=3, ge=1)
+    tensorboard: bool = True
+
+
+class ControlConfig(Section, frozen=True):
+    """What is decided between chunks: evaluation on the validation sessions, early stop, plateaus, rollbacks."""
+
+    evaluate_every: int = Field(default=0, ge=0, description="chunks between evaluations of the greedy policy on the "
+                                "validation sessions; 0: never")
+    patience: int = Field(default=0, ge=0, description="evaluations without a new best before the run stops early; "
+                          "0: it never does")
+    min_evaluations: int = Field(default=0, ge=0, description="evaluations before the run may stop early")
+    improvement: float = Field(default=0.0, ge=0, description="a score is a new best if it is higher by more than "
+                               "this, in mean reward per session")
+    plateau_patience: int = Field(default=0, ge=0, description="evaluations without a new best before learning rate "
+                                  "and entropy bonus are adjusted; 0: never")
+    plateau_lr_factor: float = Field(default=0.5, gt=0, lt=1, description="learning rate (and its end) times this")
+    plateau_lr_min: float = Field(default=1.0e-5, gt=0, description="adjustments lower no learning rate below this")
+    plateau_ent_factor: float = Field(default=2.0, ge=1, description="entropy bonus (and its end) times this")
+    plateau_ent_max: float = Field(default=0.1, ge=0, description="adjustments raise no entropy bonus above this")
+    plateau_cooldown: int = Field(default=0, ge=0, description="evaluations after an adjustment that do not count "
+                                  "towards the next")
+    max_rollbacks: int = Field(default=2, ge=0, le=1000, description="how often a run may go back to its last "
+                               "checkpoint after a loss or gradient that is not finite; 0: it ends at once")
+
+    @model_validator(mode="after")
+    def _possible(self) -> ControlConfig:
+        for name in ("patience", "plateau_patience"):
+            if getattr(self, name) and not self.evaluate_every:
+                raise ValueError(f"control.{name} ({getattr(self, name)}) counts evaluations, and there are none: "
+                                 "set control.evaluate_every")
+        if self.patience and self.plateau_patience >= self.patience:
+            raise ValueError(f"control.plateau_patience ({self.plateau_patience}) must be below control.patience "
+                             f"({self.patience}), or the run stops before anything is adjusted")
+        return self
+
+
+class EvaluationConfig(Section, frozen=True):
+    """What is evaluated beside the greedy policy; `sma_*` are bars of the moving-average baseline."""
+
+    policy_samples: int = Field(default=1, ge=1, description="sampled-policy passes beside the greedy one")
+    sma_fast: int = Field(default=10, ge=1)
+    sma_slow: int = Field(default=50, ge=2)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> EvaluationConfig:
+        if self.sma_fast >= self.sma_slow:
+            raise ValueError(f"sma_fast ({self.sma_fast}) must be below sma_slow ({self.sma_slow})")
+        return self

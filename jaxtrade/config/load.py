@@ -1,0 +1,321 @@
+"""Typed configuration: YAML file, then `--set key=value`, into frozen models.
+
+Every key is declared once, in this package; an unknown key is an error that names the nearest one. The models
+are hashable, so the static ones can be jit arguments. This module imports neither JAX nor pandas: configuration errors
+answer fast.
+"""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import hashlib
+import json
+import re
+import reprlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from jaxtrade.config.base import Names, Section
+from jaxtrade.config.learning import (
+    AdvisorConfig,
+    ControlConfig,
+    EvaluationConfig,
+    NetworkConfig,
+    PPOConfig,
+    RolloutConfig,
+    StageConfig,
+    TrainConfig,
+    TransferConfig,
+    name_in,
+)
+from jaxtrade.config.legacy import MOVED
+from jaxtrade.config.market import (
+    AccountConfig,
+    BracketConfig,
+    CostConfig,
+    DataConfig,
+    EnvConfig,
+    EpisodeConfig,
+    RewardConfig,
+    Roll,
+    SessionConfig,
+    SplitConfig,
+)
+from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
+from jaxtrade.errors import ConfigError
+from jaxtrade.parts import LEARNERS
+from jaxtrade.registry import import_parts
+
+__all__ = [
+    "MAX_BYTES",
+    "AccountConfig",
+    "AdvisorConfig",
+    "BracketConfig",
+    "ControlConfig",
+    "CostConfig",
+    "DataConfig",
+    "EnvConfig",
+    "EpisodeConfig",
+    "EvaluationConfig",
+    "NetworkConfig",
+    "PPOConfig",
+    "RewardConfig",
+    "Roll",
+    "RolloutConfig",
+    "RunConfig",
+    "SessionConfig",
+    "SplitConfig",
+    "StageConfig",
+    "TrainConfig",
+    "TransferConfig",
+    "config_path",
+    "digest_of",
+    "dump_config",
+    "find_file",
+    "load_config",
+    "make_config",
+    "overridden",
+    "read_values",
+    "validated",
+]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+MAX_BYTES = 1_000_000  # of a configuration file
+_SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make endless
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlevel = 2
+
+
+class RunConfig(Section, frozen=True):
+    """Everything a run is made of."""
+
+    imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
+                           "terms, features, networks, learners, advisors, report sections")
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    data: DataConfig = DataConfig()
+    session: SessionConfig = SessionConfig()
+    split: SplitConfig = SplitConfig()
+    env: EnvConfig = EnvConfig()
+    account: AccountConfig = AccountConfig()
+    costs: CostConfig = CostConfig()
+    brackets: BracketConfig = BracketConfig()
+    episode: EpisodeConfig = EpisodeConfig()
+    reward: RewardConfig = RewardConfig()
+    algorithm: Annotated[str, name_in(LEARNERS)] = Field(default="ppo", description="the learner")
+    network: NetworkConfig = NetworkConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    ppo: PPOConfig = PPOConfig()
+    stages: StageConfig = StageConfig()
+    train: TrainConfig = TrainConfig()
+    advisor: AdvisorConfig = AdvisorConfig()
+    transfer: TransferConfig = TransferConfig()
+    control: ControlConfig = ControlConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _validated_somewhere(self) -> RunConfig:
+        if self.control.evaluate_every and not self.split.validation_sessions:
+            raise ValueError(f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
+                             "sessions, and split.validation_sessions is 0: hold some out, e.g. "
+                             "split.validation_sessions=1")
+        return self
+
+    @model_validator(mode="after")
+    def _advice_is_seen(self) -> RunConfig:
+        chosen = self.advisor
+        if chosen.on and chosen.fusion == "slots" and not self.env.advice:
+            raise ValueError("advisor.fusion=slots shows advice in the observation: set env.task=advised and "
+                             "env.advice=true, or choose advisor.fusion=trust")
+        if chosen.on and chosen.transport == "callback" and self.train.num_seeds > 1:
+            raise ValueError(f"advisor.transport=callback serves one agent, and train.num_seeds is "
+                             f"{self.train.num_seeds}: set advisor.transport=exchange")
+        return self
+
+    @model_validator(mode="after")
+    def _minibatches_fit(self) -> RunConfig:
+        if self.algorithm != "ppo":
+            return self
+        rollout, count = self.rollout, self.ppo.num_minibatches
+        envs = rollout.num_envs // rollout.shards
+        if envs * rollout.num_steps % count:
+            raise ValueError(f"rollout.num_envs/rollout.num_shards*rollout.num_steps ({envs * rollout.num_steps}) must "
+                             f"be a multiple of ppo.num_minibatches ({count})")
+        if self.network.kind == "gru" and envs % count:
+            raise ValueError(f"network.kind=gru: rollout.num_envs/rollout.num_shards ({envs}) must be a multiple of "
+                             f"ppo.num_minibatches ({count}), because a minibatch holds whole rollouts of some envs")
+        return self
+
+    def digest(self) -> str:
+        """sha256 of the resolved configuration (hex)."""
+        return digest_of(self.model_dump(mode="json"))
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """sha256 (hex) of nested plain values, whatever the order of their keys; of a run, what its `config.yaml` holds."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,} "
+                              "(is this a data file? give it with data.file)")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _shipped_configs() -> Path:
+    """`configs/`: inside the installed package, or at the top of a source checkout."""
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "configs"
+    return installed if installed.is_dir() else package.parent / "configs"
+
+
+def config_path(name: str) -> Path:
+    """The file of a named or given configuration: a path, else a shipped one such as `quickstart`.
+
+    Raises ConfigError naming what was searched.
+    """
+    return find_file(name, ".", "configuration")
+
+
+def find_file(name: str, folder: str, what: str) -> Path:
+    """A path that exists, else the shipped YAML file `name` of a folder of `configs/`; `what` names it in messages.
+
+    Raises ConfigError naming what was searched.
+    """
+    given = Path(name)
+    if given.is_file():
+        return given
+    shipped = _shipped_configs() / folder / f"{given.stem}.yaml"
+    if given.parent == Path(".") and given.suffix in ("", ".yaml") and shipped.is_file():
+        return shipped
+    known = sorted(path.stem for path in (_shipped_configs() / folder).glob("*.yaml"))
+    raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
+                      f"(shipped: {', '.join(known)}){_suggest(name, known)}")
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    known = list(known)
+    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
+    near = same or difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    keys = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            keys += _keys(inner, f"{prefix}{name}.")
+        else:
+            keys.append(prefix + name)
+    return keys
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """Dotted key of a fault. For a union pydantic appends the member it tried, such as `float` or `literal['off']`."""
+    parts = [str(part) for part in location]
+    member = len(parts) > 2 and re.fullmatch(r"float|literal\[.*\]", parts[-1])
+    return ".".join(parts[:-1] if member else parts)
+
+
+def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
+    lines: list[str] = []
+    faults: dict[str, list[str]] = {}
+    known = _keys(model)
+    for item in error.errors():
+        key = _key(item["loc"])
+        if item["type"] == "extra_forbidden":
+            if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
+                key = f"{key}.{next(iter(item['input']))}"  # a whole section is unknown: its first key tells more
+            if key in MOVED:
+                lines.append(f"{name}: unknown key '{key}': it is {MOVED[key]} now")
+                continue
+            section = key.rpartition(".")[0]
+            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
+            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
+            lines.append(f"{name}: unknown key '{key}'{hint}")
+        else:
+            found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
+            where = f"'{key}'{found}: " if key else ""  # a rule over several keys names them itself
+            faults.setdefault(f"{name}: {where}", []).append(item["msg"].removeprefix("Value error, "))
+    return "\n".join([*lines, *(where + "; or: ".join(what) for where, what in faults.items())])
+
+
+def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
+    parts = key.split(".")
+    node = base
+    for part in parts[:-1]:
+        child = node.setdefault(part, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"{origin}: '{key}': '{part}' is a value, not a section")
+        node = child
+    node[parts[-1]] = value
+
+
+def validated(model: type[ModelT], values: Mapping[str, Any], name: str) -> ModelT:
+    """A model from nested `values`; `name` stands in messages. Raises ConfigError listing every fault."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(_message(error, name, model)) from None
+
+
+def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunConfig:
+    """Validate nested `values` (section -> key -> value), once the modules that `imports` names have registered their
+    parts. Raises ConfigError listing every fault."""
+    modules = values.get("imports", ())
+    if isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules):
+        import_parts(modules)
+    return validated(RunConfig, values, name)
+
+
+def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
+    """The keys of a YAML file; exact: as `parse_yaml`. Raises ConfigError where it cannot be read or holds no keys."""
+    loaded = parse_yaml(_read(path), str(path), exact)
+    if loaded is not None and not isinstance(loaded, dict):
+        raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
+    return loaded or {}
+
+
+def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML configuration and apply `section.key=value` overrides, last one wins.
+
+    Args:
+        name: a file, the name of a shipped configuration, or None for the defaults.
+        overrides: strings `a.b=value`; the value is read as YAML.
+    Raises:
+        ConfigError: unknown key (with a suggestion), wrong type or range, duplicate key, no such file.
+    """
+    origin = name or "defaults"
+    values: dict[str, Any] = {}
+    if name is not None:
+        path = config_path(name)
+        values = read_values(path)
+        origin = str(path)
+    overrides = list(overrides)
+    return make_config(overridden(values, overrides), f"{origin} and --set" if overrides else origin)
+
+
+def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Nested `values` with strings `a.b=value` put over them, the value read as YAML. Raises ConfigError."""
+    made = copy.deepcopy(dict(values))
+    for override in overrides:
+        key, sign, text = override.partition("=")
+        if not sign or not key.strip():
+            raise ConfigError(f"--set {override}: expected --set section.key=value")
+        _merge(made, key.strip(), parse_yaml(text, f"--set {override}"), f"--set {override}")
+    return made
+
+
+def dump_config(config: RunConfig) -> str:
+    """The resolved configuration as YAML, every key written out."""
+    return dump_yaml(config.model_dump(mode="json"))

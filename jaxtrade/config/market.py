@@ -1,0 +1,208 @@
+"""What is traded: bars, sessions, account, costs, the environment and its reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
+
+from jaxtrade.config.base import Names, Section
+from jaxtrade.errors import ConfigError
+from jaxtrade.parts import TASKS
+
+
+def _roll(value: object) -> str | dict[str, str]:
+    """`off`, `volume`, or expiry -> first trade date, the first of them `start`."""
+    if value in ("off", "volume"):
+        return str(value)
+    shape = "expected off, volume, or {201312: start, 201403: 2013-12-18} (expiry: first trade date)"
+    if not isinstance(value, Mapping) or not all(type(x) in (str, int) for x in (*value, *value.values())):
+        raise ValueError(shape)
+    firsts = {str(code): str(first) for code, first in value.items()}
+    if len(firsts) < 2:
+        raise ValueError("one contract is no roll: name at least two, or use data.expiry")
+    opening, *dates = firsts.values()
+    if opening != "start":
+        raise ValueError(f"the first contract ({next(iter(firsts))}) must have 'start', found '{opening}' "
+                         "(cut the data with data.start)")
+    for text in dates:
+        try:
+            fits = date.fromisoformat(text).isoformat() == text
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(f"'{text}' is not a date; write YYYY-MM-DD")
+    for before, after in pairwise(dates):
+        if after <= before:
+            raise ValueError(f"first trade dates must increase: {after} follows {before}")
+    return firsts
+
+
+def _task(name: str) -> str:
+    """Raises ValueError, as pydantic wants it, where no task has the name."""
+    try:
+        return TASKS.check(name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]  # YAML: 201312
+Roll = Literal["off", "volume"] | dict[str, str]
+
+
+class DataConfig(Section, frozen=True):
+    """Where the bars come from. Nothing is guessed: zone, stamp side and price scale are stated or known."""
+
+    market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
+    contract: str | None = Field(default=None, description="your own contract: a YAML file, or a shipped one such as "
+                                 "SPY; its symbol is the market, whatever data.market says")
+    source: Literal["bundled", "synthetic", "file"] = "bundled"
+    file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
+    seconds: str | None = Field(default=None, description="second bars of the same instrument, read with the same "
+                                "keys; they tell the order of prices inside a bar (env.intrabar: path)")
+    conversion: str | None = Field(default=None, description="bars of the rate to the dollar, for markets whose "
+                                   "profits arise in another currency; read with data.time_zone and data.stamp")
+    quotes: str | None = Field(default=None, description="bid and ask bars of the same instrument, read with the same "
+                               "keys: prices are theirs, volume is that of the bars")
+    columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
+                                    "close, volume, expiry, symbol; bid_open .. ask_close of two-sided bars")
+    time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset, with a "
+                                  "fixed shift where needed (America/New_York+7h)")
+    stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
+    price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
+    expiry: Code | None = Field(default=None, description="the one contract to use of a file with expiries")
+    roll: Annotated[Roll, PlainValidator(_roll)] = Field(
+        default="off", description="splice the expiries of a file: off, volume (the one that traded more on the trade "
+        "date before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)")
+    splice: Literal["restart", "back_adjust"] = Field(default="restart", description="what feature windows do at a "
+                                                      "splice; back_adjust is refused: it is not built")
+    start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
+    end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
+    calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
+    window_reset: Literal["hole", "session"] = Field(default="hole", description="feature windows restart after a hole "
+                                                     "longer than one session, or with every trade date")
+    synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(
+        default="nq_like", description="the kind of synthetic market (source: synthetic)")
+    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="phase_randomised: at most as many")
+    synthetic_seed: int = Field(default=0, ge=0)
+    synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
+    synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
+
+    @model_validator(mode="after")
+    def _one_series(self) -> DataConfig:
+        if self.roll != "off" and self.expiry is not None:
+            raise ValueError(f"data.expiry = {self.expiry} reads one contract and data.roll splices several; "
+                             "give one of the two")
+        if self.splice == "back_adjust":
+            raise ValueError("data.splice=back_adjust is not built: feature windows restart at a splice "
+                             "(data.splice=restart); prices are never adjusted")
+        return self
+
+
+class SessionConfig(Section, frozen=True):
+    """The daily window of decisions, in exchange time (New York)."""
+
+    overnight: bool = Field(default=False, description="futures: decide 18:00-16:59 instead of 09:30-16:59")
+
+
+class SplitConfig(Section, frozen=True):
+    """Sessions held out, counted from the end of the data, in time order: train, then validation, then test."""
+
+    validation_sessions: int = Field(default=0, ge=0)
+    test_sessions: int = Field(default=1, ge=0)
+    embargo_sessions: int = Field(default=0, ge=0, description="sessions dropped before each held-out block")
+
+
+class AccountConfig(Section, frozen=True):
+    """An account preset and what a user changes of it. Money in dollars; `off` switches a rule off."""
+
+    preset: str = "apex_like_50k_2025"
+    drawdown: float | Literal["off"] | None = None
+    trailing: Literal["intraday", "end_of_day", "static"] | None = Field(
+        default=None, description="when the mark that the drawdown floor follows rises: with live equity, at a "
+        "session's end, never")
+    daily_loss: float | Literal["off"] | None = None
+    profit_target: float | Literal["off"] | None = None
+    freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
+    on_target: Literal["terminate", "continue"] | None = None
+    on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
+    min_days: int | None = Field(default=None, ge=0, le=100_000)
+    max_contracts: int | None = Field(default=None, ge=1, le=100_000)
+
+
+class CostConfig(Section, frozen=True):
+    """Costs of the market; None takes the contract's own figure."""
+
+    commission: float | None = Field(default=None, ge=0, description="money per side per contract, all-in")
+    slippage: int | None = Field(default=None, ge=0, le=10_000, description="ticks against us per market or stop fill")
+
+
+class BracketConfig(Section, frozen=True):
+    """Stops and targets. Multiples are integer thousandths of the 14-bar average true range."""
+
+    stop_atr: int = Field(default=1500, ge=1, le=1_000_000, description="thousandths of ATR")
+    target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
+    trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
+    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
+    be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: "
+                                 "1 (0.25 points in parity scaling)")
+
+
+class EnvConfig(Section, frozen=True):
+    """The static half of the environment: what changes the compiled program."""
+
+    task: Annotated[str, AfterValidator(_task)] = Field(
+        default="manage", description="entry, manage, advised, or a registered task; advised: the actions of manage, "
+        "and the bar's context and the account's record in sight")
+    advice: bool = Field(default=False, description="slots for an advisor's advice, which say absent while there is "
+                         "none; not of entry and manage")
+    actions: Literal["full", "seed6"] = Field(default="full", description="manage, advised: 'full' has CLOSE, 'seed6' "
+                                              "has not")
+    scaling: Literal["relative", "seed"] = Field(default="relative", description="'seed' is parity mode: raw values")
+    fill: Literal["next_open", "close"] = "next_open"
+    mark: Literal["extreme", "close"] = "extreme"
+    intrabar: Literal["stop_first", "nearer_extreme", "path"] = "stop_first"
+    window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
+    features: Names = Field(default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
+                            description="feature columns of each window bar")
+    quantity: int = Field(default=1, ge=1, le=100_000, description="contracts per entry")
+    random_start: bool = Field(default=True, description="start training episodes anywhere in a session")
+
+    @model_validator(mode="after")
+    def _optimistic_pairs(self) -> EnvConfig:
+        if self.fill == "close" and self.mark != "close":
+            raise ValueError("fill=close exists only together with mark=close (set env.mark=close); "
+                             "reports label the pair 'optimistic'")
+        return self
+
+    @model_validator(mode="after")
+    def _shows_advice(self) -> EnvConfig:
+        if self.advice and self.task in ("entry", "manage"):
+            raise ValueError(f"env.advice=true needs env.task=advised, found {self.task}: entry and manage show no "
+                             "advice (a task of your own may)")
+        return self
+
+    @property
+    def optimistic(self) -> bool:
+        """True where fills or marks are kinder than a market would be; every report says so."""
+        return self.fill == "close" or self.mark == "close"
+
+
+class EpisodeConfig(Section, frozen=True):
+    """How long an episode runs."""
+
+    sessions: int = Field(default=1, ge=1, lt=2**31)
+    max_steps: int = Field(default=0, ge=0, lt=2**31, description="0: no step limit")
+
+
+class RewardConfig(Section, frozen=True):
+    """A named composition of reward terms, and weights put over it; a term without a weight is not compiled.
+
+    The default is the change of equity in account risk units alone.
+    """
+
+    preset: str = "equity_change"
+    weights: dict[str, float] = Field(default_factory=dict, description="reward term -> weight, over the preset's")

@@ -1,0 +1,1 @@
+"""Trading hours, holidays and sessions."""

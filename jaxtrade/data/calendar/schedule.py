@@ -1,0 +1,317 @@
+"""When a market trades: trade dates of stamps, and each session's open, close, halt and flat time.
+
+Hours are exchange wall time turned into UTC per date, so daylight saving in New York needs no rule of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from jaxtrade.data.calendar import tables
+from jaxtrade.data.calendar.rules import REGULAR, Change
+from jaxtrade.data.contracts import Contract
+from jaxtrade.errors import ConfigError, DataError
+
+DAY = 86_400
+Row = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
+SHIFTED_DATES = 3  # fewer trade dates with bars in a closure are findings, not a shift
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Sessions of consecutive trade dates, closed dates left out.
+
+    dates: datetime64[D][N], increasing. open, close, flat: int64[N] UTC seconds. halts: int64[N, 2] UTC seconds
+    [start, end), equal where there is none. extended: seconds before the open and after the close in which bars may
+    stand. name says where the hours come from; notes what was inferred or projected. verified_to: the last trade date
+    of the shipped table that notices or bars have verified, None for other calendars.
+    """
+
+    dates: np.ndarray
+    open: np.ndarray
+    close: np.ndarray
+    flat: np.ndarray
+    halts: np.ndarray
+    name: str
+    extended: tuple[int, int] = (0, 0)
+    notes: tuple[str, ...] = ()
+    verified_to: np.datetime64 | None = None
+
+    @property
+    def projected(self) -> np.ndarray:
+        """bool[N], True where a session is projected by rule: no notice or bar has verified it."""
+        if self.verified_to is None:
+            return np.zeros(len(self.dates), bool)
+        return self.dates > self.verified_to
+
+    def find(self, dates: np.ndarray) -> np.ndarray:
+        """Index of each trade date, int64; -1 where it has no session."""
+        if not len(self.dates):
+            return np.full(len(dates), -1)
+        at = np.minimum(np.searchsorted(self.dates, dates), len(self.dates) - 1)
+        return np.where(self.dates[at] == dates, at, -1)
+
+
+def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
+    """UTC seconds -> seconds of the wall clock since 1970-01-01 00:00 there, int64[T]."""
+    info = ZoneInfo(zone)
+    hours, inverse = np.unique(np.asarray(utc) // 3600, return_inverse=True)
+    offsets = [datetime.fromtimestamp(int(h) * 3600, UTC).astimezone(info).utcoffset() for h in hours]
+    shift = np.array([int(o.total_seconds()) if o is not None else 0 for o in offsets], np.int64)
+    return np.asarray(utc, np.int64) + (shift[inverse] if len(shift) else 0)
+
+
+def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
+    """Trade date of each bar's open stamp, datetime64[D][T]: the date turns at the contract's `turn_hour`."""
+    local = local_seconds(utc, contract.zone) + (24 - contract.turn_hour) % 24 * 3600
+    return (local // DAY).astype("datetime64[D]")
+
+
+def wall_to_utc(day: date, clock: time, zone: str) -> int:
+    """Wall time of a date in a zone -> UTC seconds."""
+    return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
+
+
+def _clock(text: str) -> time:
+    return time.fromisoformat(text)
+
+
+def _opening(day: date, clock: time, contract: Contract) -> int:
+    """UTC seconds of a session's open: an hour of the evening belongs to the day before the trade date."""
+    return wall_to_utc(day - timedelta(days=1) if of_evening(clock, contract) else day, clock, contract.zone)
+
+
+def of_evening(clock: time, contract: Contract) -> bool:
+    """Whether that hour of a trade date lies on the date before."""
+    return 0 < contract.turn_hour <= clock.hour
+
+
+def hours_of(contract: Contract) -> tables.Hours:
+    """The calendar that the contract keeps."""
+    return tables.CALENDARS[contract.calendar]
+
+
+def flat_time(day: date, close: int, contract: Contract) -> int:
+    """min(the calendar's flat time, scheduled close - 1 minute), UTC seconds."""
+    return min(wall_to_utc(day, _clock(hours_of(contract).flat), contract.zone), close - 60)
+
+
+def table_range(contract: Contract) -> tuple[str, str]:
+    """First and last trade date (ISO) that the table has been verified for; later ones are projected by rule."""
+    hours = hours_of(contract)
+    return hours.eras[0].valid_from, hours.verified_to
+
+
+def _schedule(rows: list[Row], contract: Contract, name: str,
+              notes: tuple[str, ...] = (), verified_to: np.datetime64 | None = None) -> Schedule:
+    """Rows in date order -> Schedule."""
+    table = np.array([row[1:] for row in rows], np.int64).reshape(-1, 4)
+    flat = np.array([flat_time(row[0], row[2], contract) for row in rows], np.int64)
+    days = np.array([row[0] for row in rows], "datetime64[D]")
+    before, after = hours_of(contract).extended
+    return Schedule(days, table[:, 0], table[:, 1], flat, table[:, 2:], name, (60 * before, 60 * after), notes,
+                    verified_to)
+
+
+def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64,
+                   source: str = "bars") -> Schedule:
+    """The scheduled sessions of trade dates first..last from the shipped table; a note names those projected by rule.
+
+    Raises DataError for dates before the table's first or after its last projected year, naming `data.calendar`.
+    """
+    hours = hours_of(contract)
+    low, high = hours.eras[0].valid_from, hours.eras[-1].valid_to
+    if first < np.datetime64(low) or last > np.datetime64(high):
+        raise DataError(
+            f"{source}: trade dates {first}..{last} are outside the calendar of {contract.symbol}, which covers "
+            f"{low}..{high}. Fix: give data.start and data.end inside it, or set data.calendar to a calendar file "
+            "(columns date,open,close,halt_start,halt_end), or data.calendar=infer to read the hours off the bars")
+    changes = hours.changes(first.astype(object).year, last.astype(object).year)
+    rows = []
+    for era in hours.eras:
+        day = max(first, np.datetime64(era.valid_from)).astype(object)
+        end = min(last, np.datetime64(era.valid_to)).astype(object)
+        while day <= end:
+            change = changes.get(day.isoformat(), REGULAR)
+            if day.weekday() < 5 and not change.closed:
+                rows.append(_table_row(day, era, change, contract))
+            day += timedelta(days=1)
+    verified = np.datetime64(hours.verified_to)
+    return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
+
+
+def _table_row(day: date, era: tables.Era, change: Change, contract: Contract) -> Row:
+    """The session of one trade date; a halt that an early close cuts off is none."""
+    regular = era.friday if era.friday and day.weekday() == 4 else era.close
+    start = _opening(day, _clock(change.open or era.open), contract)
+    close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
+    halt = [wall_to_utc(day, _clock(at), contract.zone) for at in era.halt or ()]
+    if not halt or halt[1] > close:
+        halt = [close, close]
+    return day, start, close, halt[0], halt[1]
+
+
+def _projection_note(first: np.datetime64, last: np.datetime64, verified: np.datetime64) -> tuple[str, ...]:
+    """The note on dates first..last that lie after the last verified one; empty where none does."""
+    if last <= verified:
+        return ()
+    return (f"calendar: {max(first, verified + 1)}..{last} projected by rule; holidays and early closes are verified "
+            f"until {verified}, later notices of the exchange may differ",)
+
+
+def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:
+    """Sessions read off the bars: the hours that most trade dates have, shortened where a date ends early.
+
+    A date whose last bar closes more than half an hour before the usual close, and is not the last date of the data,
+    gets its own close: such a half day is then known from the morning on, as it would be from a calendar.
+
+    Raises ConfigError for a market with extended hours: its bars do not show where the session ends.
+    """
+    if any(hours_of(contract).extended):
+        raise ConfigError(f"data.calendar=infer: {contract.symbol} has bars before its open and after its close, which "
+                          "do not show its session; set data.calendar=table, or give a calendar file")
+    days = trade_dates(time_, contract)
+    dates, first, count = np.unique(days, return_index=True, return_counts=True)
+    weekday = (dates.astype(np.int64) + 3) % 7 < 5
+    dates, first, count = dates[weekday], first[weekday], count[weekday]
+    if not len(dates):
+        return _schedule([], contract, "infer")
+    local = local_seconds(time_, contract.zone) - days.astype(np.int64) * DAY
+    opens, closes = local[first], local[first + count - 1] + bar_seconds
+    usual_open, usual_close = _most_common(opens), _most_common(closes)
+    rows, short = [], []
+    for i, day in enumerate(dates.astype(object)):
+        close = usual_close
+        if usual_close - closes[i] > 1800 and i + 1 < len(dates):
+            close = int(closes[i])
+            short.append(day.isoformat())
+        midnight = datetime.combine(day, time(0))
+        ends = [int((midnight + timedelta(seconds=s)).replace(tzinfo=ZoneInfo(contract.zone)).timestamp())
+                for s in (min(usual_open, int(opens[i])), max(close, int(closes[i])))]
+        rows.append((day, ends[0], ends[1], ends[1], ends[1]))
+    notes = (f"calendar inferred from the bars: sessions {_hhmm(usual_open)}-{_hhmm(usual_close)} exchange time"
+             + (f"; early closes assumed on {', '.join(short[:10])}" if short else "")
+             + (f" and {len(short) - 10} more" if len(short) > 10 else ""),)
+    return _schedule(rows, contract, "infer", notes)
+
+
+def _most_common(values: np.ndarray) -> int:
+    found, counts = np.unique(values, return_counts=True)
+    return int(found[np.argmax(counts)])
+
+
+def _hhmm(seconds: int) -> str:
+    return f"{seconds // 3600 % 24:02d}:{seconds // 60 % 60:02d}"
+
+
+def file_schedule(path: str, contract: Contract) -> Schedule:
+    """A user's calendar: CSV with header date,open,close and optionally halt_start,halt_end, in exchange time.
+
+    An opening at or after the contract's turn hour lies on the evening before the date. Dates that are not listed
+    are closed. Raises ConfigError (no such file) or DataError naming the line.
+    """
+    if not Path(path).is_file():
+        raise ConfigError(f"data.calendar = '{path}': no such file (expected 'table', 'infer' or a CSV file)")
+    rows = []
+    with open(path, newline="", encoding="utf-8-sig") as lines:
+        reader = csv.DictReader(lines)
+        missing = {"date", "open", "close"} - set(reader.fieldnames or ())
+        if missing:
+            raise DataError(f"{path}: line 1: missing column {', '.join(sorted(missing))} "
+                            "(expected date,open,close and optionally halt_start,halt_end)")
+        for line in reader:
+            try:
+                day = date.fromisoformat(line["date"])
+                start = _opening(day, _clock(line["open"]), contract)
+                close = wall_to_utc(day, _clock(line["close"]), contract.zone)
+                halt = [wall_to_utc(day, _clock(line.get(key) or line["close"]), contract.zone)
+                        for key in ("halt_start", "halt_end")]
+            except (ValueError, TypeError) as error:
+                raise DataError(f"{path}: line {reader.line_num}: {error}; expected YYYY-MM-DD and HH:MM") from None
+            if not start < close or halt[0] > halt[1] or (rows and rows[-1][0] >= day):
+                raise DataError(f"{path}: line {reader.line_num}: sessions must be in date order and open before they "
+                                "close")
+            rows.append((day, start, close, halt[0], halt[1]))
+    return _schedule(rows, contract, path)
+
+
+def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int,
+                 source: str = "bars") -> Schedule:
+    """The schedule of the bars' trade dates: `calendar` is 'table', 'infer' or a file. Errors name `source`.
+
+    Raises DataError where the calendar has no session on those dates.
+    """
+    days = trade_dates(time_[[0, -1]], contract)
+    if calendar == "infer":
+        schedule = inferred_schedule(time_, bar_seconds, contract)
+    elif calendar == "table":
+        schedule = table_schedule(contract, days[0], days[-1], source)
+    else:
+        schedule = file_schedule(calendar, contract)
+    if not len(schedule.dates):
+        raise DataError(f"{source}: the calendar ({schedule.name}) has no session on trade dates {days[0]}..{days[-1]}"
+                        ". Fix: check the stamps' time zone (data.time_zone), or data.calendar")
+    return schedule
+
+
+def _in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Index of each bar's session (-1: none) and whether the schedule has the market open at its open stamp."""
+    at = schedule.find(days)
+    before, after = schedule.extended
+    inside = (at >= 0) & (time_ >= schedule.open[at] - before) & (time_ < schedule.close[at] + after)
+    halted = (time_ >= schedule.halts[at, 0]) & (time_ < schedule.halts[at, 1])
+    return at, inside & ~halted
+
+
+def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, source: str = "bars") -> None:
+    """Stamps of the wrong zone or side put bars into closures day after day; a stray print does not.
+
+    Raises DataError where more than half of the trade dates with bars, and at least SHIFTED_DATES of them, have one.
+    """
+    days = trade_dates(time_, contract)
+    closed = ~_in_session(schedule, time_, days)[1]
+    dates, bad = np.unique(days), np.unique(days[closed])
+    if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
+        return
+    first = datetime.fromtimestamp(int(time_[np.argmax(closed)]), ZoneInfo(contract.zone))
+    raise DataError(
+        f"{source}: bars inside a scheduled closure on {len(bad)} of {len(dates)} trade dates, first "
+        f"{first:%Y-%m-%d %H:%M} exchange time (calendar: {schedule.name}): the stamps look shifted. Fix: check "
+        "data.time_zone and data.stamp; or data.calendar=infer if this market really trades then")
+
+
+def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:
+    """What the bars and the schedule disagree on, in date order.
+
+    Bars inside a scheduled closure; sessions that miss more than 5 % of their scheduled bars, or all of them
+    (neighbouring dates in one line).
+    """
+    days = trade_dates(time_, contract)
+    at, open_ = _in_session(schedule, time_, days)
+    lines = []
+    for day in np.unique(days[~open_]):
+        bad = np.flatnonzero(~open_ & (days == day))
+        first = datetime.fromtimestamp(int(time_[bad[0]]), ZoneInfo(contract.zone))
+        lines.append((day, f"{day}: {len(bad)} bars inside a scheduled closure, first {first:%Y-%m-%d %H:%M} exchange "
+                           f"time (calendar: {schedule.name})"))
+    halt = schedule.halts[:, 1] - schedule.halts[:, 0]
+    expected = np.maximum((schedule.close - schedule.open - halt) // bar_seconds, 1)
+    regular = open_ & (time_ >= schedule.open[at]) & (time_ < schedule.close[at])
+    found = np.bincount(at[regular], minlength=len(schedule.dates))
+    covered = (schedule.dates >= days[0]) & (schedule.dates <= days[-1])
+    for i in np.flatnonzero(covered & (found > 0) & (found < 0.95 * expected)):
+        day, missing = schedule.dates[i], expected[i] - found[i]
+        lines.append((day, f"{day}: {missing} of {expected[i]} scheduled bars missing "
+                           f"({100 * missing / expected[i]:.0f} %)"))
+    absent = np.flatnonzero(covered & (found == 0))
+    for run in np.split(absent, np.flatnonzero(np.diff(absent) > 1) + 1):
+        if len(run):
+            first, last = schedule.dates[run[0]], schedule.dates[run[-1]]
+            lines.append((first, f"{first}..{last}: {len(run)} scheduled sessions without a bar"))
+    return tuple(text for _, text in sorted(lines))

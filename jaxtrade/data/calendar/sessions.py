@@ -1,0 +1,126 @@
+"""The session table: which rows may be decided on, which bar is flat, and how far away the flat time is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import time, timedelta
+from typing import Literal
+
+import numpy as np
+
+from jaxtrade.data.calendar.schedule import Schedule, hours_of, of_evening, wall_to_utc
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.errors import ConfigError
+
+NO_SPLICES = np.array([], "datetime64[D]")
+
+
+@dataclass(frozen=True)
+class SessionRows:
+    """Sessions with at least one decision bar, [N] each; see `jaxtrade.types.SessionTable` for the row fields.
+
+    date: datetime64[D]. flat: UTC seconds.
+    """
+
+    start: np.ndarray
+    end: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    complete: np.ndarray
+    date: np.ndarray
+    flat: np.ndarray
+
+
+def window_clock(contract: Contract, overnight: bool) -> time:
+    """Exchange time at which decisions may start: where the trade date turns for FX and `overnight`.
+
+    Raises ConfigError for `overnight` in a market without nights.
+    """
+    hours = hours_of(contract)
+    if overnight and not hours.overnight:
+        raise ConfigError(f"session.overnight = true: {contract.symbol} is decided on in regular hours only "
+                          f"({hours.decide_from}-{hours.flat}); drop session.overnight")
+    if overnight or hours.decide_from is None:
+        return time(contract.turn_hour)
+    return time.fromisoformat(hours.decide_from)
+
+
+def window_minutes(contract: Contract, overnight: bool) -> int:
+    """Minutes from the opening to the flat time of an ordinary day: 449, overnight 1379, FX 1439, shares 389."""
+    opening, flat = window_clock(contract, overnight), time.fromisoformat(hours_of(contract).flat)
+    minutes = (flat.hour - opening.hour) * 60 + flat.minute - opening.minute
+    return minutes if minutes > 0 else minutes + 24 * 60
+
+
+def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> np.ndarray:
+    """UTC seconds of each trade date's window opening, int64[N]."""
+    clock = window_clock(contract, overnight)
+    evening = timedelta(days=1 if of_evening(clock, contract) else 0)
+    return np.array([wall_to_utc(day - evening, clock, contract.zone) for day in dates.astype(object)], np.int64)
+
+
+def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole",
+               splices: np.ndarray = NO_SPLICES) -> np.ndarray:
+    """Feature window of each row, int32[T], counted from 0.
+
+    A new one starts where more than one scheduled session lies wholly inside the hole before the row (`hole`) and on
+    the trade dates `splices`, at which another contract begins; or with every trade date (`session`).
+    """
+    if reset == "session":
+        return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
+    before = np.searchsorted(schedule.dates, dates[:-1], side="right")
+    after = np.searchsorted(schedule.dates, dates[1:], side="left")
+    contract = np.searchsorted(splices, dates, side="right")
+    return np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(np.int32)
+
+
+def window_ages(ids: np.ndarray) -> np.ndarray:
+    """Rows since the feature window began, 0 at its first row, int64[T]."""
+    starts = np.concatenate([[True], np.diff(ids) != 0])
+    rows = np.arange(len(ids))
+    return rows - np.maximum.accumulate(np.where(starts, rows, 0))
+
+
+def bars_to_flat(bars: Bars, schedule: Schedule, dates: np.ndarray) -> np.ndarray:
+    """Whole bar lengths from each bar's scheduled close to its session's flat time, int32[T]; 0 from there on."""
+    at = schedule.find(dates)
+    left = (schedule.flat[at] - (bars.time + bars.bar_seconds)) // bars.bar_seconds
+    return np.where(at >= 0, np.maximum(left, 0), 0).astype(np.int32)
+
+
+def session_rows(bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.ndarray, overnight: bool) -> SessionRows:
+    """Every session that has at least one decision bar.
+
+    Args:
+        dates: trade date of each row. ready: bool[T], True where a decision has its whole history.
+    """
+    days, starts, counts = np.unique(dates, return_index=True, return_counts=True)
+    at = schedule.find(days)
+    days, starts, counts, at = (x[at >= 0] for x in (days, starts, counts, at))
+    opens = window_openings(days, bars.contract, overnight)
+    closes = bars.time + bars.bar_seconds
+    table = []
+    for i, (start, count) in enumerate(zip(starts, counts, strict=True)):
+        rows = np.arange(start, start + count)
+        in_time = rows[closes[rows] <= schedule.flat[at[i]]]
+        decide = rows[(bars.time[rows] >= opens[i]) & ready[rows]]
+        if not len(in_time) or not len(decide) or decide[0] >= in_time[-1]:
+            continue
+        flat_row = int(in_time[-1])
+        at_end = flat_row == len(bars) - 1
+        next_close = _next_close(int(closes[flat_row]), bars.bar_seconds, schedule.halts[at[i]])
+        cut = at_end and next_close <= schedule.flat[at[i]]
+        table.append((start, start + count, decide[0], flat_row - 1, not cut, i))
+    kept = np.array([row[5] for row in table], np.int64)
+    columns = np.array([row[:4] for row in table], np.int32).reshape(-1, 4)
+    return SessionRows(
+        start=columns[:, 0], end=columns[:, 1], first=columns[:, 2], last=columns[:, 3],
+        complete=np.array([row[4] for row in table], bool), date=days[kept],
+        flat=schedule.flat[at[kept]])
+
+
+def _next_close(close: int, bar_seconds: int, halt: np.ndarray) -> int:
+    """Close of the next scheduled bar after one that closed at `close`: a halt is skipped."""
+    opening = int(halt[1]) if halt[0] <= close < halt[1] else close
+    return opening + bar_seconds

@@ -1,0 +1,1 @@
+"""Features of bars, and the view of them that observations read."""

@@ -1,0 +1,181 @@
+"""Bars of one contract on the host: prices in integer ticks, stamped by their open in UTC seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from jaxtrade.config import Roll
+from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.quotes import (
+    MISSING_LIMIT,
+    PRICES,
+    TWO_SIDED,
+    Side,
+    is_two_sided,
+    leave_out,
+    quoted,
+    side_columns,
+    widen,
+)
+from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
+from jaxtrade.data.read.stamps import parse_stamps
+from jaxtrade.data.read.tabular import Table, read_table, table_of_frame
+from jaxtrade.data.read.validate import check_instruments, check_prices, check_steps, map_columns
+from jaxtrade.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Stamp = Literal["open", "close"]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Bars of one contract, T of them in time order.
+
+    time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks, of two-sided bars the bid.
+    volume: float64[T], zeros where the source has none. ask: the other side of two-sided bars, nowhere below the bid.
+    contract: its slippage is 0 for two-sided bars, whose fills pay the spread. source names the file; notes says what
+    was assumed while reading. legs: the contracts of a spliced series in time order, empty for one contract.
+    """
+
+    time: np.ndarray
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+    volume: np.ndarray
+    bar_seconds: int
+    contract: Contract
+    source: str
+    notes: tuple[str, ...] = ()
+    synthetic: bool = False
+    ask: Side | None = None
+    legs: tuple[Leg, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def rows(self, keep: np.ndarray | slice) -> Bars:
+        """The bars of a row selection."""
+        ask = None if self.ask is None else Side(*(prices[keep] for prices in self.ask))
+        return replace(self, ask=ask, **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")})
+
+    @property
+    def sides(self) -> tuple[Bars, Bars]:
+        """(bid, ask), each as one-sided bars; the same bars twice where there is one side."""
+        if self.ask is None:
+            return self, self
+        return replace(self, ask=None), replace(self, ask=None, **self.ask._asdict())
+
+    @property
+    def mid(self) -> Bars:
+        """Bars of floor((bid + ask) / 2) per field, which features are made of; one-sided bars as they are."""
+        if self.ask is None:
+            return self
+        middle = {name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()}
+        return replace(self, ask=None, **middle)
+
+    def between(self, start: str | None, end: str | None) -> Bars:
+        """The bars of trade dates start..end (ISO, inclusive). Raises DataError where none is left."""
+        if start is None and end is None:
+            return self
+        days = trade_dates(self.time, self.contract)
+        keep = np.ones(len(self), bool)
+        if start is not None:
+            keep &= days >= _date(start, "data.start")
+        if end is not None:
+            keep &= days <= _date(end, "data.end")
+        if not keep.any():
+            raise DataError(f"{self.source}: no bars of trade dates {start or 'first'}..{end or 'last'}; the file has "
+                            f"{days[0]}..{days[-1]}. Fix: set data.start and data.end inside it")
+        return self.rows(keep)
+
+
+def _date(text: str, key: str) -> np.datetime64:
+    try:
+        return np.datetime64(text, "D")
+    except ValueError:
+        raise ConfigError(f"{key} = '{text}': not a date; write YYYY-MM-DD") from None
+
+
+def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
+              time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
+              expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
+              missing: float = MISSING_LIMIT, follows: str | None = None) -> Bars:
+    """Read and validate bars from CSV, CSV.gz or Parquet. No price is ever repaired.
+
+    Args:
+        path: the file; gzip is recognised by content, Parquet by content.
+        columns: field -> column name for time, open, high, low, close, volume, expiry, symbol, and for bid_open ..
+            ask_close of two-sided bars. Fields left out are looked for under obvious names, and a note says which
+            name was taken. A file with all of bid_open .. ask_close is read as two-sided, unless open .. are mapped.
+        time_zone: IANA zone of stamps without offset, or one with a fixed shift (America/New_York+7h). stamp: whether
+            a stamp names the bar's open or its close.
+        price_scale: points per unit of the file's prices.
+        expiry: the one contract to read, where an expiry or symbol column holds several.
+        roll: how to splice several: 'volume', or expiry -> first trade date ('start' for the first).
+        start, end: first and last trade date (ISO).
+        missing: largest share of two-sided rows that may lack a whole side; such rows are left out and counted.
+        follows: the source of the bars whose splices `roll` repeats, for messages: this file goes with those bars.
+    Raises:
+        DataError: every fault with file, line, column, value and fix.
+    """
+    bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, roll, missing, follows)
+    return bars.between(start, end)
+
+
+def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
+               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
+               expiry: str | None = None, roll: Roll = "off", source: str = "frame") -> Bars:
+    """Bars from a pandas frame; the same checks and errors as `load_bars`, rows counted from 0."""
+    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry, roll,
+                 MISSING_LIMIT)
+
+
+def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, time_zone: str | None,
+          stamp: Stamp | None, price_scale: float, expiry: str | None, roll: Roll, missing: float,
+          follows: str | None = None) -> Bars:
+    faults = Faults(table.source, table.first_line)
+    if stamp not in ("open", "close"):
+        faults.add("it is not stated whether stamps name a bar's open or its close",
+                   "set data.stamp=open or data.stamp=close (stamp=... in Python)")
+    two_sided = is_two_sided(table, columns or {}, faults)
+    names, notes = map_columns(table, columns or {}, two_sided, faults)
+    faults.stop()
+    rows = check_instruments(table, names, contract, expiry, roll, faults, follows)
+    faults.stop()
+    prices = side_columns(names, "bid") if two_sided else names
+    legs: tuple[Leg, ...] = ()
+    if roll != "off":
+        inside = parse_stamps(table, names["time"], rows, time_zone, faults, []) - (stamp == "close")
+        faults.stop()
+        places, legs = roll_rows(table, prices, contract, rows, inside, roll, price_scale, faults, follows)
+        rows = rows[places]
+    if two_sided:
+        rows = leave_out(table, rows, quoted(table, names, rows), names["time"], missing, faults, notes)
+        faults.stop()
+    seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes)
+    ticks, volume = check_prices(table, prices, rows, seconds, contract, price_scale, faults, notes)
+    ask = None
+    if two_sided:
+        prices = side_columns(names, "ask")
+        ask = Side(*check_prices(table, prices, rows, seconds, contract, price_scale, faults, [])[0])
+    bar_seconds = check_steps(table, names, rows, seconds, faults)
+    faults.stop()
+    if stamp == "close":
+        seconds = seconds - bar_seconds
+    if ask is not None:
+        ask = widen(table, rows, seconds, Side(*ticks), ask, notes)
+        contract = replace(contract, slippage_ticks=0)
+        notes.append(TWO_SIDED)
+    return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
+                bar_seconds=bar_seconds, contract=contract, source=table.source,
+                notes=(*table.notes, *notes, *roll_notes(legs, contract)), ask=ask, legs=legs)

@@ -1,0 +1,100 @@
+"""Two-sided bars on the host: bid and ask columns of a table.
+
+A quote is never invented: a bar that is not quoted on both sides is left out and counted, and where that happens to
+more than a few bars it is an error. Crossed quotes (ask below bid) are widened to ask = bid and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.tabular import Table
+
+PRICES = ("open", "high", "low", "close")
+SIDES = ("bid", "ask")
+QUOTE_FIELDS = tuple(f"{side}_{price}" for side in SIDES for price in PRICES)
+MISSING_LIMIT = 0.01  # of the bars: without a quote of both sides
+SHOWN = 3
+TWO_SIDED = "two-sided bars: fills buy at the ask and sell at the bid, features see the mid; no slippage by default"
+
+
+class Side(NamedTuple):
+    """Prices of one side in ticks, int32[T]."""
+
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
+    close: np.ndarray
+
+
+def is_two_sided(table: Table, given: Mapping[str, str], faults: Faults) -> bool:
+    """Whether a file is read as quotes: by what `given` maps, else where it has all eight bid and ask columns.
+
+    Records a fault where `given` maps prices of both kinds.
+    """
+    one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
+    if one and two:
+        faults.add(f"data.columns maps {one[0]} (one-sided bars) and {two[0]} (two-sided bars)",
+                   f"map either {', '.join(PRICES)}, or {', '.join(QUOTE_FIELDS)}")
+    present = {name.lower() for name in table.columns}
+    return bool(two) or (not one and present.issuperset(QUOTE_FIELDS))
+
+
+def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
+    """Field -> column name with the columns of one side as the prices."""
+    return {**names, **{price: names[f"{side}_{price}"] for price in PRICES}}
+
+
+def quoted(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
+    """bool[len(rows)]: False where all four cells of a side are empty (a side that was not quoted).
+
+    A side with only some cells empty stays, for the price checks to refuse.
+    """
+    whole = np.ones(len(rows), bool)
+    for side in SIDES:
+        cells = [table.columns[names[f"{side}_{price}"]].iloc[rows] for price in PRICES]
+        empty = [(column.isna() | (column.astype(str).str.strip() == "")).to_numpy(bool) for column in cells]
+        whole &= ~np.all(empty, axis=0)
+    return whole
+
+
+def leave_out(table: Table, rows: np.ndarray, whole: np.ndarray, name: str, limit: float, faults: Faults,
+              notes: list[str]) -> np.ndarray:
+    """Rows that are quoted on both sides, int64[n]; the others are counted, and a fault above `limit` of them."""
+    lost = rows[~whole]
+    if not len(lost):
+        return rows
+    cells = table.columns[name]
+    share = len(lost) / len(rows)
+    if share > limit:
+        faults.add(f"{len(lost)} of {len(rows)} rows ({100 * share:.2f} %, limit {100 * limit:.0f} %) have no bid or "
+                   "no ask at all", "choose a contract that is quoted throughout (data.expiry), or remove those rows",
+                   int(lost[0]), name, cells.iloc[int(lost[0])])
+    where = [_place(table, int(i)) for i in lost[:SHOWN]]
+    notes.append(f"{len(lost)} of {len(rows)} rows have no bid or no ask and are left out, as if there were no bar: "
+                 f"{', '.join(where)}{' ...' if len(lost) > SHOWN else ''}")
+    return rows[whole]
+
+
+def _place(table: Table, row: int) -> str:
+    return f"row {row} (0-based)" if table.first_line is None else f"line {row + table.first_line}"
+
+
+def widen(table: Table, rows: np.ndarray, seconds: np.ndarray, bid: Side, ask: Side, notes: list[str]) -> Side:
+    """The ask raised to the bid wherever it lies below it; crossed bars are counted per date in a note.
+
+    The larger of two bars is a bar: high stays highest and low lowest.
+    """
+    crossed = np.any([a < b for a, b in zip(ask, bid, strict=True)], axis=0)
+    if not crossed.any():
+        return ask
+    days, counts = np.unique(seconds[crossed] // 86_400, return_counts=True)
+    dates = [f"{np.datetime64(int(day), 'D')}: {count}" for day, count in zip(days, counts, strict=True)]
+    where = [_place(table, int(i)) for i in rows[crossed][:SHOWN]]
+    notes.append(f"{int(crossed.sum())} crossed bars (ask below bid), widened to ask = bid: {', '.join(dates[:10])}"
+                 f"{' ...' if len(dates) > 10 else ''} (UTC dates; first {', '.join(where)})")
+    return Side(*(np.maximum(a, b) for a, b in zip(ask, bid, strict=True)))

@@ -1,0 +1,207 @@
+"""Explicit roll: several expiries of one file become one series, spliced between trade dates.
+
+Only whole trade dates are taken from a contract, so no bar, session or position lies across a splice; feature windows
+and true ranges restart there (`jaxtrade.data.calendar.sessions.window_ids`). Prices are never adjusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from jaxtrade.config import Roll
+from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.contracts import Contract
+from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.read.tabular import Table, as_numbers
+
+MONTHS = "FGHJKMNQUVXZ"
+START = "start"  # of the data: when the first contract is front
+SHOWN = 8
+GIVE_THEM = "give its rows too, or leave those dates out with data.start and data.end"  # of finer bars, of quotes
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One contract of a spliced series, front from trade date `first` on (ISO; `start` for the first of them).
+
+    step: its close less the close of the contract before, in points, at `common` (UTC seconds), the last bar before
+    the splice that both have; None where they have none in common.
+    """
+
+    expiry: str
+    first: str
+    step: float | None = None
+    common: int | None = None
+
+
+def splice_dates(legs: tuple[Leg, ...]) -> np.ndarray:
+    """Trade dates on which another contract becomes front, datetime64[D]."""
+    return np.array([leg.first for leg in legs[1:]], "datetime64[D]")
+
+
+def explicit(legs: tuple[Leg, ...], days: np.ndarray) -> Roll:
+    """The `data.roll` that takes the same contracts on trade dates `days`: how finer bars of them are read."""
+    used = np.unique(np.searchsorted(splice_dates(legs), days, side="right"))
+    return {legs[k].expiry: START if k == used[0] else legs[k].first for k in used} if legs else "off"
+
+
+def span(roll: Mapping[str, str], code: str) -> str:
+    """The trade dates on which a contract of an explicit roll is front, in words."""
+    at, firsts = list(roll).index(code), list(roll.values())
+    begin = "" if firsts[at] == START else f"from {firsts[at]} "
+    end = f"until {np.datetime64(firsts[at + 1]) - 1}" if firsts[at + 1:] else "on"
+    return begin + end if begin or firsts[at + 1:] else "on every trade date"
+
+
+def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: np.ndarray, seconds: np.ndarray,
+              roll: Roll, price_scale: float, faults: Faults, follows: str | None = None
+              ) -> tuple[np.ndarray, tuple[Leg, ...]]:
+    """(places in `rows` of the spliced series, its contracts).
+
+    Args:
+        rows: rows of every contract that takes part. seconds: UTC seconds inside each row's bar (a close stamp less a
+            second). roll: 'volume', or expiry -> first trade date.
+        follows: the source of the bars whose splices `roll` repeats, where this file goes with others; it may then
+            begin after a splice.
+    Records expiries out of order, one without bars while it is front, and `volume` without volume or readable expiries.
+    """
+    codes = contract_codes(table, names, rows)
+    days = trade_dates(seconds, contract)
+    if roll == "volume":
+        firsts = by_volume(codes, days, _volume(table, names, rows, faults), faults)
+    else:
+        assert isinstance(roll, dict)
+        _check_order(tuple(roll), faults)
+        firsts = [(code, str(days.min()) if first == START else first) for code, first in roll.items()]
+    faults.stop()
+    edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + 1]
+    places, begins = [], np.datetime64(firsts[0][1])
+    for (code, first), ends in zip(firsts, edges, strict=True):
+        mine = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))
+        if not len(mine):
+            own = days[codes == code]
+            its_bars = f"(its bars: {own.min()}..{own.max()})"
+            if follows is None:
+                faults.add(f"contract {code} has no bar while data.roll makes it front, from {begins} until {ends} "
+                           f"{its_bars}", "correct the first trade dates in data.roll")
+            else:
+                assert isinstance(roll, dict)
+                faults.add(f"no bar of contract {code} {span(roll, code)}, where it is the one in {follows} {its_bars}",
+                           GIVE_THEM)
+        elif code != firsts[0][0] and days[mine].min() != begins and roll != "volume" and follows is None:
+            faults.add(f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
+                       f"(its next: {days[mine].min()})", f"set data.roll to {code}: {days[mine].min()}, or give its "
+                       "bars of that date")
+        places.append(mine)
+        begins = ends
+    faults.stop()
+    close = as_numbers(table.columns[names["close"]].iloc[rows]) * price_scale
+    legs = [Leg(firsts[0][0], START)]
+    for (old, _), (code, first) in pairwise(firsts):
+        legs.append(Leg(code, first, *_step(codes, days, seconds, close, old, code, np.datetime64(first))))
+    return np.concatenate(places), tuple(legs)
+
+
+def _check_order(codes: tuple[str, ...], faults: Faults) -> None:
+    for before, after in pairwise(codes):
+        if before.isdigit() and after.isdigit() and after < before:
+            faults.add(f"data.roll goes back from {before} to {after}", "name the expiries in the order they expire in")
+
+
+def contract_codes(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
+    """The contract of each row as text: the expiry column, or the symbol column where there is none."""
+    name = names["expiry"] if "expiry" in names else names["symbol"]
+    return table.columns[name].iloc[rows].astype(str).to_numpy(str)
+
+
+def _volume(table: Table, names: Mapping[str, str], rows: np.ndarray, faults: Faults) -> np.ndarray:
+    volume = np.nan_to_num(as_numbers(table.columns[names["volume"]].iloc[rows])) if "volume" in names else np.zeros(1)
+    if not volume.any():
+        faults.add("data.roll=volume, but the bars have no volume",
+                   "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}")
+        faults.stop()
+    return volume
+
+
+def _step(codes: np.ndarray, days: np.ndarray, seconds: np.ndarray, close: np.ndarray, old: str, new: str,
+          first: np.datetime64) -> tuple[float | None, int | None]:
+    """(new close less old close, UTC seconds) at the last bar of both before the splice."""
+    before = (days < first) & np.isfinite(close)
+    a, b = (np.flatnonzero(before & (codes == code)) for code in (old, new))
+    common, i, j = np.intersect1d(seconds[a], seconds[b], return_indices=True)
+    if not len(common):
+        return None, None
+    return float(close[b[j[-1]]] - close[a[i[-1]]]), int(common[-1])
+
+
+# --- by volume --------------------------------------------------------------------------------------------------------
+
+def by_volume(codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: Faults) -> list[tuple[str, str]]:
+    """(contract, first trade date) of each front contract, from volumes of the trade date *before* only.
+
+    On the first trade date the nearest expiry is front. From then on a later one becomes front on the date after it
+    traded more than the front one, and one whose month is over gives way to the nearest after it. It never goes back.
+    """
+    known = np.unique(codes)
+    first_year = int(str(days.min())[:4])
+    month = {str(code): expiry_month(str(code), first_year) for code in known}
+    unread = [code for code, at in month.items() if at is None]
+    if unread:
+        faults.add(f"data.roll=volume cannot order the contracts: '{unread[0]}' does not tell its expiry (as 201312, "
+                   "20131220, ESZ3, ESZ13 and ESZ2013 do)",
+                   "name the splices with data.roll={CODE: start, CODE: YYYY-MM-DD}")
+        faults.stop()
+    order = sorted(month, key=lambda code: str(month[code]))
+    rank = {code: i for i, code in enumerate(order)}
+    dates, day_of = np.unique(days, return_inverse=True)
+    traded = np.zeros((len(dates), len(order)))
+    np.add.at(traded, (day_of, np.array([rank[code] for code in codes])), volume)
+    front = min(rank[code] for code in np.unique(codes[day_of == 0]))
+    firsts = [(order[front], str(dates[0]))]
+    for i in range(1, len(dates)):
+        alive = [k for k in range(front, len(order)) if str(month[order[k]]) >= str(dates[i])[:7]]
+        if not alive:
+            faults.add(f"every contract of the file has expired before {dates[i]}", "end the data before (data.end)")
+            return firsts
+        best = max(alive, key=lambda k: (traded[i - 1, k], -k))
+        if best != front:
+            front = best
+            firsts.append((order[front], str(dates[i])))
+    return firsts
+
+
+def expiry_month(code: str, first_year: int) -> str | None:
+    """`YYYY-MM` of a contract code: 201312, 20131220, ESZ3, ESZ13 or ESZ2013; None where it tells none.
+
+    Short years are the first that fit from the year before `first_year` on.
+    """
+    digits = re.fullmatch(r"(\d{4})-?(\d\d)(?:-?\d\d)?", code)
+    if digits:
+        return f"{digits[1]}-{digits[2]}"
+    named = re.search(rf"([{MONTHS}])(\d{{4}}|\d{{1,2}})$", code.strip().upper())
+    if not named:
+        return None
+    year, span = int(named[2]), 10 ** len(named[2])
+    if span < 10_000:
+        year = first_year - 1 + (year - first_year + 1) % span
+    return f"{year}-{MONTHS.index(named[1]) + 1:02d}"
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+def roll_notes(legs: tuple[Leg, ...], contract: Contract) -> tuple[str, ...]:
+    """One line per splice, the first SHOWN of them."""
+    lines = []
+    for before, leg in pairwise(legs):
+        step = "no bar in common before, the price difference is unknown" if leg.common is None else (
+            f"{leg.step:+.{contract.decimals}f} points at {iso(leg.common)}")
+        lines.append(f"roll: {leg.expiry} from trade date {leg.first} in place of {before.expiry} ({step}); feature "
+                     "windows restart there")
+    more = len(lines) - SHOWN
+    return (*lines[:SHOWN], *((f"roll: ... and {more} more splices",) if more > 0 else ()))

@@ -1,0 +1,142 @@
+"""Stamps of a data file -> UTC seconds. Zone and format are stated or written out, never guessed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+
+from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.tabular import Table, as_numbers
+
+EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
+SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # wall time of a zone and whole hours: America/New_York+7h
+DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
+UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; a stamp between whole seconds
+UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+OFFSET = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
+
+
+def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | None, faults: Faults,
+                 notes: list[str]) -> np.ndarray:
+    """UTC seconds int64[len(rows)] of the chosen rows; unreadable ones are recorded as faults and hold 0.
+
+    Accepted: ISO 8601 with an offset; ISO 8601 without one together with `time_zone`; integers since 1970 in the one
+    unit that puts every stamp between 1990 and 2100 (UTC by definition).
+    """
+    zone = _zone(time_zone, faults)
+    series = table.columns[name].iloc[rows].reset_index(drop=True)
+    if not len(series):
+        return np.zeros(0, np.int64)
+    kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
+    if getattr(series.dtype, "tz", None) is not None:
+        utc = _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None))
+    elif kind == "M":
+        utc = _localize(series, series.notna().to_numpy(bool), zone, name, rows, faults)
+    else:
+        numbers = as_numbers(series)
+        if not np.isnan(numbers).any():
+            return _epoch(numbers, series, name, rows, faults, notes)
+        utc = _text(series.astype(str), zone, name, rows, faults)
+        if time_zone is not None and OFFSET.search(str(series.iloc[0])):
+            notes.append(f"stamps carry their own offset; data.time_zone={time_zone} is not needed")
+    return _bounded(utc, series, name, rows, faults)
+
+
+def iso(seconds: int) -> str:
+    """UTC seconds as 2013-10-07T13:30:00Z."""
+    return f"{np.datetime64(int(seconds), 's')}Z"
+
+
+class Zone(NamedTuple):
+    """Wall time of the IANA zone `name` plus a whole number of hours, as trading servers keep it."""
+
+    name: str
+    hours: int
+
+
+def _zone(text: str | None, faults: Faults) -> Zone | None:
+    if text is None:
+        return None
+    shifted = SHIFTED.fullmatch(text)
+    name, hours = (shifted[1], int(shifted[2])) if shifted else (text, 0)
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        faults.add(f"unknown time zone '{text}'", "set data.time_zone to an IANA name such as America/New_York or UTC, "
+                   "or to one with a fixed shift such as America/New_York+7h")
+        faults.stop()
+    return Zone(name, hours)
+
+
+def _seconds(naive: Any) -> np.ndarray:
+    """Naive datetimes -> seconds since 1970, whatever resolution pandas holds them in; UNREAD or BROKEN marks."""
+    values = naive.to_numpy("datetime64[ns]")
+    out = values.astype(np.int64)
+    return np.where(np.isnat(values), UNREAD, np.where(out % 10**9 != 0, BROKEN, out // 10**9))
+
+
+def _text(text: Any, zone: Zone | None, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+    """ISO 8601 text, all with an offset or all without."""
+    import pandas as pd
+
+    dated = text.str.match(DATED).to_numpy(bool)
+    aware = text.str.contains(OFFSET, regex=True).to_numpy(bool) | ~dated  # cells that are no stamps fail below
+    if aware.any() and not aware.all() and dated[aware].any():
+        odd = int(np.flatnonzero(dated & (aware != aware[dated][0]))[0])
+        faults.add("some stamps carry a time zone offset and some do not", "write all of them the same way",
+                   int(rows[odd]), name, text.iloc[odd])
+        faults.stop()
+    if aware[dated].all():
+        parsed = pd.to_datetime(text, format="ISO8601", utc=True, errors="coerce").dt.tz_localize(None)
+        return _seconds(parsed)
+    parsed = pd.to_datetime(text, format="ISO8601", errors="coerce")
+    return _localize(parsed, parsed.notna().to_numpy(), zone, name, rows, faults)
+
+
+def _localize(naive: Any, valid: np.ndarray, zone: Zone | None, name: str, rows: np.ndarray,
+              faults: Faults) -> np.ndarray:
+    if zone is None:
+        faults.add("stamps carry no time zone", "set data.time_zone, e.g. data.time_zone=America/New_York or "
+                   "data.time_zone=UTC (time_zone=... in Python)", int(rows[0]), name, naive.iloc[0])
+        faults.stop()
+        raise AssertionError("a fault was added: stop raises")
+    shifted = naive - np.timedelta64(zone.hours, "h")
+    local = shifted.dt.tz_localize(zone.name, ambiguous="NaT", nonexistent="NaT")
+    clash = np.flatnonzero(valid & local.isna().to_numpy())
+    for i in clash:
+        faults.add(f"this hour occurs twice or never in {zone.name} (daylight saving)", "write the stamps in UTC",
+                   int(rows[i]), name, naive.iloc[int(i)])
+    out = _seconds(local.dt.tz_convert("UTC").dt.tz_localize(None))
+    out[clash] = 0  # already recorded
+    return out
+
+
+def _epoch(numbers: np.ndarray, series: Any, name: str, rows: np.ndarray, faults: Faults,
+           notes: list[str]) -> np.ndarray:
+    fits = [unit for unit, scale in UNITS.items()
+            if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()]
+    if len(fits) != 1:
+        faults.add("numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
+                   "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z", int(rows[0]), name, series.iloc[0])
+        faults.stop()
+    notes.append(f"column '{name}' read as {fits[0]} since 1970 (UTC)")
+    whole = series.astype("int64").to_numpy() if (numbers % 1 == 0).all() else numbers
+    scale = UNITS[fits[0]]
+    return _bounded(np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64), series, name, rows, faults)
+
+
+def _bounded(utc: np.ndarray, series: Any, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+    lost = (utc == UNREAD) | (utc == BROKEN)
+    for i in np.flatnonzero(utc == BROKEN):
+        faults.add("a stamp between whole seconds", "give bars stamped at whole seconds", int(rows[i]), name,
+                   series.iloc[int(i)])
+    for i in np.flatnonzero(utc == UNREAD):
+        faults.add("not an ISO 8601 stamp", "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
+                   int(rows[i]), name, series.iloc[int(i)])
+    for i in np.flatnonzero(~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST))):
+        faults.add("a stamp outside 1990-2100", "check the column and its unit", int(rows[i]), name,
+                   series.iloc[int(i)])
+    return np.where(lost, 0, utc)

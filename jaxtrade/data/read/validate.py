@@ -1,0 +1,314 @@
+"""Checks of bar columns: names, instruments, steps and prices. Each records faults; none repairs."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from jaxtrade.config import Roll
+from jaxtrade.data.contracts import CONTRACTS, Contract
+from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
+from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
+from jaxtrade.data.read.tabular import Table, as_numbers
+
+FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
+ALIASES = {
+    "time": ("time", "ts", "ts_utc", "ts_event", "timestamp", "datetime", "date"),
+    "open": ("open", "o"), "high": ("high", "h"), "low": ("low", "l"), "close": ("close", "c", "last"),
+    "volume": ("volume", "vol", "v"), "expiry": ("expiry",), "symbol": ("symbol",),
+    **{field: (field,) for field in QUOTE_FIELDS},
+}
+NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
+SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
+NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
+                "traded here, because features divide by prices: give another expiry or a file without those days")
+TICK_NOISE = 1e-4  # of a tick: decimal noise of a scaled price, far below any real off-tick price
+MAX_TICKS = 1 << 24  # float32 holds every integer up to here
+
+
+def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults: Faults
+                ) -> tuple[dict[str, str], list[str]]:
+    """Field -> column name, from the explicit map first, then from obvious names; notes name what was taken.
+
+    two_sided: the prices are bid and ask columns, and others are not read.
+    """
+    names, notes, missing = {}, [], []
+    prices, unread = (QUOTE_FIELDS, PRICES) if two_sided else (PRICES, QUOTE_FIELDS)
+    present = list(table.columns)
+    for key in given:
+        if key not in FIELDS:
+            near = difflib.get_close_matches(key, FIELDS, n=1)
+            faults.add(f"data.columns: unknown field '{key}'", f"use {', '.join(FIELDS)}"
+                       + (f"; did you mean '{near[0]}'?" if near else ""))
+    for field in FIELDS:
+        if field in unread:
+            continue
+        if field in given:
+            if given[field] not in table.columns:
+                missing.append((field, given[field]))
+            names[field] = given[field]
+            continue
+        hits = [name for alias in ALIASES[field] for name in present if name.lower() == alias]
+        if hits:
+            names[field] = hits[0]
+            if hits[0] != field:
+                notes.append(f"column '{hits[0]}' read as {field}")
+            if len(hits) > 1:
+                joined = "; date and time of day belong into one ISO 8601 column" if field == "time" else ""
+                faults.add(f"columns {hits} could each be {field}", f"set data.columns={{{field}: NAME}}{joined}")
+        elif field in ("time", *prices):
+            missing.append((field, field))
+        elif field == "volume":
+            notes.append(NO_VOLUME_COLUMN)
+    other = sorted(name for name in present if name.lower() in unread)
+    if len(other) == len(unread):
+        notes.append(f"columns {', '.join(other)} are not read"
+                     + (": fills take the bid and ask" if two_sided else ": one-sided bars, as data.columns maps them"))
+    unused = [name for name in present if name not in names.values()]
+    for field, wanted in missing:
+        _missing(field, wanted, present, _only_numbers(table, unused) if len(missing) == 1 else [], faults)
+    return names, notes
+
+
+def _only_numbers(table: Table, names: list[str]) -> list[str]:
+    """Those columns whose cells are all numbers."""
+    return [name for name in names if len(table) and np.isfinite(as_numbers(table.columns[name])).all()]
+
+
+def _missing(field: str, wanted: str, present: list[str], unused: list[str], faults: Faults) -> None:
+    """Record a field without a column. unused: number columns that no field has, where this field alone is missing."""
+    near = [n for n in present if field in n.lower()] or difflib.get_close_matches(wanted, present, n=3, cutoff=0.5)
+    hint = f" (near: {', '.join(near[:3])})" if near else ""
+    if field in (*PRICES, *QUOTE_FIELDS) and len(unused) == 1:
+        hint = f", where NAME could be {unused[0]}: the one column of numbers not used"
+    faults.add(f"no column '{wanted}' for {field}; the file has {', '.join(present[:12])}",
+               f"set data.columns={{{field}: NAME}}{hint}")
+
+
+def product_of(symbol: str, own: str = "") -> str | None:
+    """The market that an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD belongs to, or None.
+
+    own: symbol of a user's market, beside the known ones.
+    """
+    text = symbol.upper().replace("/", "").lstrip("@$")
+    for root in sorted({*CONTRACTS, own} - {""}, key=lambda root: (-len(root), root)):
+        rest = text[len(root):]
+        dated = re.fullmatch(rf"[{MONTHS}]\d{{1,4}}.*", rest)
+        if text.startswith(root) and (not rest or rest[0] in " .-_!#=1" or dated):
+            return root
+    return None
+
+
+def check_instruments(table: Table, names: Mapping[str, str], contract: Contract, expiry: str | None, roll: Roll,
+                      faults: Faults, follows: str | None = None) -> np.ndarray:
+    """Rows of the one contract to read, or of all that `roll` splices, int64[n]. follows: as in `roll_rows`.
+
+    Records spreads, other products, unknown contracts, and several where no roll is asked for.
+    """
+    rows = np.arange(len(table))
+    keys = [names[field] for field in ("expiry", "symbol") if field in names]
+    if expiry is not None:
+        rows = _choose(table, keys, expiry, rows, faults)
+        faults.stop()
+    elif roll != "off":
+        rows = _rolled(table, keys, roll, rows, faults, follows)
+        faults.stop()
+    for key in keys:
+        values = table.columns[key].iloc[rows].astype(str)
+        counts = values.value_counts()
+        spreads = [v for v in counts.index if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")]
+        if spreads:
+            row = int(rows[np.flatnonzero((values == spreads[0]).to_numpy())[0]])
+            faults.add(f"a calendar spread is mixed in ({int(counts[spreads].sum())} rows)",
+                       "remove the spread's rows, or name the one contract with data.expiry", row, key, spreads[0])
+            continue
+        if key == names.get("symbol"):
+            for value in counts.index:
+                product = product_of(value, contract.symbol)
+                if product is not None and product != contract.symbol and not _siblings(product, contract.symbol):
+                    row = int(rows[np.flatnonzero((values == value).to_numpy())[0]])
+                    faults.add(f"these are {product} bars but data.market is {contract.symbol}",
+                               f"set data.market={product}, or give the {contract.symbol} file", row, key, value)
+        if len(counts) > 1 and expiry is None and roll == "off":
+            listed = ", ".join(f"{v} ({n} rows)" for v, n in counts.head(6).items())
+            faults.add(f"column '{key}' holds {len(counts)} contracts: {listed}",
+                       f"choose one with data.expiry={counts.index[0]}, or splice them with data.roll=volume or "
+                       "data.roll={EXPIRY: start, EXPIRY: YYYY-MM-DD}")
+    return rows
+
+
+def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults, follows: str | None
+            ) -> np.ndarray:
+    """Rows of the contracts that an explicit roll names, all rows for 'volume'."""
+    if not keys and follows is not None:
+        faults.add(f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
+                   "give it one, or map it with data.columns={expiry: NAME}")
+        return rows
+    if not keys:
+        faults.add("data.roll splices several contracts, but the file has no expiry or symbol column",
+                   "drop data.roll, or map the column with data.columns={expiry: NAME}")
+        return rows
+    if not isinstance(roll, dict):
+        return rows
+    cells = table.columns[keys[0]].astype(str)
+    for code in roll:
+        if (cells == code).any():
+            continue
+        if follows is not None:
+            faults.add(f"no row of contract '{code}' in column '{keys[0]}', which is the one in {follows} "
+                       f"{span(roll, code)}", GIVE_THEM)
+        else:
+            faults.add(f"data.roll: no row of contract '{code}' in column '{keys[0]}'",
+                       f"name contracts of the file: {', '.join(map(str, cells.value_counts().index[:8]))}")
+    return rows[cells.isin(list(roll)).to_numpy(bool)]
+
+
+def _siblings(a: str, b: str) -> bool:
+    """A mini and its micro trade the same prices: bars of one may stand for the other."""
+    return {a, b} in ({"NQ", "MNQ"}, {"ES", "MES"}, {"YM", "MYM"}, {"RTY", "M2K"}, {"GC", "MGC"}, {"CL", "MCL"})
+
+
+def _choose(table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+    if not keys:
+        faults.add(f"data.expiry={expiry}, but the file has no expiry or symbol column",
+                   "drop data.expiry, or map the column with data.columns={expiry: NAME}")
+        return rows
+    for key in keys:
+        match = (table.columns[key].astype(str) == expiry).to_numpy(bool)
+        if match.any():
+            return rows[match]
+    counts = table.columns[keys[0]].astype(str).value_counts()
+    faults.add(f"no row of contract '{expiry}' in column '{keys[0]}'",
+               f"set data.expiry to one of {', '.join(map(str, counts.index[:8]))}")
+    return rows
+
+
+def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> int:
+    """Bar length in seconds: the most common step. Records unsorted, duplicate and irregular stamps."""
+    if len(seconds) < 2:
+        faults.add(f"{len(seconds)} bars: too few to know the bar length", "give at least one session of bars")
+        return 1
+    name = names["time"]
+    cells = table.columns[name]
+    several = "" if "expiry" in names or "symbol" in names else (
+        "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry")
+    step = np.diff(seconds)
+    read = (seconds[1:] != 0) & (seconds[:-1] != 0)
+    for i in np.flatnonzero((step == 0) & read):
+        faults.add("a duplicate stamp", f"remove one of the two rows{several}",
+                   int(rows[i + 1]), name, cells.iloc[int(rows[i + 1])])
+    for i in np.flatnonzero((step < 0) & read):
+        faults.add("a stamp earlier than the row before: rows are not sorted", f"sort the file by time{several}",
+                   int(rows[i + 1]), name, cells.iloc[int(rows[i + 1])])
+    ahead = step[(step > 0) & read]
+    if not len(ahead):
+        return 1
+    values, counts = np.unique(ahead, return_counts=True)
+    length = int(values[np.argmax(counts)])
+    if length > 3600 or 3600 % length:
+        faults.add(f"the usual step between bars is {length} s",
+                   "give intraday bars of 1 second to 1 hour whose length divides an hour")
+        return length
+    for i in np.flatnonzero((step > 0) & read & ((step < length) | (step % length != 0))):
+        faults.add(f"{step[i]} s after the row before, in a file of {length} s bars",
+                   "give bars of one length, stamped on its grid", int(rows[i + 1]), name,
+                   cells.iloc[int(rows[i + 1])])
+    return length
+
+
+def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, contract: Contract,
+                 price_scale: float, faults: Faults, notes: list[str]) -> tuple[list[np.ndarray], np.ndarray]:
+    """([open, high, low, close] int32 ticks, volume float64) of the chosen rows; what is wrong is recorded."""
+    tick = float(contract.tick_size)
+    points = {}
+    for field in PRICES:
+        points[field] = _numbers(table, names[field], rows, "price", faults) * price_scale
+        for i in np.flatnonzero(points[field] <= 0):
+            faults.add("a price that is not positive", NOT_POSITIVE, int(rows[i]), names[field],
+                       table.columns[names[field]].iloc[int(rows[i])])
+    _check_range(table, names, rows, seconds, points, contract, faults, notes)
+    exact = {field: values / tick for field, values in points.items()}
+    ticks = {field: np.round(np.nan_to_num(values, nan=1.0)) for field, values in exact.items()}
+    for field in PRICES:
+        off = np.abs(exact[field] - ticks[field]) > TICK_NOISE
+        for i in np.flatnonzero(off):
+            faults.add(f"off the tick of {contract.symbol} ({contract.tick_size})",
+                       "check data.market and data.price_scale; prices are never rounded", int(rows[i]), names[field],
+                       table.columns[names[field]].iloc[int(rows[i])])
+        if (ticks[field] >= MAX_TICKS).any():
+            i = int(np.flatnonzero(ticks[field] >= MAX_TICKS)[0])
+            faults.add(f"{ticks[field][i]:.0f} ticks, more than {MAX_TICKS}", "check data.price_scale", int(rows[i]),
+                       names[field], table.columns[names[field]].iloc[int(rows[i])])
+    _check_shape(table, names, rows, points, faults)
+    volume = np.zeros(len(rows))
+    if "volume" in names:
+        volume = _numbers(table, names["volume"], rows, "volume", faults)
+        for i in np.flatnonzero(volume < 0):
+            faults.add("a negative volume", "remove the row, or check data.columns", int(rows[i]), names["volume"],
+                       table.columns[names["volume"]].iloc[int(rows[i])])
+    return [np.clip(ticks[field], 0, MAX_TICKS).astype(np.int32) for field in PRICES], volume
+
+
+def _numbers(table: Table, name: str, rows: np.ndarray, what: str, faults: Faults) -> np.ndarray:
+    """A column's numbers, NaN where a cell is none (recorded)."""
+    cells = table.columns[name].iloc[rows]
+    values = as_numbers(cells)
+    bad = ~np.isfinite(values)
+    for i in np.flatnonzero(bad):
+        faults.add(f"not a finite {what}", "remove the row or write a plain number with a decimal point",
+                   int(rows[i]), name, cells.iloc[int(i)])
+    return np.where(bad, np.nan, values)
+
+
+def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, points: Mapping[str, np.ndarray],
+                 faults: Faults) -> None:
+    """High is not below low, and open and close lie between them (NaN compares False: recorded before)."""
+    for i in np.flatnonzero(points["high"] < points["low"]):
+        low = table.columns[names["low"]].iloc[int(rows[i])]
+        faults.add(f"high is below low ({low})", "remove the row, or check data.columns", int(rows[i]), names["high"],
+                   table.columns[names["high"]].iloc[int(rows[i])])
+    for field in ("open", "close"):
+        outside = (points[field] > points["high"]) | (points[field] < points["low"])
+        for i in np.flatnonzero(outside & (points["high"] >= points["low"])):
+            faults.add(f"{field} is outside low..high", "remove the row, or check data.columns", int(rows[i]),
+                       names[field], table.columns[names[field]].iloc[int(rows[i])])
+
+
+def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray,
+                 points: Mapping[str, np.ndarray], contract: Contract, faults: Faults, notes: list[str]) -> None:
+    """Prices must be plausible for the market in their year: another market's bars are refused.
+
+    Where most bars contradict the market it is the wrong one, and faults of its tick would only hide that: stops.
+    """
+    other_market = False
+    years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
+    for year in np.unique(years[seconds != 0]):
+        bounds = contract.price_range(int(year))
+        if bounds is None:
+            notes.append(f"no price range is known for {contract.symbol} in {year}: prices are not checked against it")
+            continue
+        of_year = years == year
+        wrong = np.flatnonzero(of_year & ((points["low"] < bounds[0]) | (points["high"] > bounds[1])))
+        if not len(wrong):
+            continue
+        i = int(wrong[0])
+        field = "low" if points["low"][i] < bounds[0] else "high"
+        others = [c.symbol for c in CONTRACTS.values() if not c.micro and _fits(c, int(year), points, of_year)]
+        hint = f"; they fit {' or '.join(others)}" if others else ""
+        faults.add(f"{len(wrong)} of {int(of_year.sum())} bars of {year} contradict {contract.symbol}, which traded "
+                   f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
+                   "check data.market and data.price_scale (back-adjusted prices are not tradable prices)",
+                   int(rows[i]), names[field], table.columns[names[field]].iloc[int(rows[i])])
+        other_market |= 2 * len(wrong) > int(of_year.sum())
+    if other_market:
+        faults.stop()
+
+
+def _fits(contract: Contract, year: int, points: Mapping[str, np.ndarray], of_year: np.ndarray) -> bool:
+    bounds = contract.price_range(year)
+    return bounds is not None and bool((points["low"][of_year] >= bounds[0]).all()
+                                       and (points["high"][of_year] <= bounds[1]).all())

@@ -1,0 +1,1 @@
+"""How a policy listens to advice."""

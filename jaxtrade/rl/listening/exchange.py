@@ -1,0 +1,71 @@
+"""The two ways of advice into the compiled program, over one bridge to the host.
+
+`exchange`: between chunks. What became known goes in as the inputs of a chunk's first update, and the bars most wanted
+come out at its end. `callback`: one unordered host callback per update does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtrade.advisor import callback
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.config import AdvisorConfig
+from jaxtrade.rl.listening.state import AdviceState, first_of, wanted, with_advice
+from jaxtrade.training.hooks import Change
+from jaxtrade.types import Algorithm, PyTree
+
+
+class AdviceExchange:
+    """`rl.listening.state.Exchange` and `training.hooks.StatefulHook`: the memory is the bridge's.
+
+    start: the advice in a new run's first state, of T bars.
+    """
+
+    def __init__(self, config: AdvisorConfig, start: AdviceState, bridge: Bridge) -> None:
+        self.config, self.start, self.bridge = config, start, bridge
+        self._bars = start.want.shape[0]
+
+    @property
+    def name(self) -> str:
+        return self.bridge.name
+
+    @property
+    def inside(self) -> bool:
+        """Whether the host is called from inside the compiled program."""
+        return self.config.transport == "callback"
+
+    @property
+    def most(self) -> int:
+        """Bars asked about at once: no more than there are."""
+        return min(self.config.demand, self._bars)
+
+    def wrap(self, algorithm: Algorithm) -> Algorithm:
+        ask = callback.exchange(self.bridge) if self.inside else None
+        return with_advice(algorithm, self.start, self.most, ask)
+
+    def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
+        if self.inside:
+            return state, None
+        advice, news = wanted(state.advice, self.most)
+        return state.replace(advice=advice), news
+
+    def inputs(self, update: int, updates: int) -> PyTree:
+        return None if self.inside else first_of(self.bridge.delta(update), updates, self._bars)
+
+    def receive(self, update: int, news: PyTree) -> None:
+        del update
+        if not self.inside:
+            self.bridge.wanted(*news)
+
+    def __call__(self, state: PyTree, update: int) -> Change:
+        """Raises JournalError where a replay is not the recorded run."""
+        self.bridge.check()
+        return Change()
+
+    def memory(self) -> dict[str, Any]:
+        return self.bridge.memory()
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        self.bridge.recall(memory)

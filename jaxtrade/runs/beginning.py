@@ -1,0 +1,155 @@
+"""How a run begins: afresh, from its own newest checkpoint, or with what another run has learned.
+
+The three kinds have one interface. state: to train from, None where the seed decides. update: updates done so far.
+coverage: the report of a transfer, or None. resume_update: the update up to which the rows of an earlier process stay,
+None where there are none. memory(hook): what a hook had saved, or None. arguments(setup, advice): `key` or `state` of
+`training.loop.train`; advice: the advisor's, for the first state of a new run. lines(): what the run says about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.rl.listening.state import AdviceState, start_advice
+from jaxtrade.rl.opening import OpeningPlan
+from jaxtrade.rl.ppo.state import TrainState
+from jaxtrade.rl.transfer import Coverage, coverage_lines
+from jaxtrade.runs.setup import Setup
+from jaxtrade.runs.source import Source, begin, open_source
+from jaxtrade.storage import checkpoint
+from jaxtrade.types import PyTree
+
+METRICS = "metrics.jsonl"  # of a run's folder
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """From the seed. resume_update: 0 where an earlier process had begun and saved nothing."""
+
+    resume_update: int | None = None
+    state: ClassVar[None] = None
+    update: ClassVar[int] = 0
+    coverage: ClassVar[None] = None
+
+    def memory(self, hook: str) -> None:
+        """None: no hook has a memory yet."""
+        del hook
+
+    def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
+        """A key for each agent; `init` puts the advice in."""
+        del advice
+        return {"key": setup.stack.keys(setup.config.seed)}
+
+    def lines(self) -> Iterator[str]:
+        if self.resume_update is not None:
+            yield "no checkpoint had been written: starting again from the beginning"
+
+
+@dataclass(frozen=True)
+class Transferred:
+    """With what another run has learned. resume_update: as of `Fresh`."""
+
+    state: TrainState
+    coverage: Coverage
+    resume_update: int | None = None
+    update: ClassVar[int] = 0
+
+    def memory(self, hook: str) -> None:
+        """None: no hook has a memory yet."""
+        del hook
+
+    def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
+        """The transferred state, with the advice in it."""
+        del setup
+        return {"state": self.state if advice is None else self.state.replace(advice=advice)}
+
+    def lines(self) -> Iterator[str]:
+        yield from Fresh(self.resume_update).lines()
+        yield from coverage_lines(self.coverage)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """From the newest good checkpoint of the run itself."""
+
+    restored: checkpoint.Restored
+    coverage: ClassVar[None] = None
+
+    @property
+    def state(self) -> TrainState:
+        return self.restored.state
+
+    @property
+    def update(self) -> int:
+        return self.restored.step
+
+    @property
+    def resume_update(self) -> int:
+        return self.restored.step
+
+    def memory(self, hook: str) -> dict[str, Any]:
+        """What the hook had saved in the checkpoint."""
+        return self.restored.metadata["hooks"][hook]
+
+    def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
+        """The saved state, which has its advice."""
+        del setup, advice
+        return {"state": self.restored.state}
+
+    def lines(self) -> Iterator[str]:
+        yield from (f"passed over: {problem}" for problem in self.restored.problems)
+        yield f"resumed after update {self.restored.step}"
+
+
+Beginning = Fresh | Resumed | Transferred
+
+
+def transferred(setup: Setup, source: Source, resume_update: int | None = None) -> Transferred:
+    """The beginning of a run with `source`; `setup`: of an adopted configuration. Raises ConfigError."""
+    init = jax.jit(setup.stack.wrap(setup.algorithm).init)
+    fresh = init(setup.stack.keys(setup.config.seed), setup.params)
+    return Transferred(*begin(setup.config, source, fresh), resume_update)
+
+
+def resumed(setup: Setup, path: Path, manifest: dict[str, Any]) -> Beginning:
+    """How the run at `path` goes on: from its newest good checkpoint, else as it had begun.
+
+    Raises CheckpointError (every checkpoint is damaged), ConfigError (its source run has changed).
+    """
+    if checkpoint.list_checkpoints(path / "checkpoints"):
+        return Resumed(checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest)))
+    again = 0 if (path / METRICS).exists() else None
+    if manifest.get("source"):
+        return transferred(setup, source_again(path, manifest["source"]), again)
+    return Fresh(again)
+
+
+def source_again(path: Path, named: dict[str, Any]) -> Source:
+    """The source of a run that had saved nothing yet. Raises ConfigError where it has changed since."""
+    source = open_source(named["path"])
+    if (source.update, source.config_sha256) != (named["update"], named["config_sha256"]):
+        raise ConfigError(f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
+                          f"now of update {source.update}; nothing of this run was saved, so train a new one")
+    return source
+
+
+def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
+    """Shapes and dtypes of the run's state."""
+    stack = setup.stack
+    state = jax.eval_shape(stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.params)
+    if (view := setup.params.advice) is not None:
+        size = len(setup.market.bars)
+        state = state.replace(advice=jax.eval_shape(lambda: start_advice(
+            view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor.bins,
+            setup.config.advisor.memory)))
+    if not (manifest.get("source") or {}).get("new_actions"):
+        return state
+    plan = jax.eval_shape(lambda: OpeningPlan(jnp.zeros(setup.env.num_actions, bool), jnp.float32(0), jnp.float32(0)))
+    return state.replace(opening=stack.like(plan))

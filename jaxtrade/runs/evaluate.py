@@ -1,0 +1,181 @@
+"""Evaluations of a run: its policies on held-out sessions, in tables, grids and bar by bar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation import grids, seeds
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
+from jaxtrade.evaluation.policy import FOLDER, load_policy
+from jaxtrade.evaluation.replay import replay_lines
+from jaxtrade.runs import rundir
+from jaxtrade.runs.advice import check_advisor
+from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
+from jaxtrade.storage.sinks import read_rows
+from jaxtrade.types import PyTree, SessionSet
+
+
+def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
+    """Setup and manifest of an existing run, the configuration and the data being those it was made with.
+
+    Raises ConfigError (not a run, edited configuration) or DataError (other data).
+    """
+    config, manifest = rundir.read_run(path)
+    if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
+        raise ConfigError(f"{path / 'config.yaml'}: sha256 {found[:16]}..., the run was made with "
+                          f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
+    setup = prepare(config)
+    if setup.market.fingerprint != manifest["data_sha256"]:
+        raise DataError(f"{path}: trained on data with sha256 {manifest['data_sha256'][:16]}..., the data now have "
+                        f"{setup.market.fingerprint[:16]}...; bring back the old file, or train a new run")
+    return setup, manifest
+
+
+def policy_path(path: Path, config: RunConfig, seed: int, folder: str = FOLDER) -> Path:
+    """`policy`, or `policy/seed_<n>` where a run has several."""
+    return stack_of(config).folder(path / folder, seed)
+
+
+def _chosen_seed(config: RunConfig, seed: int | None) -> int:
+    """The seed asked for; raises ConfigError where it is none of the run's, or none is named of several."""
+    known = seeds_of(config)
+    if seed is None and len(known) == 1:
+        return known[0]
+    if seed is None or seed not in known:
+        asked = "this run has several policies" if seed is None else f"--seed {seed}: this run has no such seed"
+        raise ConfigError(f"{asked}; give --seed {known[0]}" + (f" .. {known[-1]}" if len(known) > 1 else ""))
+    return seed
+
+
+def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
+    return load_policy(policy_path(path, config, seed)).policy
+
+
+def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
+              tell: Callable[[str], None] | None = None, other: bool = False) -> dict[int, EvaluationResult]:
+    """Evaluate policies by seed on a split against the baselines and write the files under `evaluation/<split>`, of a
+    run with several seeds under `evaluation/<split>/seed_<n>`. The draws of sampled agents are the same for all seeds.
+    other: with another advisor than the run's own.
+    """
+    sessions, config = _held_out(setup, split), setup.config
+    _, manifest = rundir.read_run(path)
+    folder, results = path / "evaluation" / (f"{split}-advised" if other else split), {}
+    params, known = params_shown(setup, split, None if other else path, tell)
+    for seed, policy in policies.items():
+        provenance = manifest | {"split": split} | setup.stack.provenance(seed)
+        results[seed] = evaluate(setup.env, params, setup.market, sessions, config, algorithm=setup.algorithm,
+                                 policy=policy, provenance=provenance, trained_on=setup.splits["train"],
+                                 notes=[known.note] if known else [])
+        write(results[seed], setup.stack.folder(folder, seed))
+    seeds.write(results, folder)
+    return results
+
+
+def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
+                 advisor: str | None = None, overrides: Sequence[str] = ()) -> str:
+    """Evaluate a finished run again, all its seeds or one; the table, or JSON.
+
+    advisor: who advises instead of the run's own advisor, with `overrides` as `advisor.key=value`; the trust is what
+    training left. Its files lie beside those of the run's own, under `evaluation/<split>-advised`.
+    Raises ConfigError, DataError, CheckpointError.
+    """
+    setup = _advised(open_run(path)[0], path, advisor, overrides)
+    chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
+    policies = {each: _load(path, setup.config, each) for each in chosen}
+    with rundir.locked(path):
+        results = evaluate_policies(setup, policies, split, path, other=advisor is not None)
+    if not as_json:
+        return seeds.table(results)
+    return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
+
+
+def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str]) -> Setup:
+    """The setup with another advisor. Raises ConfigError where its policies have never listened to one."""
+    if other := [key for key in overrides if not key.strip().startswith("advisor.")]:
+        raise ConfigError(f"--set {other[0]}: an evaluation takes the run's configuration; only advisor.* may be set")
+    if overrides and advisor is None:
+        raise ConfigError(f"--set {overrides[0]}: belongs to another advisor; name it with --advisor")
+    if advisor is None:
+        return setup
+    if setup.fusion is None:
+        raise ConfigError(f"--advisor {advisor}: {path} was trained without an advisor, so its policy has no measured "
+                          "trust in anybody; train with --advisor, or evaluate without")
+    if advisor == "off":
+        raise ConfigError("--advisor off: this run's policy listens to advice; give none for an advisor that is silent")
+    values = setup.config.model_dump(mode="json")
+    if advisor != setup.config.advisor.kind:
+        values["advisor"] |= {"kind": advisor, "options": {}}
+    config = make_config(overridden(values, overrides), f"--advisor {advisor}")
+    check_advisor(config, setup.market)
+    return replace(setup, config=config)
+
+
+def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
+             seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = ()) -> str:
+    """Grids of a finished run: net profit of its policy and the baselines by intrabar order, and by costs.
+
+    Writes no grid; an advisor's answers are kept, as `evaluate_run`'s. `seed`: which policy, of a run with several.
+    advisor, overrides: as in `evaluate_run`. Raises ConfigError, DataError, CheckpointError.
+    """
+    setup = _advised(open_run(path)[0], path, advisor, overrides)
+    config, sessions = setup.config, _held_out(setup, split)
+    policy = _load(path, config, _chosen_seed(config, seed))
+    agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
+    with _keeping(setup, path):
+        params, _ = params_shown(setup, split, None if advisor else path)
+    shown = [make(setup.env, params, agents, setup.market, sessions, config)
+            for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
+    if as_json:
+        return json.dumps({grid.title: grids.to_json(grid) for grid in shown}, indent=2, allow_nan=False)
+    return "\n\n".join(grids.table(grid) for grid in shown)
+
+
+def _held_out(setup: Setup, split: str) -> SessionSet:
+    sessions = setup.splits[split]
+    if not int(sessions.count):
+        raise ConfigError(f"--split {split}: this run holds no sessions out for it (split.{split}_sessions = 0)")
+    return sessions
+
+
+def _keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
+    """The run's lock where answers of an advisor may be kept in it; else nothing is written, and none is needed."""
+    return nullcontext() if setup.fusion is None else rundir.locked(path)
+
+
+def replay_run(path: Path, session: str, seed: int | None = None) -> Iterator[str]:
+    """Lines of one session under the run's greedy policy (`seed`: which, of several). Raises ConfigError where the
+    date is no session."""
+    setup, _ = open_run(path)
+    policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
+    split = _split_of(setup, session)
+    with _keeping(setup, path):
+        params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
+    lines = replay_lines(setup.env, params, setup.market, setup.algorithm, policy, session)
+    if setup.fusion is None:
+        return lines
+    return chain([known.note if known else "no advice is shown in this session"], lines)
+
+
+def _split_of(setup: Setup, session: str) -> str | None:
+    """The split that is evaluated and holds a trade date; None: of training, where advice came as the run went on."""
+    dates = setup.market.trade_dates.astype(str).tolist()
+    for split in ("test", "validation"):
+        sessions = setup.splits[split]
+        if session in {dates[row] for row in np.asarray(sessions.ids)[:int(sessions.count)]}:
+            return split
+    return None
+
+
+def history(path: Path) -> list[dict[str, Any]]:
+    """The metrics of a run, one row per update; `action_share` and `end_share` by name."""
+    return read_rows(path / "metrics.jsonl")

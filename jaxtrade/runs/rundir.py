@@ -1,0 +1,160 @@
+"""A run on disk: its directory, its one-writer lock and its manifest."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import re
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import IO, Any
+
+from jaxtrade import __version__
+from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
+from jaxtrade.config.legacy import migrated
+from jaxtrade.errors import ConfigError, RunLockedError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_VERSIONED = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas")
+
+
+def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
+    """`runs/<market>-<task>-<utc>-<id>`, not created yet."""
+    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
+    return (root or Path("runs")) / f"{market}-{task}-{stamp}-{secrets.token_hex(2)}"
+
+
+def check_new(path: Path) -> None:
+    """Raise ConfigError where a run cannot be made at `path`: a name that is not plain, a file, or a folder with
+    content."""
+    if not _NAME.fullmatch(path.name):
+        raise ConfigError(f"--run-dir {path}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"--run-dir {path}: is a file; choose another name")
+    if path.is_dir() and any(path.iterdir()):
+        hint = f", or --resume {path}" if (path / "manifest.json").is_file() else ""
+        raise ConfigError(f"--run-dir {path}: already exists and is not empty; choose another{hint}")
+
+
+def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
+    """Make the directory with `config.yaml` and `manifest.json`. Raises ConfigError as `check_new`."""
+    check_new(path)
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    write_manifest(path, manifest)
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Write a file whole or not at all. Raises ValueError for a number that JSON has not."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
+    """Write `manifest.json` of the run at `path`, whole or not at all."""
+    write_json(path / "manifest.json", manifest)
+
+
+def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration and manifest of a run, of this or an earlier version.
+
+    Raises ConfigError where it is not a run directory.
+    """
+    for name in ("config.yaml", "manifest.json"):
+        if not (path / name).is_file():
+            raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'")
+    try:
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path / 'manifest.json'}: not valid JSON ({error}); restore it or train again") from None
+    missing = [key for key in ("config_sha256", "data_sha256", "nproc") if key not in manifest]
+    if missing:
+        raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
+    config = path / "config.yaml"
+    return make_config(migrated(read_values(config)), str(config)), manifest
+
+
+def config_digest(path: Path) -> str:
+    """sha256 (hex) of what a run's `config.yaml` says: of the values in the file, not of those that this version makes
+    of them, so that a key added later changes no digest."""
+    return digest_of(read_values(path / "config.yaml", exact=True))
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the run's writer lock, which the system releases even after a kill. RunLockedError names the holder."""
+    handle = (path / "run.lock").open("a+", encoding="utf-8")
+    try:
+        if not _try_lock(handle):
+            handle.seek(0)
+            holder = handle.read().strip() or "another process"
+            raise RunLockedError(f"{path}: locked by {holder}; one writer per run. Wait for it, or stop it")
+        handle.seek(0)
+        handle.truncate()
+        handle.write(f"pid {os.getpid()} on {platform.node()}")
+        handle.flush()
+        yield
+    finally:
+        handle.close()
+
+
+def _try_lock(handle: IO[str]) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            handle.seek(1 << 30)  # a byte past the text, so that the holder's name stays readable
+            msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _git_commit() -> str | None:
+    """Commit of the source tree in use, with '-dirty' where it has changes; None where the package is not in its own
+    checkout (an installed copy may lie inside somebody else's repository)."""
+    package = Path(__file__).resolve().parent.parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10,
+                                  check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top).resolve() != package.parent or git("ls-files", "--error-unmatch", __file__) is None:
+        return None
+    return git("describe", "--always", "--dirty", "--abbrev=40")
+
+
+def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
+    """What a report has to carry to be believed: versions, commit, device, seeds, digests. Imports JAX."""
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "format": 1,
+        "config_sha256": config.digest(),
+        "data_sha256": fingerprint,
+        "seed": config.seed,
+        "versions": {name: metadata.version(name) for name in _VERSIONED}
+        | {"jaxtrade": __version__, "python": platform.python_version()},
+        "git": _git_commit(),
+        "device": {"platform": device.platform, "kind": device.device_kind, "count": jax.device_count()},
+        "machine": {"system": platform.system(), "processor": platform.machine(), "cpus": os.cpu_count()},
+        "nproc": os.environ.get("NPROC"),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+    }

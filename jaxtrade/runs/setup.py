@@ -1,0 +1,105 @@
+"""Everything a run is made of, before anything is written: market, splits, environment, learner, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxtrade.advisor.table import empty_table
+from jaxtrade.config import EnvConfig, RunConfig
+from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.params import make_params
+from jaxtrade.env.stages import make_stages
+from jaxtrade.env.state import EndReason, EnvParams
+from jaxtrade.env.summary import summarise
+from jaxtrade.rl.algorithms import make_algorithm
+from jaxtrade.rl.listening.fusion import Fusion, make_fusion
+from jaxtrade.rl.state import Policy
+from jaxtrade.runs.advice import Shown, shown, view_of
+from jaxtrade.storage.sinks import Names
+from jaxtrade.training.loop import Plan, plan_run
+from jaxtrade.training.population import Stack
+from jaxtrade.types import Algorithm, LoopState, SessionSet
+
+
+def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
+    """The environment of a configuration. Static and hashable; data come in `EnvParams` (`make_params`)."""
+    return TradingEnv(config.env if isinstance(config, RunConfig) else config)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything a run is made of, before anything is written. `params` are those of the training split, before any
+    stage: the algorithm applies those itself, so nothing else ever sees them."""
+
+    config: RunConfig
+    market: Market
+    splits: dict[str, SessionSet]
+    env: TradingEnv
+    params: EnvParams
+    plan: Plan
+    algorithm: Algorithm
+    fusion: Fusion | None = None
+
+    @property
+    def stack(self) -> Stack:
+        """The agents of the run."""
+        return stack_of(self.config)
+
+    def evaluation_split(self) -> str:
+        """`test`; `train` (in sample) where nothing is held out."""
+        return "test" if int(self.splits["test"].count) else "train"
+
+
+def prepare(config: RunConfig) -> Setup:
+    """Load the market and build environment, parameters and learner. Writes nothing; raises ConfigError, DataError."""
+    market = load_market(config)
+    splits = split_sessions(market, config.split)
+    env = make_env(config)
+    params = make_params(market, splits["train"], config)
+    fusion = make_fusion(config.advisor, config.env)
+    if fusion is not None:
+        view = view_of(config.advisor, market.data.sessions, empty_table(len(market.bars)), True)
+        params = params.replace(advice=view)
+    plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
+                               fusion=fusion)
+    return Setup(config, market, splits, env, params, plan, algorithm, fusion)
+
+
+def stack_of(config: RunConfig) -> Stack:
+    """The agents that a run trains side by side."""
+    return Stack.of(config.train.num_seeds)
+
+
+def seeds_of(config: RunConfig) -> range:
+    """The seeds that a run trains."""
+    return range(config.seed, config.seed + config.train.num_seeds)
+
+
+def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
+    """The policies of a run's state, one per seed, with the trust that they act with."""
+    advice = getattr(state, "advice", None)
+    if advice is not None:  # one for all agents: without their leading axis
+        state = state.replace(advice=None)
+    trust = None if setup.fusion is None or advice is None else setup.fusion.trust(advice.outcomes)
+    policies = setup.stack.map(setup.algorithm.policy)(state)
+    return [policy.replace(fusion=trust) for policy in setup.stack.agents(policies)]
+
+
+def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[str], None] | None = None
+                  ) -> tuple[EnvParams, Shown | None]:
+    """The environment as a split is evaluated in: with what the advisor says of its bars."""
+    if setup.fusion is None:
+        return setup.params, None
+    known = shown(setup.config, setup.market, split, setup.splits[split], path, tell)
+    return setup.params.replace(advice=known.view), known
+
+
+def figure_names(env: TradingEnv) -> Names:
+    """What the entries of the lists among a run's figures are called."""
+    return {"action_share": list(env.actions),
+            "end_share": [reason.name for reason in EndReason]}

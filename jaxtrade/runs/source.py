@@ -1,0 +1,175 @@
+"""Another run as the beginning of a new one: its last checkpoint's learning, and what its arrays mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.env.observation import make_spec
+from jaxtrade.env.tasks.base import action_names
+from jaxtrade.errors import CheckpointError, ConfigError
+from jaxtrade.evaluation.policy import policy_structure
+from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl import transfer
+from jaxtrade.rl.listening.fusion import make_fusion
+from jaxtrade.rl.ppo.state import TrainState
+from jaxtrade.rl.schedules import optimiser
+from jaxtrade.rl.transfer import Coverage, Layout
+from jaxtrade.runs import rundir
+from jaxtrade.storage import checkpoint
+from jaxtrade.training.population import Stack
+from jaxtrade.types import PyTree
+
+
+class Source(NamedTuple):
+    """What a run learned: arrays as in its `TrainState` (with a leading axis of agents where it has several).
+
+    config_sha256: of what its `config.yaml` says. update, total_updates: where its newest good checkpoint stands in its
+    run.
+    """
+
+    path: Path
+    config: RunConfig
+    config_sha256: str
+    layout: Layout
+    params: PyTree
+    normaliser: RunningStats
+    opt_state: Any
+    update: int
+    total_updates: int
+
+
+def layout_of(config: RunConfig) -> Layout:
+    """What the arrays of a configuration's policy mean."""
+    spec = make_spec(config.env)
+    return Layout(spec.names, action_names(config.env), spec.scaling, config.network)
+
+
+def load_source(path: Path) -> Source:
+    """The newest good checkpoint of a run.
+
+    Raises ConfigError (not a run, nothing saved, new actions of its own not open yet) or CheckpointError (damaged).
+    """
+    config, manifest = rundir.read_run(path)
+    layout = layout_of(config)
+    stack = Stack.of(config.train.num_seeds)
+    if config.algorithm != "ppo":
+        raise ConfigError(f"{path}: algorithm={config.algorithm}: only what ppo has learned can be carried on")
+    policy = policy_structure(config, len(layout.slots), len(layout.actions),
+                              fusion=make_fusion(config.advisor, config.env))
+    like = {"params": policy.parameters, "normaliser": policy.normaliser,
+            "opt_state": jax.eval_shape(optimiser(1.0).init, policy.parameters)}
+    like = stack.like(like | {"total_updates": jax.ShapeDtypeStruct((), "int32")})
+    if not checkpoint.list_checkpoints(path / "checkpoints"):
+        raise ConfigError(f"{path}: this run has saved nothing to begin from; let it reach its first checkpoint "
+                          f"(jaxtrade train --resume {path})")
+    found = checkpoint.restore_part(path / "checkpoints", like)
+    state, total = found.state, stack.first(found.state["total_updates"])
+    begun = manifest.get("source") or {}
+    if begun.get("new_actions") and found.step < config.transfer.open_until * max(total - 1, 1):
+        raise ConfigError(f"{path}: its checkpoint of update {found.step} lies before the end of the opening of its "
+                          f"new actions (transfer.open_until={config.transfer.open_until:g} of {total} updates); "
+                          "resume it first")
+    return Source(path, config, rundir.config_digest(path), layout, state["params"], state["normaliser"],
+                  state["opt_state"], found.step, total)
+
+
+def adopt(config: RunConfig, source: Source) -> RunConfig:
+    """The configuration of a run that begins with `source`: with the adapter that `transfer.mode` asks for.
+
+    Raises ConfigError where the two do not fit (market, scaling, network, number of agents).
+    """
+    return fit(config, source.config, str(source.path))
+
+
+def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
+    """`adopt`, of configurations alone. trained: the source's; where: names it in messages."""
+    (symbol, synthetic), (own_symbol, own_synthetic) = (
+        (contract_of(each.data).symbol, each.data.source == "synthetic") for each in (trained, config))
+    if symbol != own_symbol:
+        raise ConfigError(f"data.market={own_symbol}: {where} was trained on {symbol}; go on with the same market, or "
+                          "train afresh")
+    if synthetic != own_synthetic:
+        kind = {True: "synthetic", False: "real"}
+        raise ConfigError(f"data.source={config.data.source}: {where} was trained on {kind[synthetic]} bars, and "
+                          f"these are {kind[own_synthetic]}; go on with such bars, or train afresh")
+    if trained.train.num_seeds != config.train.num_seeds:
+        raise ConfigError(f"train.num_seeds={config.train.num_seeds}: {where} has {trained.train.num_seeds} policies; "
+                          "keep that number")
+    if config.algorithm != trained.algorithm:
+        raise ConfigError(f"algorithm={config.algorithm}: {where} was trained by {trained.algorithm}; set "
+                          f"algorithm={trained.algorithm}")
+    layout = layout_of(trained)
+    width = transfer.adapter_width(layout, config.transfer.mode)
+    if config.network.adapter not in (0, width):
+        raise ConfigError(f"network.adapter={config.network.adapter}: set by the transfer ({width} here); leave it out")
+    if config.ppo.adapter_freeze and not width:
+        raise ConfigError(f"ppo.adapter_freeze={config.ppo.adapter_freeze:g} needs transfer.mode=adapter; a widened "
+                          "network has nothing to freeze")
+    adopted = config.model_copy(update={"network": config.network.model_copy(update={"adapter": width})})
+    transfer.check_layouts(layout, layout_of(adopted))
+    if config.ppo.adapter_freeze and set(layout_of(adopted).actions) - set(layout.actions):
+        raise ConfigError(f"ppo.adapter_freeze={config.ppo.adapter_freeze:g}: {where} has fewer actions, and new ones "
+                          "could not learn while the network is frozen; leave it out, or transfer between tasks of the "
+                          "same actions")
+    return adopted
+
+
+def require_carried(config: RunConfig, trained: RunConfig) -> None:
+    """Raises ConfigError where slots or actions of the source have no place and `transfer.allow_dropped` is not set."""
+    old, new = layout_of(trained), layout_of(config)
+    lost = [name for name in (*old.slots, *old.actions) if name not in {*new.slots, *new.actions}]
+    if lost and not config.transfer.allow_dropped:
+        raise ConfigError(f"{len(lost)} slots and actions before it find no place in it ({', '.join(lost[:4])}); "
+                          "choose a task that has them, or set transfer.allow_dropped=true")
+
+
+def check_alone(config: RunConfig) -> None:
+    """Raises ConfigError where a run without a source has settings that need one."""
+    if config.network.adapter or config.ppo.adapter_freeze:
+        key = "network.adapter" if config.network.adapter else "ppo.adapter_freeze"
+        raise ConfigError(f"{key}: an adapter stands between another run's network and new slots; give that run "
+                          "with --from RUN and transfer.mode=adapter, or leave it out")
+
+
+def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainState, Coverage]:
+    """The first state of a run and the report of its transfer. `config`: from `adopt`; `fresh`: the run's own start.
+
+    Raises ConfigError where something of the source would be dropped and `transfer.allow_dropped` is not set.
+    """
+    layout = layout_of(config)
+    moments = source.opt_state if config.transfer.moments else None
+    carried = transfer.transfer(source.params, source.normaliser, moments, source.layout, fresh, layout)
+    transfer.require_complete(carried.coverage, config.transfer.allow_dropped)
+    return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer)), \
+        carried.coverage
+
+
+def require_same(source: Source, config: RunConfig) -> None:
+    """`--continue`: raises ConfigError where slots or actions differ from the source's."""
+    before, after = source.layout, layout_of(config)
+    parts = (("observation slots", before.slots, after.slots), ("actions", before.actions, after.actions))
+    for what, here, there in parts:
+        if here != there:
+            differ = sorted(set(here) ^ set(there))
+            raise ConfigError(f"--continue {source.path}: its {what} are others ({len(here)} there, {len(there)} here; "
+                              f"first difference {differ[0] if differ else 'their order'}); change nothing of env that "
+                              "decides them, or use --from, which widens")
+
+
+def describe(source: Source, coverage: Coverage) -> dict[str, Any]:
+    """What a run's manifest says of its source."""
+    return {"path": str(source.path.resolve()), "update": source.update, "total_updates": source.total_updates,
+            "config_sha256": source.config_sha256, "new_actions": list(coverage.new_actions)}
+
+
+def open_source(path: str) -> Source:
+    """`load_source` of a path that a manifest names."""
+    try:
+        return load_source(Path(path))
+    except (ConfigError, CheckpointError) as error:
+        raise type(error)(f"the run that this one began with cannot be read: {error}") from None

@@ -1,0 +1,277 @@
+"""The composition root: from a configuration to a trained, saved and evaluated policy, and back from a run's folder."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from jaxtrade.config import RunConfig
+from jaxtrade.env.stages import describe as describe_stages
+from jaxtrade.errors import InterruptedRunError, PreemptedError
+from jaxtrade.evaluation import seeds
+from jaxtrade.evaluation.evaluate import EvaluationResult
+from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
+from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.rl.state import finished
+from jaxtrade.rl.transfer import coverage_json
+from jaxtrade.runs import rundir
+from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
+from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
+from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
+from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
+from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.storage.programs import pin_threads
+from jaxtrade.storage.sinks import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
+from jaxtrade.training import control
+from jaxtrade.training.health import Watch, health_labels, population_health
+from jaxtrade.training.hooks import Hook
+from jaxtrade.training.loop import TrainResult, train
+from jaxtrade.types import PyTree
+
+BEST_FOLDER = "policy_best"  # of a run directory, beside `policy`
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """exit_code: 0, or 1 where the run finished but a learning-health check failed. evaluations: by seed. table: the
+    evaluation as text, of several seeds their spread."""
+
+    path: Path
+    training: TrainResult
+    evaluations: dict[int, EvaluationResult]
+    exit_code: int
+
+    @property
+    def evaluation(self) -> EvaluationResult:
+        """Of the first seed, which most runs have alone."""
+        return next(iter(self.evaluations.values()))
+
+    @property
+    def table(self) -> str:
+        return seeds.table(self.evaluations)
+
+
+def run(config: RunConfig, path: Path | None = None, source: Source | None = None) -> RunResult:
+    """Train, save the policy bundle and evaluate: what `jaxtrade train` does.
+
+    Args:
+        path: the new run's directory; default `runs/<market-task-utc-id>`.
+        source: another run (`source.load_source`) whose learning this one begins with, by `config.transfer`.
+    Raises:
+        ConfigError, DataError: before anything is written. DivergedError, PreemptedError, InterruptedRunError,
+        StorageError: as `training.loop.train`.
+    """
+    pin_threads()  # recorded, and pinned again by a resume
+    if source is None:
+        check_alone(config)
+    else:
+        config = adopt(config, source)
+    setup = prepare(config)
+    begins = Fresh() if source is None else transferred(setup, source)
+    path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
+    manifest = rundir.provenance(config, setup.market.fingerprint)
+    if source is not None and begins.coverage is not None:
+        manifest["source"] = describe(source, begins.coverage)
+    check_advisor(config, setup.market)
+    rundir.create_run(path, config, manifest)
+    with rundir.locked(path):
+        return _train_and_evaluate(setup, path, begins)
+
+
+def resume(path: Path) -> RunResult:
+    """Continue a run from its newest good checkpoint to the same bits as if it had never stopped, then evaluate.
+
+    Raises ConfigError (not a run), DataError (the data have changed), CheckpointError, RunLockedError.
+    """
+    _, manifest = rundir.read_run(path)
+    if manifest["nproc"]:
+        os.environ["NPROC"] = manifest["nproc"]  # before JAX starts
+    if "xla_flags" in manifest:  # a run from before they were recorded has none to restore
+        os.environ["XLA_FLAGS"] = manifest["xla_flags"]
+    setup, _ = open_run(path)
+    with rundir.locked(path):
+        return _train_and_evaluate(setup, path, resumed(setup, path, manifest))
+
+
+class _Job:
+    """One run in its folder: what it is made of, how it begins, and where it reports."""
+
+    def __init__(self, setup: Setup, path: Path, beginning: Beginning) -> None:
+        self.setup, self.path, self.beginning = setup, path, beginning
+        self.config = setup.config
+        names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
+        self.sinks: list[MetricSink] = [ConsoleSink(names=names, columns=columns),
+                                        JsonlSink(path / METRICS, resume_update=update, names=names),
+                                        LogSink(path / "run.log", names=names, columns=columns)]
+        if self.config.train.tensorboard:
+            steps = None if update is None else update * setup.plan.steps_per_update
+            self.sinks.append(TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names))
+        self.watch = Watch.of(setup.algorithm, self.tell, names)
+        self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
+
+    def tell(self, line: str) -> None:
+        """Say one line about the run, on the console and in its log."""
+        for sink in self.sinks:
+            sink.message(line)
+
+    def close(self) -> None:
+        for sink in self.sinks:
+            sink.close()
+
+    @property
+    def agent_steps(self) -> int:
+        """Environment steps of all agents in one update."""
+        return self.setup.plan.steps_per_update * self.setup.stack.count
+
+
+def _opening_lines(job: _Job) -> Iterator[str]:
+    setup, market = job.setup, job.setup.market
+    counts = {name: int(split.count) for name, split in setup.splits.items()}
+    yield f"run {job.path}"
+    if market.synthetic:
+        yield (f"bars are SYNTHETIC ({market.contract.symbol}, seed {job.config.data.synthetic_seed}): generated, "
+               "never traded; give --data FILE for your own")
+    else:
+        yield f"bars: {market.bars.source} ({market.contract.symbol}, real)"
+    yield (f"{market.num_sessions} sessions, {len(market.bars):,} bars; train {counts['train']}, validation "
+           f"{counts['validation']}, test {counts['test']}; task {setup.env.config.task}, "
+           f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
+           f"{job.config.account.preset}")
+    yield from (f"note: {note}" for note in market.notes)
+    if setup.env.config.optimistic:
+        yield "OPTIMISTIC: fills or marks are kinder than a market would be"
+    if setup.plan.message:
+        yield setup.plan.message
+    yield from describe_stages(job.config.stages)
+    yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
+    yield from job.beginning.lines()
+
+
+def _controller(job: _Job) -> control.Controller | None:
+    """The hook that scores the policy on the validation sessions, with its memory where the run is resumed; None where
+    nothing is to be scored."""
+    setup, config, chosen = job.setup, job.config, job.config.control
+    if not chosen.evaluate_every:
+        return None
+    if getattr(job.beginning.state, "opening", None) is not None:  # no early stop before new actions are open
+        updates = config.transfer.open_until * setup.plan.total_updates
+        least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
+        chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
+    params, _ = params_shown(setup, "validation", job.path, job.tell)
+
+    def score(state: PyTree) -> float:
+        return mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
+                           jax.device_get(policies_of(setup, state)))
+
+    controller = control.Controller(
+        chosen, score, job.path / control.FOLDER, chunk_updates=config.train.chunk_updates,
+        total_updates=setup.plan.total_updates, steps_per_update=setup.plan.steps_per_update, metadata=job.metadata,
+        tell=job.tell, unit=f"mean reward per session{setup.stack.mean_label}", step_sizes=setup.algorithm.step_sizes,
+        exploration=setup.algorithm.exploration)
+    controller.recall(job.beginning.memory(controller.name) or {})
+    return controller
+
+
+def _advisor(job: _Job) -> TrainingAdvisor | None:
+    """The advisor of the training that is left; None without one, and where nothing is left to train."""
+    if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
+        return None
+    return TrainingAdvisor(job.config, job.setup.market, job.setup.splits["train"], job.path, job.tell)
+
+
+def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAdvisor | None) -> TrainResult:
+    """Train from where the run is; not at all where it has stopped early."""
+    config, beginning = job.config, job.beginning
+    if beginning.state is not None and controller and controller.exhausted:
+        steps = beginning.update * job.setup.plan.steps_per_update
+        return TrainResult(beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True)
+    hooks: list[Hook] = [] if controller is None else [controller]
+    exchange = None if advisor is None else advisor.exchange
+    if advisor is not None:
+        advisor.recall(beginning.memory(advisor.exchange.name))
+        hooks.append(advisor.exchange)
+    start = beginning.arguments(job.setup, exchange.start if exchange else None)
+    try:
+        return train(job.setup.algorithm, job.setup.params, config=config.train, sinks=[*job.sinks, job.watch],
+                     metadata=job.metadata, checkpoint_dir=job.path / "checkpoints", hooks=hooks,
+                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, **start)
+    except (InterruptedRunError, PreemptedError) as stop:
+        raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {job.path}") from None
+
+
+def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
+    """Write the policy bundles of `state` below the run; the policies by seed."""
+    setup, config = job.setup, job.config
+    policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
+                                                               strict=True)}
+    for seed, policy in policies.items():
+        save_policy_bundle(policy_path(job.path, config, seed, folder), policy, setup.env, setup.market,
+                           config)
+    return policies
+
+
+def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning) -> RunResult:
+    job = _Job(setup, path, beginning)
+    try:
+        for line in _opening_lines(job):
+            job.tell(line)
+        if beginning.coverage is not None:
+            rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
+        controller, advisor = _controller(job), _advisor(job)
+        try:
+            trained = _train(job, controller, advisor)
+        finally:
+            advice = None if advisor is None else advisor.close()
+        policies = _save_policies(job, trained.state, FOLDER)
+        if controller and controller.state.scores:
+            _save_policies(job, controller.best(trained.state), BEST_FOLDER)
+        trained = trained._replace(health=_whole_health(job, trained))
+        results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell)
+        for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
+            job.tell(line)
+        if advice is not None:
+            for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
+                job.tell(line)
+        for sink in job.sinks[1:]:  # the console shows progress on standard error; the table is the command's output
+            sink.message(seeds.table(results))
+    finally:
+        job.close()
+    rundir.write_json(path / "summary.json", _summary(job, trained, controller))
+    failed = any(not passed for passed, _ in trained.health.values())
+    return RunResult(path, trained, results, 1 if failed else 0)
+
+
+def _summary(job: _Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
+    """What `summary.json` says of a finished run."""
+    summary = {"health": {name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()},
+               "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
+               "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
+               "stopped_early": trained.stopped,
+               "rollbacks": job.setup.stack.first(trained.state.rollbacks), "warnings": job.watch.seen}
+    return summary if controller is None else summary | {"validation": controller.state._asdict()}
+
+
+def _whole_health(job: _Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
+    """`learning_health` over every update of the run, those of earlier processes too; recompiles are this one's."""
+    recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
+    return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
+
+
+def _closing_lines(trained: TrainResult, controller: control.Controller | None,
+                   labels: dict[str, str]) -> Iterator[str]:
+    if trained.history:
+        yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
+               f"{trained.compile_seconds:.1f} s of compilation")
+        checks = ", ".join(f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
+                           for name, (ok, value) in trained.health.items())
+        yield f"learning health over the run: {checks}"
+    else:
+        yield "nothing left to train; evaluating"
+    if controller and controller.state.scores:
+        yield controller.summary()

@@ -1,0 +1,1 @@
+"""The loop around a learner: chunks, hooks, control, health, populations."""

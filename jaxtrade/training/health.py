@@ -1,0 +1,158 @@
+"""Is a run learning? Checks over the whole run, and warnings while it goes wrong. Pure functions of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jaxtrade.storage.sinks import EACH, UNNAMED, Names, per_episode
+from jaxtrade.training.population import Stack, agent_rows
+from jaxtrade.types import Algorithm, EndReason, HealthCheck, Remedies, Row, Warn
+
+WINDOW = 20  # updates that a figure must be wrong for, unless a single one says it all
+LEAST_EPISODES = 10  # ended in the window, before their ends say anything
+ONE_ACTION = 0.995
+NOTHING_TO_TRY = Remedies()
+LABELS = {"illegal": "illegal actions", "recompiles": "recompiles"}  # of the checks that are made of every learner
+
+
+def learning_health(history: Sequence[Row], recompiles: int,
+                    checks: Sequence[HealthCheck] = ()) -> dict[str, tuple[bool, float]]:
+    """Did the run learn at all? check -> (passed, measured value).
+
+    checks: the learner's own (`Algorithm.health`). Of every learner: illegal, sampled illegal actions, 0, by the mask
+    that it acted on (metric `illegal`) and by the environment's own account (`illegal_executed`), where they are
+    counted; recompiles, programs compiled while chunks ran, 0.
+    """
+    measured = [(check, check.measure(history)) for check in checks]
+    illegal = sum(row.get("illegal", 0) + row.get("illegal_executed", 0) for row in history)
+    return {check.name: (check.passed(value), value) for check, value in measured} | {
+        "illegal": (illegal == 0, illegal),
+        "recompiles": (recompiles == 0, recompiles),
+    }
+
+
+def population_health(history: Sequence[Row], recompiles: int, stack: Stack,
+                      checks: Sequence[HealthCheck] = ()) -> dict[str, tuple[bool, float]]:
+    """`learning_health` of every agent: passed where all have, with the worst value among them."""
+    agents = [learning_health(rows, recompiles, checks) for rows in stack.histories(history)]
+    worst = {check.name: check.worst for check in checks}
+    return {name: (all(health[name][0] for health in agents),
+                   worst.get(name, max)(health[name][1] for health in agents)) for name in agents[0]}
+
+
+def health_labels(checks: Sequence[HealthCheck]) -> dict[str, str]:
+    """What each check measures, for people."""
+    return {check.name: check.label for check in checks} | LABELS
+
+
+# --- warnings: what was seen, its likely cause, what to try -----------------------------------------------------------
+
+
+def _episodes(rows: Sequence[Row]) -> int:
+    return sum(row.get("episodes", 0) for row in rows)
+
+
+def _no_trades(rows: Sequence[Row], names: Names) -> str:
+    del names
+    if "episode_trades" not in rows[-1] or not _episodes(rows) or per_episode(
+            rows, lambda row: row["episode_trades"]) > 0:
+        return ""
+    return (f"no trade in {_episodes(rows)} episodes of {len(rows)} updates: staying out is all that the policy does, "
+            "because trades lose more than they earn (costs, reward terms against trading) or because exploration died "
+            "early; look at `jaxtrade data describe` (costs against stops) and at reward.weights")
+
+
+def _one_action(rows: Sequence[Row], names: Names) -> str:
+    """No warning where the policy trades once an episode: in a session of 400 bars it then holds in 399."""
+    if "action_share" not in rows[-1] or (
+            "episode_trades" in rows[-1] and per_episode(rows, lambda row: row["episode_trades"]) >= 1):
+        return ""
+    shares = [sum(each) / len(rows) for each in zip(*(row["action_share"] for row in rows), strict=True)]
+    share = max(shares)
+    if share <= ONE_ACTION:
+        return ""
+    which = shares.index(share)
+    name = names["action_share"][which] if "action_share" in names else f"number {which}"
+    return (f"action {name} is {100 * share:.1f} % of the choices in {len(rows)} updates: the policy has collapsed, "
+            "because exploration is too weak, the learning rate too large or the reward pays for one thing; look at "
+            "the reward's terms")
+
+
+def _all_breach(rows: Sequence[Row], names: Names) -> str:
+    del names
+    if len(rows[-1].get("end_share", ())) != len(EndReason) or _episodes(rows) < LEAST_EPISODES:
+        return ""
+    shares = {reason: per_episode(rows, lambda row, i=reason: row["end_share"][i])
+              for reason in (EndReason.BUST, EndReason.DAILY_LOSS)}
+    if sum(shares.values()) < 1 - 1e-6:
+        return ""
+    found = ", ".join(f"{reason.name} {100 * share:.0f} %" for reason, share in shares.items() if share > 0)
+    return (f"all {_episodes(rows)} episodes of {len(rows)} updates ended by a breach ({found}): the account is too "
+            "small for its positions, or losing costs the policy too little; lower env.quantity or brackets.stop_atr, "
+            "choose a larger account (account.preset, account.drawdown), or look at the reward's terms")
+
+
+LOOKS: dict[str, Callable[[Sequence[Row], Names], str]] = {
+    "no_trades": _no_trades, "one_action": _one_action, "all_breach": _all_breach}  # of every learner
+
+
+def warnings(rows: Sequence[Row], names: Names = UNNAMED, own: Sequence[Warn] = (),
+             remedies: Remedies = NOTHING_TO_TRY) -> dict[str, str]:
+    """kind -> one line, of what looks wrong now: what was seen, its likely cause and what to try.
+
+    Args:
+        rows: the newest updates; a warning needs at least WINDOW of them and sees the last WINDOW, unless one row is
+            enough for it. Each of several agents is looked at alone, and named.
+        names: of the entries of `action_share`.
+        own, remedies: the learner's (`Algorithm.warnings`, `Algorithm.remedies`).
+    """
+    if not rows:
+        return {}
+    window = list(rows[-WINDOW:])
+    agents = len(window[-1].get("finite" + EACH, ()))
+    if agents:
+        return {f"{kind} of agent {i}": f"agent {i}: {text}" for i in range(agents)
+                for kind, text in warnings(agent_rows(window, i), names, own, remedies).items()}
+    full = len(window) == WINDOW
+    found = {kind: look(window, names) for kind, look in LOOKS.items() if full}
+    found = {kind: f"{text}, {remedy}" if text and (remedy := getattr(remedies, kind, "")) else text
+             for kind, text in found.items()}
+    found |= {warn.kind: warn.look(window) for warn in own if full or warn.at_once}
+    return {kind: text for kind, text in found.items() if text}
+
+
+class Watch:
+    """A sink that reports each warning when it begins, and again only once it had ended. seen: all of them in order."""
+
+    def __init__(self, tell: Callable[[str], None], names: Names = UNNAMED, own: Sequence[Warn] = (),
+                 remedies: Remedies = NOTHING_TO_TRY) -> None:
+        """tell: takes one line per warning. names, own, remedies: as for `warnings`."""
+        self.seen: list[str] = []
+        self._tell = tell
+        self._look = lambda rows: warnings(rows, names, own, remedies)
+        self._rows: list[Row] = []
+        self._active: set[str] = set()
+
+    @classmethod
+    def of(cls, algorithm: Algorithm, tell: Callable[[str], None], names: Names = UNNAMED) -> Watch:
+        """With the warnings and remedies of a learner."""
+        return cls(tell, names, algorithm.warnings, algorithm.remedies)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        self._rows = [*self._rows, *rows][-WINDOW:]
+        now = self._look(self._rows)
+        begun = [text for kind, text in now.items() if kind not in self._active]
+        self._active = set(now)
+        self.seen += begun
+        for text in begun:
+            self._tell(f"warning: {text}")
+
+    def message(self, text: str) -> None:
+        """Messages are not figures."""
+
+    def rewind(self, update: int, steps: int) -> None:
+        del steps
+        self._rows = [row for row in self._rows if row["update"] <= update]
+
+    def close(self) -> None:
+        """Nothing to release."""

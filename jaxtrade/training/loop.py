@@ -1,0 +1,278 @@
+"""The training loop: compiled chunks of updates, and a host loop that acts only between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.config import TrainConfig
+from jaxtrade.errors import ConfigError
+from jaxtrade.storage.sinks import MetricSink
+from jaxtrade.training import divergence
+from jaxtrade.training.chunk import Chunk, compile_chunk
+from jaxtrade.training.health import population_health
+from jaxtrade.training.hooks import Exchange, Hook, Memories, changed, memories, recall
+from jaxtrade.training.population import Stack
+from jaxtrade.training.run_io import RunIO
+from jaxtrade.training.signals import catch_signals
+from jaxtrade.types import Algorithm, Array, LoopState, PyTree
+
+Row = dict[str, Any]
+
+
+class Plan(NamedTuple):
+    """Length of a run in updates and chunks. `message` says what was rounded, and is empty if nothing was."""
+
+    total_updates: int
+    chunks: int
+    steps_per_update: int
+    message: str
+
+    @property
+    def total_steps(self) -> int:
+        return self.total_updates * self.steps_per_update
+
+
+class TrainResult(NamedTuple):
+    """What a run left: final state, one row per update of this process, and figures about the run itself.
+
+    health: check -> (passed, value), see `health.learning_health`. stopped: a hook ended the run early. With several
+    agents `state` is stacked, `steps` are those of each agent and `steps_per_second` those of all together.
+    """
+
+    state: PyTree
+    history: list[Row]
+    health: dict[str, tuple[bool, float]]
+    updates: int
+    steps: int
+    compile_seconds: float
+    steps_per_second: float
+    stopped: bool
+
+
+def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
+    """Round `total_timesteps` up to whole updates of `num_envs` x `num_steps` steps, and these to whole chunks."""
+    steps_per_update = num_envs * num_steps
+    per_chunk = steps_per_update * config.chunk_updates
+    chunks = -(-config.total_timesteps // per_chunk)
+    plan = Plan(chunks * config.chunk_updates, chunks, steps_per_update, "")
+    if plan.total_steps == config.total_timesteps:
+        return plan
+    return plan._replace(message=(
+        f"{config.total_timesteps:,} steps are rounded up to {plan.total_steps:,}: {chunks} chunks of "
+        f"{config.chunk_updates} updates of {num_envs} environments x {num_steps} steps"))
+
+
+def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,
+          state: PyTree | None = None, sinks: Sequence[MetricSink] = (), checkpoint_dir: Path | str | None = None,
+          metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
+          num_seeds: int | Stack | None = None, max_rollbacks: int | None = 0,
+          exchange: Exchange | None = None) -> TrainResult:
+    """Train until `state.total_updates`, the length that the algorithm was made for (see `plan_run`).
+
+    Args:
+        algorithm: of one agent. params: the environment's parameters; traced, never copied into the program.
+        key: starts a new run. state: continues one. Exactly one of them; the caller's `state` stays valid.
+        sinks: each receives the rows of every chunk.
+        checkpoint_dir: whole-state checkpoints, every `config.checkpoint_every` chunks and at the end.
+        metadata: JSON values that go into each checkpoint.
+        hooks: called after every chunk, in order; see `hooks.Change` for what they may change. One whose decisions
+            follow from earlier ones is a `hooks.StatefulHook`.
+        num_seeds: agents trained side by side as one program: their number (default: `config.num_seeds`), which share
+            `params`, or a `population.Stack` that says what they share. With more than one, `key` is one key per agent
+            (`Stack.keys`), or one key from which agent i gets `fold_in(key, i)`; every array of the state has a leading
+            axis of agents, in checkpoints and hooks too; rows hold the mean over agents by name and a list by agent as
+            "name/each".
+        max_rollbacks: how often the run may go back to the state that was saved (or would have been, without a
+            directory) or started from last, when a loss or gradient is not finite: see `divergence.rolled_back`.
+            Counted over the whole run, in the state. Rows since then are dropped, by sinks that are `Rewinding` too. Of
+            several agents all go back when one has to. A run that was stopped by a signal between two checkpoints of
+            its schedule and resumed goes back to where it was stopped, and no further. None: the run neither goes back
+            nor ends; steps that are not finite are not taken.
+        exchange: what the run exchanges with the host in its updates; a stateful one is among the hooks, too.
+    Raises:
+        DivergedError: a loss or gradient is not finite, and no rollback is left; that state is not saved.
+        PreemptedError, InterruptedRunError: SIGTERM, SIGINT; saved at the chunk border (main thread only).
+        StorageError: a checkpoint could not be written.
+        ConfigError: the run's length is not a whole number of chunks, a hook sets an unknown hyper-parameter, or
+            `state` or `key` is of another number of agents.
+    """
+    if (key is None) == (state is None):
+        raise ValueError("train needs either key (a new run) or state (to continue one)")
+    stack = Stack.of(config.num_seeds if num_seeds is None else num_seeds)
+    stacked = stack.wrap(algorithm)
+    if exchange is not None:
+        stacked = exchange.wrap(stacked)
+    given: LoopState
+    if state is None:
+        assert key is not None
+        given = jax.jit(stacked.init)(stack.split_key(key), params)
+    else:
+        given = state
+    stack.check(given)
+    directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+    io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
+    run = _Run(stacked, params, given, config, stack, io, hooks, exchange)
+    _loop(run, max_rollbacks)
+    return run.result()
+
+
+class _Point(NamedTuple):
+    """Where a run can roll back to: what was saved, or started from, last."""
+
+    state: LoopState
+    update: int
+    rollbacks: int
+    memories: Memories
+
+
+@dataclass
+class _Run:
+    """Where a run stands. `state` is taken over by the next chunk, so no other array may share its memory.
+
+    retries: how often the run has come back to `good`. trained: updates done by this process, undone ones too, in
+    `seconds`.
+    """
+
+    algorithm: Algorithm
+    params: PyTree
+    state: Any
+    config: TrainConfig
+    stack: Stack
+    io: RunIO
+    hooks: Sequence[Hook]
+    exchange: Exchange | None
+    history: list[Row] = field(default_factory=list)
+    stopped: bool = False
+    trained: int = 0
+    retries: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.update, self.total = self.stack.first(self.state.update), self.stack.first(self.state.total_updates)
+        self.updates = self.config.chunk_updates
+        self.steps_per_update = self.algorithm.steps_per_update
+        if (self.total - self.update) % self.updates:
+            raise ConfigError(f"train.chunk_updates={self.updates}: the {self.total - self.update} updates left are "
+                              "not a whole number of chunks; keep the value that the run was started with")
+        self.good = self._point(memories(self.hooks))
+        self.state = jax.tree.map(jnp.copy, self.state)
+        self.chunk: Chunk | None = None
+        self.ready: PyTree = None  # inputs that compilation has asked for already
+
+    @property
+    def unfinished(self) -> bool:
+        return self.update < self.total and not self.stopped
+
+    @property
+    def rollbacks(self) -> int:
+        """Those of the whole run."""
+        return self.good.rollbacks + self.retries
+
+    @property
+    def speed(self) -> float:
+        """Steps per second of all agents together, compilation apart."""
+        steps = self.trained * self.steps_per_update * self.stack.count
+        return steps / self.seconds if self.seconds else float("nan")
+
+    def compile(self) -> None:
+        """Nothing where nothing is left to train."""
+        if self.unfinished:
+            self.ready = self._inputs()
+            self.chunk = compile_chunk(self.algorithm, self.updates, self.state, self.params, self.ready, self.exchange)
+            self.io.message(f"compiled in {self.chunk.compile_seconds:.1f} s")
+
+    def _inputs(self) -> PyTree:
+        return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)
+
+    def advance(self) -> list[Row]:
+        """Run one chunk; its rows. `update` is still that of the chunk's beginning."""
+        assert self.chunk is not None
+        start = time.perf_counter()
+        inputs, self.ready = self._inputs() if self.ready is None else self.ready, None
+        self.state, metrics, news = self.chunk(self.state, self.params, inputs)
+        if self.exchange is not None:
+            self.exchange.receive(self.update + self.updates, news)
+        self.seconds += time.perf_counter() - start
+        self.trained += self.updates
+        return [self._row(self.update + i + 1, {name: values[i] for name, values in metrics.items()})
+                for i in range(self.updates)]
+
+    def _row(self, update: int, metrics: dict[str, np.ndarray]) -> Row:
+        return {"update": update, "total_updates": self.total, "steps": update * self.steps_per_update,
+                **self.stack.row(metrics)}
+
+    def roll_back(self, message: str) -> None:
+        """Go back to the last good point, with other random numbers and what the learner changes."""
+        self.retries += 1
+        self.state = jax.tree.map(jnp.copy, divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry))
+        self.update = self.good.update
+        self.history = [row for row in self.history if row["update"] <= self.update]
+        recall(self.hooks, self.good.memories)
+        self.io.rewind(self.update, self.update * self.steps_per_update)
+        changes = " and ".join(note for note in (self.algorithm.retry_note, "other random numbers") if note)
+        self.io.message(f"{message}, with {changes}")
+
+    def report(self, rows: list[Row]) -> None:
+        """The chunk is done: its rows go to the history and the sinks."""
+        self.update += self.updates
+        eta = (self.total - self.update) * self.steps_per_update * self.stack.count / self.speed
+        for row in rows:
+            row |= {"seconds": self.seconds, "steps_per_second": self.speed, "eta_seconds": eta}
+        self.history += rows
+        self.io.write(rows)
+
+    def call_hooks(self) -> None:
+        for hook in self.hooks:
+            change = hook(self.state, self.update)
+            self.state = changed(self.state, change)
+            self.stopped |= change.stop
+
+    def save(self, interrupted: bool, keep: bool) -> None:
+        """Write a checkpoint where one is due. keep: it is what a rollback would go back to."""
+        due = self.update // self.updates % self.config.checkpoint_every == 0
+        if due or interrupted or not self.unfinished:
+            saved = memories(self.hooks)
+            self.io.save(self.state, self.update, self.update * self.steps_per_update, saved)
+            if keep:
+                self.good, self.retries = self._point(saved), 0
+                self.state = jax.tree.map(jnp.copy, self.state)
+
+    def _point(self, saved: Memories) -> _Point:
+        return _Point(self.state, self.update, self.stack.first(self.state.rollbacks), saved)
+
+    def result(self) -> TrainResult:
+        recompiles, seconds = (0, 0.0) if self.chunk is None else (self.chunk.recompiles, self.chunk.compile_seconds)
+        health = {}
+        if self.history:
+            health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
+        return TrainResult(self.state, self.history, health, self.update, self.update * self.steps_per_update, seconds,
+                           self.speed, self.stopped)
+
+
+def _loop(run: _Run, max_rollbacks: int | None) -> None:
+    """Chunk by chunk to the end of the run, or to where a hook, a signal or a loss that is not finite ends it."""
+    with catch_signals() as signals:
+        run.compile()
+        while run.unfinished:
+            rows = run.advance()
+            action = divergence.respond(rows, run.rollbacks, max_rollbacks)
+            if action is divergence.Action.ROLL_BACK:
+                run.roll_back(f"{divergence.describe(rows)}; rolled back to update {run.good.update} "
+                              f"(rollback {run.rollbacks + 1} of at most {max_rollbacks})")
+                continue
+            run.report(rows)
+            if action is divergence.Action.END:
+                remedy = run.algorithm.remedies.diverged
+                raise divergence.diverged(rows, run.rollbacks, run.io.newest(), remedy)
+            run.call_hooks()
+            run.save(signals.received is not None, keep=bool(max_rollbacks))
+            if signals.received is not None and run.update < run.total:
+                raise run.io.interrupted(signals.received, run.update)

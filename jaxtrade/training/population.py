@@ -1,0 +1,207 @@
+"""Several agents as one program: the algorithm mapped over agents, and the one type that knows how many there are.
+
+Agent i is the agent that the algorithm trains alone from the same key (within the order of float sums: another
+program). One agent alone is not stacked: its program and its bits are those of the algorithm itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.storage.sinks import EACH
+from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
+
+
+class Axes(NamedTuple):
+    """Which arguments differ between the agents of a population: `in_axes` of `jax.vmap`.
+
+    key: of the key of `init`; 0: a key for each agent, None: all begin with the same one.
+    params: of the environment parameters, an axis or a tree of axes; None: shared, as a market is.
+    inputs: of the inputs of `update` (advice), likewise.
+    """
+
+    key: int | None = 0
+    params: Any = None
+    inputs: Any = None
+
+
+SEEDS = Axes()  # agents that differ by their keys alone
+
+
+def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
+    """The algorithm of many agents: `init` and `update` over stacked states [N, ...], metrics [N, ...].
+
+    A population is an algorithm again and may be stacked once more: states [K, N, ...]. `act` stays that of one agent.
+    """
+    return algorithm._replace(init=jax.vmap(algorithm.init, (axes.key, axes.params)),
+                              update=jax.vmap(algorithm.update, (0, axes.params, axes.inputs)))
+
+
+@dataclass(frozen=True)
+class Stack:
+    """How many agents one program trains, and how their arrays are stacked.
+
+    shape: the leading axes of every array of a state; () for one agent, where nothing is stacked.
+    axes: what differs between the agents of each of these axes, the outermost first; None: their keys alone.
+
+    Agents are counted in row-major order over `shape`.
+    """
+
+    shape: tuple[int, ...] = ()
+    axes: tuple[Axes, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if any(size < 1 for size in self.shape) or (self.axes is not None and len(self.axes) != len(self.shape)):
+            raise ValueError(f"a Stack needs sizes of at least 1 and one Axes for each, got {self}")
+
+    @classmethod
+    def of(cls, agents: int | Stack) -> Stack:
+        """The stack of a number of agents; of one agent nothing is stacked. A `Stack` stays as it is."""
+        if isinstance(agents, Stack):
+            return agents
+        return cls() if agents == 1 else cls((agents,))
+
+    # --- the algorithm -----------------------------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Number of agents."""
+        return math.prod(self.shape)
+
+    @property
+    def _axes(self) -> tuple[Axes, ...]:
+        return (SEEDS,) * len(self.shape) if self.axes is None else self.axes
+
+    @property
+    def key_shape(self) -> tuple[int, ...]:
+        """The shape of the keys that `init` takes."""
+        return tuple(size for size, axes in zip(self.shape, self._axes, strict=True) if axes.key is not None)
+
+    def wrap(self, algorithm: Algorithm) -> Algorithm:
+        """The algorithm of all agents; of one agent the very same object."""
+        for axes in reversed(self._axes):
+            algorithm = population(algorithm, axes)
+        return algorithm
+
+    def map(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of one agent's arrays as one of all agents' arrays."""
+        for _ in self.shape:
+            function = jax.vmap(function)
+        return function
+
+    def keys(self, seed: int) -> Array:
+        """Typed keys of the seeds `seed`, `seed + 1`, ..., of `key_shape`."""
+        if not self.key_shape:
+            return jax.random.key(seed)
+        seeds = jnp.arange(math.prod(self.key_shape), dtype=jnp.uint32) + jnp.uint32(seed)
+        return jax.vmap(jax.random.key)(seeds).reshape(self.key_shape)
+
+    def split_key(self, key: Array) -> Array:
+        """Keys of `key_shape`: those given, or from one key `fold_in(key, i)` for each.
+
+        Raises ConfigError where `key` holds another number of them.
+        """
+        if self.key_shape and key.shape == ():
+            numbers = jnp.arange(math.prod(self.key_shape))
+            return jax.vmap(jax.random.fold_in, (None, 0))(key, numbers).reshape(self.key_shape)
+        if key.shape != self.key_shape:
+            raise ConfigError(f"train.num_seeds={self.count}: got {key.size} keys; give one, or one per agent")
+        return key
+
+    # --- their arrays ------------------------------------------------------------------------------------------------
+
+    def check(self, state: LoopState) -> None:
+        """Raises ConfigError where `state` is one of another number of agents."""
+        if state.update.shape != self.shape:
+            raise ConfigError(f"train.num_seeds={self.count}: the given state is of {state.update.size} agent(s); keep "
+                              "the value that the run was started with")
+
+    def like(self, tree: PyTree) -> PyTree:
+        """Shapes and dtypes of all agents' arrays, from those of one agent's."""
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*self.shape, *x.shape), x.dtype), tree)
+
+    def agent(self, tree: PyTree, i: int) -> PyTree:
+        """Agent i's part of a state or a policy."""
+        if not self.shape:
+            return tree
+        where = tuple(int(index) for index in np.unravel_index(i, self.shape))
+        return jax.tree.map(lambda x: x[where], tree)
+
+    def agents(self, tree: PyTree) -> list[PyTree]:
+        """Every agent's part, in order."""
+        return [self.agent(tree, i) for i in range(self.count)]
+
+    def first(self, count: Array) -> int:
+        """A count that all agents share."""
+        return int(np.reshape(count, -1)[0])
+
+    # --- their figures -----------------------------------------------------------------------------------------------
+
+    def row(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """One update's metrics as Python numbers and lists; of several agents as in `mean_and_each`."""
+        if not self.shape:
+            return {name: value.tolist() for name, value in metrics.items()}
+        skip = len(self.shape)
+        return mean_and_each({name: value.reshape(self.count, *value.shape[skip:]) for name, value in metrics.items()})
+
+    def histories(self, rows: Sequence[Row]) -> list[list[Row]]:
+        """For each agent the rows that it would have written alone, as in `agent_rows`."""
+        return [list(agent_rows(rows, i)) for i in range(self.count)] if self.shape else [list(rows)]
+
+    def each(self, rows: Sequence[Row], name: str) -> np.ndarray:
+        """One figure of all agents, float64[len(rows), *shape, ...]."""
+        values = np.array([row[name + EACH if self.shape else name] for row in rows], np.float64)
+        return values.reshape(len(rows), *self.shape, *values.shape[2:]) if self.shape else values
+
+    # --- in a run's folder and words ---------------------------------------------------------------------------------
+
+    def folder(self, path: Path, seed: int) -> Path:
+        """Where the files of one seed's agent are: `path`, or `path/seed_<n>` where there are several."""
+        return path / f"seed_{seed}" if self.shape else path
+
+    def provenance(self, seed: int) -> dict[str, Any]:
+        """What a report says of the agent that it is about."""
+        return {"trained_seed": seed} if self.shape else {}
+
+    def describe(self, seed: int, steps: int) -> list[str]:
+        """What a run says of its agents when it begins; nothing of one."""
+        if not self.shape:
+            return []
+        return [f"{self.count} agents as one program, seeds {seed} .. {seed + self.count - 1}, each for {steps:,} "
+                "steps; figures are means over them"]
+
+    @property
+    def mean_label(self) -> str:
+        """Added to the name of a mean over agents."""
+        return f", mean of {self.count} seeds," if self.shape else ""
+
+
+def mean_and_each(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Metrics of one update, [N, ...] -> `name`: the mean over agents (of those where it is defined; for flags: all of
+    them), `name/each`: a list by agent."""
+    row: dict[str, Any] = {}
+    for name, value in values.items():
+        row[name] = bool(value.all()) if value.dtype == np.bool_ else _mean(value).tolist()
+        row[name + EACH] = value.tolist()
+    return row
+
+
+def _mean(value: np.ndarray) -> np.ndarray:
+    defined = ~np.isnan(value)
+    count = defined.sum(axis=0)
+    total = np.where(defined, value, 0).sum(axis=0, dtype=np.float64)
+    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
+    """Rows as agent i alone would have written them, without what the clock says."""
+    return [{name.removesuffix(EACH): value[i] for name, value in row.items() if name.endswith(EACH)} for row in rows]

@@ -1,0 +1,66 @@
+"""Where a training run reports and saves: its sinks and its checkpoints."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, StorageError
+from jaxtrade.storage import checkpoint
+from jaxtrade.storage.sinks import MetricSink, Rewinding
+from jaxtrade.types import PyTree
+
+
+def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int) -> Path:
+    """`checkpoint.save`, whose faults become StorageError: what was to be saved, and what to do."""
+    try:
+        return checkpoint.save(directory, update, state, metadata, keep)
+    except OSError as error:
+        raise StorageError(f"{directory}: the checkpoint of update {update} could not be written: {error}; "
+                           "free some space or name another --run-dir, then resume") from error
+
+
+@dataclass(frozen=True)
+class RunIO:
+    """sinks: receive rows and messages. checkpoint_dir: of whole-state checkpoints; None: nothing is saved. metadata:
+    JSON values of every checkpoint. keep_checkpoints: how many of the newest stay."""
+
+    sinks: Sequence[MetricSink] = ()
+    checkpoint_dir: Path | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    keep_checkpoints: int = 1
+
+    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        for sink in self.sinks:
+            sink.write(rows)
+
+    def message(self, text: str) -> None:
+        for sink in self.sinks:
+            sink.message(text)
+
+    def rewind(self, update: int, steps: int) -> None:
+        """The rows after `update` did not happen."""
+        for sink in self.sinks:
+            if isinstance(sink, Rewinding):
+                sink.rewind(update, steps)
+
+    def save(self, state: PyTree, update: int, steps: int, memories: Mapping[str, Any]) -> None:
+        """Write a checkpoint. memories: of hooks, by name. Raises StorageError."""
+        if self.checkpoint_dir is None:
+            return
+        metadata = dict(self.metadata) | {"steps": steps} | ({"hooks": memories} if memories else {})
+        write_checkpoint(self.checkpoint_dir, update, state, metadata, self.keep_checkpoints)
+
+    def newest(self) -> Path | None:
+        """The last checkpoint that was saved."""
+        saved = checkpoint.list_checkpoints(self.checkpoint_dir) if self.checkpoint_dir else []
+        return saved[-1][1] if saved else None
+
+    def interrupted(self, received: signal.Signals, update: int) -> JaxtradeError:
+        """The error of a run that a signal has stopped."""
+        kept = "nothing was saved (no directory)" if self.checkpoint_dir is None else f"saved in {self.checkpoint_dir}"
+        error = InterruptedRunError if received == signal.SIGINT else PreemptedError
+        return error(f"{received.name}: stopped after update {update}; {kept}")
