@@ -88,9 +88,10 @@ class Constant(Mock):
 
 
 class Skilled(Mock):
-    """Right about the direction with probability `q` at every bar where one is defined: it is told the future.
+    """Gives the right direction with probability `q` at every bar where one is defined. It reads the future.
 
-    honesty: the confidence stated is q' = max(q, 1 - q) (`honest`), 0.99 (`overconfident`) or 0.05 (`underconfident`).
+    future: int[T], the coming direction of each bar, -1, 0 or +1. honesty: sets the stated confidence to max(q, 1 - q)
+    (`honest`), 0.99 (`overconfident`) or 0.05 (`underconfident`).
     """
 
     name = "skilled"
