@@ -1,8 +1,8 @@
 """The guides of the prompt (`prompts`) as code. A language model must beat these rules to be worth its calls.
 
 ADX above 30 is a strong trend, 20 to 30 a moderate one, below 20 none. Momentum and the side of VWAP must agree. RSI
-above 70 forbids buying, below 30 selling. No rule concerns an account, because market advice does not see one. The
-prompt states no confidences; those here are our own choice.
+above 70 forbids buying, below 30 selling. No rule concerns the account (losses, win rate, open profit): market advice
+does not see it, and action masks enforce its limits. The prompt states no confidences; those here are our own choice.
 """
 
 from __future__ import annotations
