@@ -102,6 +102,7 @@ def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version:
     rows = np.zeros((len(answers), most, 6), np.float32)
     for k, (found, values) in enumerate(answers):
         where[k, : len(found)], rows[k, : len(found)] = found, values
+    # A kind without rows gets version 0, which leaves the `newest` of its table as it was.
     return Delta(where, rows, np.array([version * (len(found) > 0) for found, _ in answers], np.int32))
 
 
@@ -181,6 +182,7 @@ class KnownAdvice:
             advice = state.advice
             seen = params.replace(advice=advice.view)
             state, metrics = algorithm.update(state.replace(advice=None), seen, advice)
+            # Visits per bar only serve the demand for a live advisor. Here all answers are known, so drop them.
             return state.replace(advice=advice), {name: metrics[name] for name in metrics if name != "visits"}
 
         return algorithm._replace(update=update)
@@ -243,7 +245,7 @@ def train_matrix(learner: Learner, tables: Sequence[KindTable], followed: np.nda
 
     Args:
         followed: int8[T], 0 outside the training sessions. askable: bool[T].
-        tell: receives a line at the start and after each tenth of the run.
+        tell: receives a line at the start, one after compilation and one after each tenth of the run.
         folder: for checkpoints and metrics. Training resumes from what a killed process left there, to the same bits.
             None writes nothing.
     Raises like `training.loop.train`, with one exception: a step that is not finite is skipped and does not stop the

@@ -44,6 +44,7 @@ def score(learner: Learner, trained: Trained, tables: Sequence[KindTable], follo
         view = view_of(learner.config.advisor, learner.params.market.sessions, table_of(*table.latest, len(followed)),
                        training=False)
         params = learner.params.replace(sessions=sessions, advice=view)
+        # One agent per kind: its carry holds the policies and memories of all seeds, which run as one batch.
         agent = greedy(learner.algorithm, None, learner.env)
         policies = policies_of(learner, trained, k)
         seeds = jax.tree.leaves(policies.parameters)[0].shape[0]

@@ -78,7 +78,7 @@ def compare(net: np.ndarray, base: np.ndarray, kinds: int = 1, block: int | None
         freedom = degrees_of_freedom(difference, block)
         both = interval(means, mean, freedom)
         deflated = interval(means, mean, freedom, comparisons=kinds)
-        averaged = difference.mean(axis=0, keepdims=True)
+        averaged = difference.mean(axis=0, keepdims=True)  # one row, so that only days are resampled
         only = interval(resampled_means(averaged, block, draws, seed), mean, degrees_of_freedom(averaged, block))
         error = float(means.std())
         sigmas = mean / error if error > 0 else None
@@ -108,6 +108,7 @@ def resampled_means(difference: np.ndarray, block: int, draws: int = DRAWS, seed
     generator = np.random.default_rng([seed, days, block])
     blocks = -(-days // block)
     starts = generator.integers(0, days, (draws, blocks))
+    # chosen[r, i]: the i-th day of draw r. lots[r, d]: how often draw r contains day d, over D.
     chosen = ((starts[:, :, None] + np.arange(block)) % days).reshape(draws, -1)[:, :days]
     cells = (chosen + days * np.arange(draws)[:, None]).ravel()
     lots = np.bincount(cells, minlength=draws * days).reshape(draws, days) / days

@@ -153,8 +153,8 @@ class Bridge:
 
         exchanges: calls of `delta`. deltas: deltas in the history. rows_handed_out: rows that became visible.
         rows_lost: rows taken from the source but not recorded. stall_ms: time that the loop spent in each call.
-        contained: contained exceptions by kind. silent: why there is no more advice, or "". queries_per_update: for a
-        live source.
+        contained: contained exceptions by kind. silent: why there is no more advice, or "". queries_per_update: the
+        requests sent per update, for a live source.
         """
         found, visible = self._source.statistics(), self._visible
         stall = {name: {"calls": sum(times.counts), "p50": _ms(times.quantile(0.5)), "p99": _ms(times.quantile(0.99)),

@@ -175,7 +175,7 @@ def _made(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionB
 def _turned(kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> Backend:
     """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take time.
 
-    `is_slow` reads the kind alone and does not see `advisor.options.then`, so a slow backend here would block training.
+    `is_slow` reads only the kind and does not see `advisor.options.then`, so a slow backend here would block training.
     """
     if is_slow(kind):
         raise ConfigError(f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4")
@@ -192,7 +192,7 @@ def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, follow
         told["seed"] = config.seed
         if own.startswith("mock:permuted"):
             told["bars"] = np.flatnonzero(book.askable).tolist()
-        if not _innermost(kind).startswith("mock"):  # mocks look at the bar's number alone
+        if not _innermost(kind).startswith("mock"):  # mocks read only the bar's number, so they need no question
             told["question_of"] = book.question_or_none
     if _innermost(own) in _SERVED:
         told |= {"max_tokens": config.advisor.service.completion_tokens, "answer": book.template.answer}

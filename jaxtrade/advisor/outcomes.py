@@ -76,6 +76,7 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     hit = counts & (advised == came)
     later = jnp.cumsum(counts[::-1])[::-1] - counts  # scored rows of this delta that come after each row
     keep = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * later)
+    # Within a delta, each row decays by the scored rows after it, as if the rows had been scored one by one.
     weight = jnp.where(counts, keep, 0.0)
     one_hot = jax.nn.one_hot(bin_of(confidence, bins), bins, dtype=jnp.float32)
     number = counts.sum(dtype=jnp.int32)

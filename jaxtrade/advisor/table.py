@@ -146,6 +146,7 @@ def make_view(table: AdviceTable, starts: np.ndarray | Array, latency: Sequence[
     """
     rows = jnp.arange(table.version.shape[0], dtype=jnp.int32)
     lag = lags_at(jnp.asarray(lag_list(latency)), jnp.uint32(seed), rows)
+    # Bars outside all sessions have the start T, so no advice is known there.
     known = (rows - lag >= jnp.asarray(starts)) & (lag <= max_age)
     kept_back = drop_episode > 0 or drop_bar > 0
     return AdviceView(table, jnp.where(known, rows - lag, NOWHERE), jnp.uint32(seed),
@@ -198,6 +199,7 @@ def look_up(view: AdviceView, row: Array, unseen: Array | bool = False) -> Advic
     version = view.table.version.at[at].get(mode="fill", fill_value=0)
     advice = view.table.rows.at[at].get(mode="fill", fill_value=0)
     age = jnp.where(version > 0, row - bar, 0).astype(jnp.float32)
+    # A row's sixth column is the horizon, which the agent does not see. Its place in `SEEN` holds the age.
     return AdviceSeen(jnp.where(jnp.arange(len(SEEN)) == _AGE, age, advice), version)
 
 

@@ -2,7 +2,7 @@
 
 A run's advice is therefore a function of the update, and the journal stores that function. A rollback does not change
 it: a repeated update sees the same rows again, and new rows appear only after the last decided update. A replay needs
-the journal alone and goes through the same rollbacks.
+only the journal and goes through the same rollbacks.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Visible:
         one, became visible.
         """
         index = bisect_left(self._history, update, key=_update)
-        if index > self.place:
+        if index > self.place:  # a delta before `update` was never returned, so the table would lack its rows
             missed = self._history[self.place].update
             raise JournalError(f"advisor: delta {self.place + 1} of this run's journal became visible at update "
                                f"{missed}, which was left out: update {update} is asked for; keep train.chunk_updates "
                                "and advisor.transport")
-        if update > self.until:
+        if update > self.until:  # not decided yet: decide it now, for good
             self.until = update
             if not self._fresh(update):
                 return None
@@ -107,7 +107,7 @@ class Visible:
         packed = np.frombuffer(b"".join([row.packed for row in rows]), np.float32)
         handed = Handed(update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1))
         if (digest := self._record(update, rows)) is None:
-            return False
+            return False  # rows that are not recorded must not become visible
         self._digests.append(digest)
         self._history.append(handed)
         self.handed += len(rows)

@@ -155,10 +155,10 @@ class AdviceCache:
         cached = _added(before.cached if before else None, Cached(answer.advice, answer.failure))
         if before is not None and cached is before.cached:
             question, answer = before.question, before.answer  # the first advice stays
-        if self._path is None or self.degraded:
+        if self._path is None or self.degraded:  # only the file needs the text; in memory it would take up room
             answer = answer._replace(raw="")
         self._pending[key] = _Row(cached, question._replace(prompt="", slots={}), answer)
-        if len(self._pending) > _MOST_IN_MEMORY:
+        if len(self._pending) > _MOST_IN_MEMORY:  # without a usable file: forget the oldest
             del self._pending[next(iter(self._pending))]
 
     def flush(self) -> bool:

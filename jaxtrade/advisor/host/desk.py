@@ -84,7 +84,7 @@ class Desk:
         if finished.fault:
             self.contained(finished.fault, f"advisor: the backend raised {finished.fault}; contained")
         flight = self._flights.pop(finished.job.number, None)
-        if not self._pool.returned(finished) or flight is None:
+        if not self._pool.returned(finished) or flight is None:  # the job was already settled as lost
             self._late(finished.job, answer)
             return
         self.counts.died += finished.died
@@ -160,7 +160,7 @@ class Desk:
             return False
         if cached.advice is None:
             return self._known_to_fail(entry, cached)
-        if problem(cached.advice):
+        if problem(cached.advice):  # an edited or old file: send the question again
             return False
         self.queue.hit(entry)
         self._outlet.deliver(entry.key.bar, cached.advice)

@@ -78,6 +78,7 @@ class Gates:
             if not in_flight:  # otherwise requests in flight may cost less than reserved and free some of the cap
                 self.ask_no_more(f"{reason}; one more request does not fit")
             return None
+        # Take from the rate limits only now, when nothing else can stop the request.
         if self._requests:
             self._requests.take(1, now)
         if self._tokens:

@@ -75,7 +75,7 @@ class QuestionQueue:
     def __init__(self, capacity: int, ttl: int, counts: Statistics) -> None:
         self._capacity, self._ttl, self._counts = capacity, ttl, counts
         self._chunk = self._serial = 0
-        self._waiting: dict[Key, Entry] = {}  # in the order of `chunk`
+        self._waiting: dict[Key, Entry] = {}  # in the order of `chunk`, so that `tick` finds the oldest first
         self._ranked: dict[bool, list[tuple[tuple[float, int], Key]]] = {False: [], True: []}  # by `looked_up`
         self._flying: dict[Key, Entry] = {}
         self._settled: dict[Key, tuple[State, float]] = {}  # the state, and the time from which it may be sent again
@@ -154,7 +154,7 @@ class QuestionQueue:
         ranked = self._ranked[entry.looked_up]
         del ranked[bisect.bisect_left(ranked, (entry.rank, entry.key))]
 
-    # --- what is next ------------------------------------------------------------------------------------------------
+    # --- choosing what to send ----------------------------------------------------------------------------------------
 
     def to_look_up(self, most: int) -> list[Entry]:
         """At most `most` questions that have not been looked up in the cache, highest priority first."""
@@ -179,7 +179,7 @@ class QuestionQueue:
         self._flying[entry.key] = entry
 
     def again(self, entry: Entry, not_before: float) -> None:
-        """Put a question in flight back into the queue for a retry. Its expiry starts anew."""
+        """Put a question in flight back into the queue for a retry. Its time to expiry starts again."""
         del self._flying[entry.key]
         entry.not_before, entry.chunk = not_before, self._chunk
         self._join(entry)

@@ -98,7 +98,7 @@ def read_rows(name: str, lines: Iterable[str]) -> dict[int, Row]:
 
 def _row(where: str, line: str) -> tuple[int, Row]:
     try:
-        value: Any = strict_json(line, 8 * MAX_BYTES)  # a JSON string is longer than its text
+        value: Any = strict_json(line, 8 * MAX_BYTES)  # escapes make a JSON string longer than its text
     except RefusedError as refused:
         raise DataError(f"{where}: {refused}") from None
     if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:

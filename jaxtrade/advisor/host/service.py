@@ -86,6 +86,7 @@ class AdviceService:
         batch = tuple(wanted)
         with self._counting:
             backlog = self._sent - self._received
+            # With an empty backlog a batch of any size is accepted; otherwise a large one could never be submitted.
             too_much = backlog and backlog + len(batch) > _BACKLOG * self._options.queue_size
             if self._stopping.is_set() or too_much or self._mailbox.qsize() > _MOST_WAITING:
                 self._turned_away += len(batch)

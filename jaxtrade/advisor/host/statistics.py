@@ -33,7 +33,10 @@ class Histogram:
         self.longest = max(self.longest, seconds)
 
     def quantile(self, share: float) -> float | None:
-        """The quantile `share` in seconds, rounded up to its bucket's upper edge; None without durations."""
+        """The quantile `share` in seconds, rounded up to its bucket's upper edge, at most the longest duration.
+
+        None without durations.
+        """
         wanted, seen = share * sum(self.counts), 0
         for count, edge in zip(self.counts, (*self.edges, math.inf), strict=True):
             seen += count

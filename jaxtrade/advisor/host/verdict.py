@@ -66,6 +66,7 @@ def judge(answer: Answer) -> Verdict:
         fault = failure.value
     elif failure is Failure.HTTP and not answer.retryable:
         fault = f"http {answer.status}"
+    # An unusable text still shows that the endpoint works. A request that we stopped shows nothing.
     healthy = None if failure is Failure.STOPPED else content
     overload = failure is Failure.TIMEOUT or (failure is Failure.HTTP and answer.status in _OVERLOADED)
     return Verdict(healthy, overload, fault, failure in _UNBILLED)

@@ -83,7 +83,7 @@ class WorkerPool:
 
     def _replace(self, worker: _Worker) -> None:
         del self._workers[worker.number]
-        if self._made < 2 * self._size and not self._stopping:
+        if self._made < 2 * self._size and not self._stopping:  # a backend that always hangs must not leak threads
             self._hire()
 
     @property
