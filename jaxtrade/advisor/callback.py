@@ -22,7 +22,7 @@ from jaxtrade.advisor.table import COLUMNS, Delta
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 
-MOST_BYTES = 64 * 1024  # from 100 KiB on, XLA copies an argument on the very threads that wait in the callback
+MOST_BYTES = 64 * 1024  # from 100 KiB on, XLA copies arguments on the same threads that wait in the callback
 
 
 @dataclass(frozen=True)

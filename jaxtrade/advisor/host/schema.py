@@ -1,7 +1,7 @@
 """The schema of answers (version 1) and its strict parser. An answer that does not fit is a failure.
 
 It is never clamped into range and never read as HOLD. A server with constrained decoding receives `ADVICE_SCHEMA`.
-Every answer is still checked here, because some servers accept a schema and return a confidence of 653.3 all the same.
+Every answer is still checked here, because some servers accept a schema and still return a confidence of 653.3.
 
 Direction and confidence become the three logits of `Advice`:
 
