@@ -1,1 +1,1 @@
-"""What an advisor is worth: advisors x fusions x seeds trained side by side, compared pair by pair."""
+"""Measures what an advisor is worth: trains advisors x fusions x seeds side by side and compares them in pairs."""

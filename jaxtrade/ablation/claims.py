@@ -1,4 +1,7 @@
-"""What may be said of a real advisor: that it helps, if it certainly beats its own answers shuffled and the rules."""
+"""Decides whether a real advisor may be said to help: its deflated intervals must lie above its placebo and the rules.
+
+The placebo is the advisor's own answers, shuffled over the bars.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ RULES = "rules"
 
 
 class Claim(NamedTuple):
-    """helps: whether it may be said that `kind` helps; None where the matrix lacks what that needs. found: the two
-    differences, or what is missing."""
+    """A claim about one advisor.
+
+    helps: whether `kind` may be said to help; None where the matrix lacks the kinds or days to decide. found: the two
+    differences, or what is missing.
+    """
 
     kind: str
     helps: bool | None
@@ -21,7 +27,7 @@ class Claim(NamedTuple):
 
 
 def claims(ablation: Ablation, fusion: FusionResult) -> list[Claim]:
-    """One claim per real advisor of the matrix (recorded answers or a snapshot), for one fusion."""
+    """One claim for each real advisor of the matrix (recorded answers or a snapshot), for one fusion."""
     kinds = [kind for kind in ablation.kinds if is_real(kind) and not is_placebo(kind)]
     return [_claim(ablation, fusion, kind) for kind in kinds]
 
@@ -38,7 +44,7 @@ def _claim(ablation: Ablation, fusion: FusionResult, kind: str) -> Claim:
 
 
 def shown(comparison: Comparison) -> str:
-    """The mean and the deflated interval."""
+    """The mean and the deflated interval as text, in dollars per day."""
     if comparison.deflated is None:
         return f"{comparison.mean:+,.0f} (no interval of {comparison.days} days)"
     return f"{comparison.mean:+,.0f} [{comparison.deflated.low:+,.0f}, {comparison.deflated.high:+,.0f}]"

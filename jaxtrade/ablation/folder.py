@@ -1,4 +1,4 @@
-"""The folder of an ablation: what it was begun with, so that a killed one goes on to the same bits."""
+"""The folder of an ablation. It stores the ablation's settings, so that a killed one resumes to the same bits."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import rundir
 
-BEGIN, TRAINING = "begin.json", "training"  # TRAINING: checkpoints and metrics of each fusion
+BEGIN, TRAINING = "begin.json", "training"  # the settings; the folder of checkpoints and metrics of each fusion
 
 
 def settings_of(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str]) -> dict[str, Any]:
-    """What a resumed ablation must be given again."""
+    """The settings that a resumed ablation must share with the original."""
     return {"config_sha256": config.digest(), "kinds": list(kinds), "fusions": list(fusions)}
 
 
 def check_new(folder: Path) -> None:
-    """Raises ConfigError where something is in the folder already."""
+    """Check that a new ablation can use the folder. Raises ConfigError where it exists and is not an empty folder."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         hint = " or go on in it with --resume" if (folder / BEGIN).is_file() else ""
         raise ConfigError(f"--out {folder}: exists and is not an empty folder; name a new one{hint}")
 
 
 def reopen(folder: Path, settings: dict[str, Any]) -> None:
-    """Set the threads and compiler flags that the ablation in `folder` was begun with, before JAX starts.
+    """Restore the number of threads and the compiler flags with which the ablation in `folder` started.
 
-    Raises ConfigError where nothing was begun there, or something else than `settings`.
+    Call it before JAX starts, because JAX reads these environment variables only once. Raises ConfigError where the
+    folder holds no ablation, or one with other settings.
     """
     begun = _read(folder)
     for name, value in settings.items():
@@ -41,7 +42,10 @@ def reopen(folder: Path, settings: dict[str, Any]) -> None:
 
 
 def begin(folder: Path, settings: dict[str, Any], fingerprint: str) -> None:
-    """Note what the ablation is begun with, or check it where it goes on. Raises DataError where the bars differ."""
+    """Write the settings of a new ablation, or check the bars of a resumed one.
+
+    Raises DataError where the bars differ from those of the original.
+    """
     if (folder / BEGIN).is_file():
         if _read(folder)["data_sha256"] != fingerprint:
             raise DataError(f"{folder}: was begun with other bars; bring back the old file, or name a new --out")

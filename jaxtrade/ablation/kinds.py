@@ -1,9 +1,10 @@
-"""The advisors of a matrix by name: which there are, which of them know the future, and which is the placebo of which.
+"""The kinds of advisors in a matrix: their names, which of them read the future, and which placebo belongs to which.
 
 none              no answers
-turn[:Q]          mock:skilled:Q, and from half of the run on the answers of mock:adversarial:Q (0.6)
-table:FILE        answers that `jaxtrade advise precompute` has kept
-anything else     what answers at once, as `advisor.kind`: rules, mock:KIND[:NUMBER][/OTHER], recorded:FILE
+turn[:Q]          mock:skilled:Q, and from the middle of the run on the answers of mock:adversarial:Q (Q is 0.6 if
+                  absent)
+table:FILE        a snapshot written by `jaxtrade advise precompute`
+other             a value of `advisor.kind` that answers at once: rules, mock:KIND[:NUMBER][/OTHER], recorded:FILE
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from jaxtrade.advisor.host.registry import takes
 from jaxtrade.errors import ConfigError
 
 NONE = "none"
-TURN_SKILL = 0.6  # of `turn` without a number, as of mock:skilled
+TURN_SKILL = 0.6  # the Q of `turn` without a number; the same default as mock:skilled
 DEFAULT = (NONE, "rules", "mock:random", "mock:permuted/mock:skilled:0.6", "mock:skilled:0.55", "mock:skilled:0.6",
            "mock:skilled:0.7", "mock:oracle", "mock:adversarial:0.6", "mock:delayed:30/mock:skilled:0.6",
            "mock:available:0.25/mock:skilled:0.6", "mock:available:0/mock:skilled:0.6", "mock:constant",
@@ -27,7 +28,10 @@ _PLACEBO = "mock:permuted/"
 
 
 def parse_kinds(text: str | None) -> tuple[str, ...]:
-    """Kinds separated by commas, `none` before them; the default matrix of None. Raises ConfigError."""
+    """Kinds from a text that separates them by commas, with `none` put first. None gives the default matrix.
+
+    Raises ConfigError for an unknown or slow kind, and where there is nothing to compare with `none`.
+    """
     if text is None:
         return DEFAULT
     kinds = tuple(dict.fromkeys((NONE, *(part.strip() for part in text.split(",") if part.strip()))))
@@ -40,7 +44,10 @@ def parse_kinds(text: str | None) -> tuple[str, ...]:
 
 
 def parse_fusions(text: str | None) -> tuple[str, ...]:
-    """Fusions separated by commas, `trust` and `slots` of None. Raises ConfigError."""
+    """Fusions from a text that separates them by commas. None gives `trust` and `slots`.
+
+    Raises ConfigError for an unknown fusion or an empty list.
+    """
     if text is None:
         return FUSIONS[:2]
     fusions = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -53,7 +60,7 @@ def parse_fusions(text: str | None) -> tuple[str, ...]:
 
 
 def check_kind(kind: str) -> None:
-    """Raises ConfigError for a kind that does not exist, or whose answers take time."""
+    """Check a kind. Raises ConfigError where it does not exist or its answers take time."""
     head = innermost(kind).partition(":")[0]
     if head in _SLOW:
         raise ConfigError(f"--kinds {kind}: its answers take time; ask once with 'jaxtrade advise precompute' and give "
@@ -67,7 +74,7 @@ def check_kind(kind: str) -> None:
 
 
 def turn_skill(kind: str) -> str:
-    """The Q of turn[:Q] as text. Raises ConfigError where it is no share."""
+    """The Q of turn[:Q] as text. Raises ConfigError where it is not a number from 0 to 1."""
     number = kind.partition(":")[2] or str(TURN_SKILL)
     try:
         if not 0.0 <= float(number) <= 1.0:
@@ -78,20 +85,20 @@ def turn_skill(kind: str) -> str:
 
 
 def innermost(kind: str) -> str:
-    """What answers in the end: mock:skilled:0.6 of mock:delayed:5/mock:skilled:0.6."""
+    """The innermost backend of a kind: mock:skilled:0.6 for mock:delayed:5/mock:skilled:0.6."""
     own, _, other = kind.partition("/") if kind.startswith("mock:") else (kind, "", "")
     return innermost(other) if other else own
 
 
 def is_placebo(kind: str) -> bool:
-    """Whether its answers are shuffled over the bars: the same answers, about no bar in particular."""
+    """Whether the kind shuffles its answers over the bars, so that they no longer belong to their bars."""
     return kind.startswith(_PLACEBO)
 
 
 def cheats(kind: str) -> bool:
-    """Whether it knows what the bar brings. Such an advisor measures what using advice is worth; no real one does.
+    """Whether the kind reads the future. Such a mock measures how well training uses advice of a known skill.
 
-    Shuffled answers are not about their bar, whatever they knew.
+    A placebo does not count: its answers are shuffled, so they do not tell the future of their bars.
     """
     return not is_placebo(kind) and (kind.partition(":")[0] == "turn" or "future" in _takes(innermost(kind)))
 
@@ -101,7 +108,10 @@ def _takes(kind: str) -> frozenset[str]:
 
 
 def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
-    """What a kind has to beat among `kinds`: its own answers shuffled; without them the only placebo there is."""
+    """The placebo that a kind is compared with: its own shuffled answers, else the only placebo among `kinds`.
+
+    None for `none` and for placebos, and where neither exists.
+    """
     if kind == NONE or is_placebo(kind):
         return None
     if _PLACEBO + kind in kinds:
@@ -111,5 +121,6 @@ def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
 
 
 def is_real(kind: str) -> bool:
-    """Whether it may be someone's opinion: neither a mock nor the rules."""
+    """Whether the answers may come from a real advisor (a snapshot or recorded answers), not from a mock or the rules.
+    """
     return innermost(kind).partition(":")[0] in ("table", "recorded")

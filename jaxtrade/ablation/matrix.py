@@ -1,8 +1,8 @@
-"""Advisors x seeds as one compiled program: the training of all agents of one fusion.
+"""Trains all agents of one fusion, advisors x seeds, in one compiled program.
 
-Every agent of a seed begins with the same keys, so with the same network and the same episodes, whichever advisor it
-has: what differs in the end comes from the advice. The tables are batched over kinds and shared by seeds, the market is
-shared by all. Advice is part of the state, so that no table compiles anything.
+All agents of a seed start with the same keys, so with the same network and the same episodes, whatever their advisor.
+Any difference at the end comes from the advice. The tables have one batch entry per kind and are shared by the seeds.
+The market is shared by all agents. Advice is part of the state, so a new table needs no new compilation.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from jaxtrade.types import Algorithm, Array, PyTree, SessionSet
 FIGURES = ("episode_profit", "episode_trades", "advice_share", "agreement", "override", "trust", "hit_rate", "entropy",
            "approx_kl", "finite")
 CHECKPOINTS = "checkpoints"
-_TURN = 0x7412  # stream of the order in which a turn's answers come
+_TURN = 0x7412  # random stream for the order in which second answers arrive
 
 
 class FusionTraining(NamedTuple):
-    """One fusion's agents. `params` are those of the training sessions, without advice."""
+    """What is needed to train one fusion. params: of the training sessions, without advice."""
 
     config: RunConfig
     env: TradingEnv
@@ -56,9 +56,12 @@ class FusionTraining(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """state: [K, S, ...] without its advice. advice: as it stood at the end, see `first_advice`. history: float64[U, K,
-    S] per figure, NaN where undefined. turned: update from which second answers came, or None. seconds: of training,
-    without compile_seconds. health: check -> (passed, value) over the whole run, of the worst agent."""
+    """The result of training K kinds x S seeds for U updates.
+
+    state: [K, S, ...], without advice. advice: at the end of training, in the form of `first_advice`. history:
+    float64[U, K, S] per figure, NaN where undefined. turned: first update with second answers, or None. seconds:
+    training time, without compile_seconds. health: check -> (passed, value) of the worst agent over the whole run.
+    """
 
     state: PyTree
     advice: AdviceState
@@ -70,60 +73,66 @@ class Trained(NamedTuple):
 
 
 def with_fusion(config: RunConfig, fusion: str) -> RunConfig:
-    """The configuration of one fusion: `slots` shows advice in the observation, which makes it another network."""
+    """The configuration of one fusion. `slots` adds advice to the observation, which changes the network."""
     advisor = config.advisor.model_copy(update={"kind": "none", "fusion": fusion})
     env = config.env.model_copy(update={"advice": config.env.advice or fusion == "slots"})
     return config.model_copy(update={"advisor": advisor, "env": env})
 
 
 def make_learner(config: RunConfig, fusion: str, market: Market, sessions: SessionSet) -> FusionTraining:
-    """The learner of a fusion on the training sessions. Raises ConfigError as `make_params`."""
+    """The learner of a fusion on the training sessions. Raises ConfigError like `make_params`."""
     config = with_fusion(config, fusion)
     env = TradingEnv(config.env)
     params = make_params(market, sessions, config)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     chosen = make_fusion(config.advisor, config.env)
-    assert chosen is not None  # its kind is on
+    assert chosen is not None  # None only where the advisor is off, and here it is on
     algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
                                fusion=chosen)
     return FusionTraining(config, env, params, plan, chosen, algorithm)
 
 
 def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version: int, least: int = 1) -> Delta:
-    """Answers of several kinds as one delta, leaves [K, ...], NumPy: as many rows as the longest has, or `least`."""
+    """Answers of K kinds as one NumPy delta with leaves [K, ...].
+
+    It is padded to the longest kind's number of rows, and to at least `least`. bars: T, also the padding bar.
+    """
     most = max(least, *(len(found) for found, _ in answers))
     where = np.full((len(answers), most), bars, np.int32)
     rows = np.zeros((len(answers), most, 6), np.float32)
     for k, (found, values) in enumerate(answers):
         where[k, : len(found)], rows[k, : len(found)] = found, values
+    # A kind without rows gets version 0, which leaves the `newest` of its table as it was.
     return Delta(where, rows, np.array([version * (len(found) > 0) for found, _ in answers], np.int32))
 
 
 def kind_axes(advice: AdviceState) -> AdviceState:
-    """`in_axes` of an advice whose table and outcomes are each kind's own, [K, ...]; the rest of it is shared."""
+    """`in_axes` for `vmap` over kinds: table and outcomes have a leading axis K, the rest of the advice is shared."""
     shared, per_kind = jax.tree.map(lambda _: None, advice), jax.tree.map(lambda _: 0, advice)
     return shared.replace(view=shared.view.replace(table=per_kind.view.table), outcomes=per_kind.outcomes)
 
 
 def of_kind(advice: AdviceState, kind: int) -> AdviceState:
-    """One kind's advice, as a run with this advisor alone has it."""
+    """The advice of one kind, in the form of a run with this advisor only."""
     table, outcomes = jax.tree.map(lambda x: x[kind], (advice.view.table, advice.outcomes))
     return advice.replace(view=advice.view.replace(table=table), outcomes=outcomes)
 
 
 @jax.jit
 def with_all_answers(advice: AdviceState, delta: Delta) -> AdviceState:
-    """Every kind's own rows of a delta [K, ...] in its table, and scored."""
+    """The advice after each kind has received and scored its own rows of a delta with leaves [K, ...]."""
     axes = kind_axes(advice)
     return jax.vmap(with_answers, (axes, 0), axes)(advice, delta)
 
 
 def first_advice(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray,
                  askable: np.ndarray) -> AdviceState:
-    """The advice of all kinds as a run begins with it: every answer is in its table, and those about training sessions
-    are scored, in the order of time. Table and outcomes are [K, ...], all the rest is shared.
+    """The advice of all kinds at the start of training.
 
-    followed: int8[T], 0 outside the training sessions.
+    Every answer is in its table. Answers about training sessions are scored, in time order. Table and outcomes are
+    [K, ...]; the rest is shared.
+
+    followed: int8[T], 0 outside the training sessions. askable: bool[T].
     """
     config = learner.config.advisor
     view = view_of(config, learner.params.market.sessions, empty_table(len(followed)), True)
@@ -136,17 +145,17 @@ def first_advice(learner: FusionTraining, tables: Sequence[KindTable], followed:
 
 def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, bars: int,
                    trained_on: np.ndarray) -> dict[int, Delta]:
-    """What becomes visible before which update, for kinds whose answers change: none of most matrices.
+    """Deltas by the update before which they become visible, for kinds whose answers change. Most matrices have none.
 
-    From the first chunk border at half of the run on, second answers about training bars arrive in a random order, as
-    many per update as `advisor.rows`, like a live advisor's; each replaces the first one and is scored. Deltas are
-    [K, ...] of constant shapes. trained_on: int[n] bars.
+    Second answers about training bars arrive from the middle chunk of the run on, in a random order. As with a live
+    advisor, `advisor.rows` of them arrive per update. Each replaces the first answer and is scored. All deltas have
+    leaves [K, ...] of the same shapes, so they share one compilation. trained_on: int[n] bars.
     """
     if all(table.then is None for table in tables):
         return {}
     chunk = config.train.chunk_updates
     most, begin = config.advisor.rows * chunk, chunk * (plan.chunks // 2)
-    order = np.random.default_rng([config.seed, _TURN]).permutation(bars)  # of bars, so that all kinds share it
+    order = np.random.default_rng([config.seed, _TURN]).permutation(bars)  # a permutation of bars, shared by all kinds
     queues = []
     for table in tables:
         found, rows = table.then or (table.bars[:0], table.rows[:0])
@@ -163,16 +172,17 @@ def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, b
 
 
 class KnownAdvice:
-    """`rl.listening.state.Exchange` of a matrix: the state holds all advice, and nothing is exchanged with the host."""
+    """The `rl.listening.state.Exchange` of a matrix. The state holds all advice, so the host exchanges nothing."""
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
-        """The algorithm of all kinds, which learns with the advice in its state."""
+        """The algorithm, changed to learn with the advice in its own state."""
 
         def update(state: Any, params: EnvParams, inputs: PyTree = None) -> tuple[Any, dict[str, Array]]:
             del inputs
             advice = state.advice
             seen = params.replace(advice=advice.view)
             state, metrics = algorithm.update(state.replace(advice=None), seen, advice)
+            # Visits per bar only serve the demand for a live advisor. Here all answers are known, so drop them.
             return state.replace(advice=advice), {name: metrics[name] for name in metrics if name != "visits"}
 
         return algorithm._replace(update=update)
@@ -185,15 +195,15 @@ class KnownAdvice:
         del update, updates
 
     def receive(self, update: int, news: PyTree) -> None:
-        """There are no news."""
+        """Nothing to receive."""
         del update, news
 
 
 class SecondAnswers:
-    """The hook that makes a turn's second answers visible, at the chunk borders where they are due."""
+    """A hook that makes second answers visible at the chunk borders where they are due."""
 
     def __init__(self, deltas: Mapping[int, Delta]) -> None:
-        """deltas: update -> what becomes visible before it, as from `second_answers`."""
+        """deltas: update -> the delta that becomes visible before it, from `second_answers`."""
         self._deltas = deltas
 
     def __call__(self, state: Any, update: int) -> Change:
@@ -204,7 +214,7 @@ class SecondAnswers:
 
 
 class _Progress:
-    """A sink that says how far a fusion's training is, after each tenth of it."""
+    """A sink that reports the progress of a fusion's training after each tenth of it."""
 
     def __init__(self, say: Callable[[str], None], fusion: str) -> None:
         self._say, self._fusion, self._tenths = say, fusion, 0
@@ -223,7 +233,7 @@ class _Progress:
 
 
 def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> Stack:
-    """K kinds x S seeds: every kind has its own advice and the same S keys, the market is shared by all."""
+    """The stack of K kinds x S seeds. Each kind has its own advice. All kinds share the S keys and the market."""
     axes = kind_axes(advice)
     params = jax.tree.map(lambda _: None, learner.params).replace(advice=axes.view)
     return Stack((advice.outcomes.seen.shape[0], seeds), (Axes(None, params, axes), SEEDS))
@@ -231,14 +241,15 @@ def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> St
 
 def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray,
                  seeds: int, tell: Callable[[str], None] | None = None, folder: Path | None = None) -> Trained:
-    """Train every kind's agents of the seeds `config.seed`, `config.seed + 1`, ... as one program.
+    """Train the agents of every kind and of the seeds `config.seed`, `config.seed + 1`, ... in one program.
 
     Args:
         followed: int8[T], 0 outside the training sessions. askable: bool[T].
-        tell: gets a line when it is compiled and after each tenth of the run.
-        folder: of checkpoints and metrics. Training goes on from what a killed process left there, to the same bits;
-            None: nothing is written.
-    Raises as `training.loop.train`, except that steps that are not finite are not taken and end nothing.
+        tell: receives a line at the start, one after compilation and one after each tenth of the run.
+        folder: for checkpoints and metrics. Training resumes from what a killed process left there, to the same bits.
+            None writes nothing.
+    Raises like `training.loop.train`, with one exception: a step that is not finite is skipped and does not stop the
+        run.
     """
     config, plan = learner.config, learner.plan
     advice = first_advice(learner, tables, followed, askable)
@@ -266,14 +277,14 @@ def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed:
 
 
 def first_state(learner: FusionTraining, stack: Stack, advice: AdviceState) -> PyTree:
-    """The first states, [K, S, ...]: of one seed the same for every kind, but for the advice shown first."""
+    """The initial states, [K, S, ...]. For one seed they are equal for all kinds, except for the first advice seen."""
     init = jax.jit(stack.wrap(learner.algorithm).init)
     return init(stack.keys(learner.config.seed), learner.params.replace(advice=advice.view)).replace(advice=advice)
 
 
 def _start(learner: FusionTraining, stack: Stack, advice: AdviceState,
            folder: Path | None) -> tuple[PyTree, list[JsonlSink], list[dict[str, Any]]]:
-    """The state to train from, a sink of rows, and the rows that an earlier process left."""
+    """The state to start from, the sinks for metrics, and the metrics of an earlier process."""
     first = partial(first_state, learner, stack)
     if folder is None:
         return first(advice), [], []
@@ -282,5 +293,5 @@ def _start(learner: FusionTraining, stack: Stack, advice: AdviceState,
     if not checkpoint.list_checkpoints(folder / CHECKPOINTS):
         return first(advice), [JsonlSink(metrics)], []
     restored = checkpoint.restore_latest(folder / CHECKPOINTS, jax.eval_shape(first, advice))
-    sink = JsonlSink(metrics, resume_update=restored.step)  # drops the rows after it
+    sink = JsonlSink(metrics, resume_update=restored.step)  # drops rows later than the checkpoint
     return restored.state, [sink], read_rows(metrics)

@@ -1,4 +1,4 @@
-"""One picture of an ablation: per fusion what each advisor was worth, and how far it was trusted in training."""
+"""Draws an ablation: for each fusion, what every advisor was worth and how much training trusted it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES = ("#1f4e9c", "#1b7f5c", "#c98f1c", "#8e6bbf", "#2a9d8f", "#b5485d", "#6b7
 
 
 def draw(ablation: Ablation, path: Path) -> bool:
-    """Write the PNG; False, and nothing written, where matplotlib is not installed."""
+    """Write the PNG. Returns False and writes nothing where matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return False
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -39,7 +39,7 @@ def draw(ablation: Ablation, path: Path) -> bool:
 
 
 def _draw_differences(axis: Any, ablation: Ablation, fusion: FusionResult) -> None:
-    """Means against no advice: thick the 95 % interval, thin the deflated one; red those that cheat."""
+    """Draw mean differences to no advice. Thick lines: 95 % intervals; thin: deflated; red: advisors that cheat."""
     names = []
     for k, kind in enumerate(ablation.kinds):
         found = ablation.to_none(fusion, kind)
@@ -61,7 +61,7 @@ def _draw_differences(axis: Any, ablation: Ablation, fusion: FusionResult) -> No
 
 
 def _draw_trust(axis: Any, ablation: Ablation, fusion: FusionResult) -> None:
-    """Log-odds that a hit rate earned, by update; kinds whose trust is undefined are left out."""
+    """Draw the trust (log-odds of the hit rate) by update. Kinds whose trust is undefined or always 0 are left out."""
     trust = fusion.history["trust"]
     steps = np.arange(1, len(trust) + 1)
     for k, kind in enumerate(ablation.kinds):

@@ -1,4 +1,4 @@
-"""An ablation as a console table, a JSON document and files."""
+"""Writes an ablation as a console table, a JSON document and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = ("ablation.json", "ablation.txt", "ablation.png")
 
 
 def table(ablation: Ablation) -> str:
-    """Everything for people: what was compared, per fusion the kinds and what may be claimed, and how to read it."""
+    """The report as text: what was compared, a table of kinds and the claims for each fusion, and how to read them."""
     first = ablation.fusions[0].scores[ablation.split]
     lines = [f"Ablation on {ablation.settings['market']}: {len(ablation.kinds)} advisors x {len(ablation.fusions)} "
              f"fusions x {len(ablation.seeds)} seeds, compared on {len(first.dates)} days ({ablation.split}: "
@@ -69,13 +69,13 @@ def _number(value: float | None) -> str:
 
 
 def _defined(values: np.ndarray) -> float | None:
-    """Mean of what is defined; None of nothing."""
+    """Mean of the values that are not NaN; None where all are NaN."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
 
 
 def _last(values: np.ndarray) -> float | None:
-    """Of float64[U, S], the last update's mean over seeds."""
+    """The mean over seeds at the last update of float64[U, S]; None where all are NaN."""
     return _defined(values[-1])
 
 
@@ -95,7 +95,7 @@ def _reading(ablation: Ablation) -> list[str]:
 
 
 def to_json(ablation: Ablation) -> dict[str, Any]:
-    """Everything as plain data for `json.dumps`; what is undefined is None."""
+    """The whole ablation as plain data for `json.dumps`. Undefined values are None."""
     return _plain({
         "format": FORMAT, "settings": ablation.settings, "provenance": ablation.provenance,
         "labels": list(ablation.labels), "kinds": list(ablation.kinds),
@@ -136,12 +136,13 @@ def _comparison_json(comparison: Comparison | None) -> dict[str, Any] | None:
 
 
 def _short(values: np.ndarray) -> list[Any]:
-    """float64[U, S] to six digits: curves are to be looked at, and there are many of them."""
+    """float64[U, S] rounded to six digits. Curves are only looked at, and there are many, so this keeps the file small.
+    """
     return [[float(f"{value:.6g}") for value in row] for row in values]
 
 
 def _plain(value: Any) -> Any:
-    """Without arrays, tuples and numbers that JSON does not have."""
+    """`value` as JSON values: arrays and tuples become lists, numbers that are not finite become None."""
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
@@ -152,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 
 def write(ablation: Ablation, folder: Path) -> list[Path]:
-    """Write `ablation.json`, `ablation.txt`, and `ablation.png` where there is matplotlib. Returns the paths."""
+    """Write `ablation.json`, `ablation.txt` and, if matplotlib is installed, `ablation.png`. Returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     document, text, plot = (folder / name for name in FILES)
     document.write_text(json.dumps(to_json(ablation), allow_nan=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a matrix found, as plain arrays: everything that tables, pictures and claims are made of."""
+"""The results of a matrix as plain arrays. Tables, pictures and claims are made from them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jaxtrade.ablation.tables import Skill
 
 
 class Scores(NamedTuple):
-    """K kinds x S seeds on the D days of a session set, through the one evaluator, account rules off.
+    """Scores of K kinds x S seeds on the D days of a session set, from the standard evaluator with account rules off.
 
-    split: its name. dates: of its days. net: float64[K, S, D] dollars after costs. trades: float64[K, S] entries per
-    day. drawdown: float64[K, S] dollars. agreement: float64[K, S] share of the bars shown a direction after which the
-    agent held that side, NaN where none was. skill: of each kind's advice about these days.
+    split: the set's name. dates: its days. net: float64[K, S, D], dollars after costs. trades: float64[K, S], entries
+    per day. drawdown: float64[K, S], dollars. agreement: float64[K, S], share of the bars with a direction shown after
+    which the agent held that side; NaN without such bars. skill: of each kind's advice about these days.
     """
 
     split: str
@@ -31,10 +31,13 @@ class Scores(NamedTuple):
 
 
 class FusionResult(NamedTuple):
-    """One fusion's matrix. scores: by split. history: float64[U, K, S] per figure of training. trust: float64[K, B]
-    log-odds by range of confidence, at the end. digests: sha256 of the parameters, [K][S]. turned: update from which
-    second answers came. seconds: of training, without compile_seconds. evaluation_seconds: of all splits. health:
-    check -> (passed, value), of the worst agent."""
+    """The results of one fusion.
+
+    scores: by split. history: float64[U, K, S] per training figure. trust: float64[K, B], log-odds by range of
+    confidence at the end of training. digests: sha256 of the parameters, [K][S]. turned: first update with second
+    answers, or None. seconds: training time, without compile_seconds. evaluation_seconds: for all splits. health:
+    check -> (passed, value) of the worst agent.
+    """
 
     fusion: str
     scores: dict[str, Scores]
@@ -49,8 +52,11 @@ class FusionResult(NamedTuple):
 
 
 class Ablation(NamedTuple):
-    """A whole ablation. uses_future: which kinds know what the bars bring. split: the one that is compared, held out
-    where any session is. settings, provenance: JSON values. labels: what must be known before a figure is read."""
+    """A whole ablation.
+
+    uses_future: whether each kind reads the future. split: the split that is compared, the held-out one if there is
+    any. settings, provenance: JSON values. labels: warnings to read before any figure.
+    """
 
     kinds: tuple[str, ...]
     uses_future: tuple[bool, ...]
@@ -62,18 +68,18 @@ class Ablation(NamedTuple):
     labels: tuple[str, ...]
 
     def net(self, fusion: FusionResult, kind: str, split: str | None = None) -> np.ndarray:
-        """float64[S, D] dollars of a kind. Raises ValueError where there is no such kind."""
+        """float64[S, D], dollars of a kind. Raises ValueError where the ablation has no such kind."""
         return fusion.scores[split or self.split].net[self.kinds.index(kind)]
 
     def compared(self, fusion: FusionResult, kind: str, base: str, split: str | None = None) -> Comparison:
-        """A kind less another, deflated for every kind that is compared with something."""
+        """A kind minus `base`. The interval is deflated for all kinds except `none`."""
         return compare(self.net(fusion, kind, split), self.net(fusion, base, split), len(self.kinds) - 1)
 
     def to_none(self, fusion: FusionResult, kind: str, split: str | None = None) -> Comparison | None:
-        """A kind less no advice; None of no advice itself."""
+        """A kind minus no advice; None for `none` itself."""
         return None if kind == NONE else self.compared(fusion, kind, NONE, split)
 
     def to_placebo(self, fusion: FusionResult, kind: str, split: str | None = None) -> Comparison | None:
-        """A kind less its answers shuffled over the bars; None where the matrix has no such placebo."""
+        """A kind minus its placebo (see `kinds.placebo_of`); None where the matrix has none for it."""
         placebo = placebo_of(kind, self.kinds)
         return None if placebo is None else self.compared(fusion, kind, placebo, split)

@@ -1,4 +1,4 @@
-"""A whole ablation: from a configuration to what the matrix found. Composes; every idea lives in its own module."""
+"""Runs a whole ablation, from a configuration to its results. It only connects the other modules of this package."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
     """Train and compare `kinds` x `fusions` x `train.num_seeds` seeds.
 
     Args:
-        keep: gets what has been found after each fusion, so that a matrix of hours is not lost by its last one.
-        folder: of checkpoints and metrics, which a killed ablation goes on from; None: nothing is written.
-    Raises ConfigError for a kind that lacks something, DataError where the market has no session to train on.
+        tell: receives progress lines.
+        keep: receives the results after each fusion, so that a failure in the last fusion does not lose hours of work.
+        folder: for checkpoints and metrics, from which a killed ablation resumes; None writes nothing.
+    Raises ConfigError for a kind that lacks an option, DataError where the market has no session to train on.
     """
     market = load_market(config)
     splits = split_sessions(market, config.split)
@@ -71,7 +72,7 @@ def _fusion(config: RunConfig, fusion: str, market: Market, splits: dict[str, Se
             followed: np.ndarray, askable: np.ndarray, compared: Sequence[str], tell: Tell | None,
             folder: Path | None) -> FusionResult:
     learner = make_learner(config, fusion, market, splits["train"])
-    known = only(followed, market, splits["train"])  # trust is measured on training sessions alone
+    known = only(followed, market, splits["train"])  # trust may only be measured on training sessions
     trained = train_matrix(learner, tables, known, askable, config.train.num_seeds, tell, folder)
     begun = time.perf_counter()
     scores = {name: score(learner, trained, tables, followed, splits[name], name) for name in compared}

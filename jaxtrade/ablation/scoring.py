@@ -1,4 +1,4 @@
-"""Trained agents of a matrix through the one evaluator, each with its own advisor's advice."""
+"""Evaluates the trained agents of a matrix with the standard evaluator, each with the advice of its own advisor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jaxtrade.types import PyTree, SessionSet
 
 
 def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
-    """A kind's policies, [S, ...], with the trust that training left: an evaluation measures none."""
+    """The policies of a kind, [S, ...], with the trust at the end of training. An evaluation does not measure trust."""
     state = jax.tree.map(lambda x: x[kind], trained.state)
     outcomes = of_kind(trained.advice, kind).outcomes
     policies = jax.vmap(learner.algorithm.policy)(state)
@@ -32,18 +32,19 @@ def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
 
 def score(learner: FusionTraining, trained: Trained, tables: Sequence[KindTable], followed: np.ndarray,
           sessions: SessionSet, split: str) -> Scores:
-    """Every agent's greedy policy over all decision bars of `sessions`, the seeds of a kind side by side.
+    """Evaluate every agent's greedy policy over all decision bars of `sessions`. The seeds of a kind run side by side.
 
-    followed: int8[T] of every session: what the advice is judged by, which the agents never see. One program serves all
-    kinds: their tables have one shape. Raises as `backtest`.
+    followed: int8[T] of every session. It scores the advice; agents never see it. All kinds share one compiled program,
+    because their tables have the same shape. Raises like `backtest`.
     """
     decisions = decision_bars(learner.params.market, sessions)
-    key = jax.random.key(0)  # a greedy policy reads none
+    key = jax.random.key(0)  # required by the interface; a greedy policy does not use it
     records = []
     for k, table in enumerate(tables):
         view = view_of(learner.config.advisor, learner.params.market.sessions, table_of(*table.latest, len(followed)),
                        training=False)
         params = learner.params.replace(sessions=sessions, advice=view)
+        # One agent per kind: its carry holds the policies and memories of all seeds, which run as one batch.
         agent = greedy(learner.algorithm, None, learner.env)
         policies = policies_of(learner, trained, k)
         seeds = jax.tree.leaves(policies.parameters)[0].shape[0]
@@ -64,14 +65,14 @@ def score(learner: FusionTraining, trained: Trained, tables: Sequence[KindTable]
 
 
 def agreement(record: Record) -> float:
-    """Share of the bars that showed a direction after which that side was held; NaN where none did."""
+    """Of the bars that showed a direction, the share after which that side was held; NaN without such bars."""
     advised = np.asarray(record.ref.aux.direction)
     directed = advised != 0
     return float(np.mean(np.sign(record.quantity)[directed] == advised[directed])) if directed.any() else float("nan")
 
 
 def digests(state: PyTree) -> tuple[tuple[str, ...], ...]:
-    """sha256 (hex) of every agent's parameters and observation statistics, [K][S]: equal digests, equal bits."""
+    """sha256 (hex) of each agent's parameters and observation statistics, [K][S]. Equal digests mean equal bits."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state.params, state.normaliser))]
     kinds, seeds = leaves[0].shape[:2]
 

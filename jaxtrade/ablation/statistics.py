@@ -1,9 +1,9 @@
-"""Paired differences between agents, day by day, and how far chance alone could have brought them.
+"""Paired differences between agents, day by day, with intervals that show how much may be due to chance.
 
-Two agents of one seed act on the same days, so a day's difference is free of what the market did to both. Its interval
-comes from resampling whole days, in blocks of consecutive ones (days that follow each other resemble each other), and
-the seeds too: days alone would say how these very policies fare on other days, and nothing of what the next training
-run would give. Everything is drawn from stated seeds.
+Two agents of one seed act on the same days, so a day's difference removes what the market did to both. The intervals
+come from a bootstrap over days and seeds. Days are resampled in blocks of consecutive days, because neighbouring days
+resemble each other. Seeds are resampled too: days alone would only show how these same policies fare on other days, not
+what another training run would give. All draws use stated random seeds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 
 LEVEL = 0.95
 DRAWS = 10_000
-MIN_DAYS = 5  # no interval of fewer
+MIN_DAYS = 5  # with fewer days there is no interval
 
 
 class Interval(NamedTuple):
-    """From `low` to `high`, in the unit of the differences."""
+    """The interval from `low` to `high`, both included, in the unit of the differences."""
 
     low: float
     high: float
@@ -30,12 +30,13 @@ class Interval(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """One kind less another, dollars per day.
+    """One kind minus another, in dollars per day.
 
-    mean: over days and seeds. interval: 95 %, days and seeds resampled. deflated: the same, Bonferroni-deflated for
-    the number of kinds compared. days_only: 95 %, days resampled, these very seeds. sigmas: the mean in standard
-    errors. None where there are too few days (or no spread, for `sigmas`). seeds_above, days_above: how many seeds'
-    means, and days' means over seeds, are above 0; of `seeds` and `days`.
+    mean: over days and seeds. interval: 95 %, with days and seeds resampled. deflated: the same, with a Bonferroni
+    correction for the number of kinds compared. days_only: 95 %, with days resampled and the seeds fixed. sigmas: the
+    mean in standard errors. The intervals and `sigmas` are None where there are too few days; `sigmas` also where there
+    is no spread. seeds_above: of `seeds`, how many have a mean above 0. days_above: of `days`, how many have a mean
+    over seeds above 0.
     """
 
     mean: float
@@ -58,11 +59,12 @@ class Comparison(NamedTuple):
 
 def compare(net: np.ndarray, base: np.ndarray, kinds: int = 1, block: int | None = None, draws: int = DRAWS,
             seed: int = 0) -> Comparison:
-    """`net` less `base`, float64[S seeds, D days] dollars each, paired by seed and day.
+    """Compare `net` minus `base`, both float64[S seeds, D days] in dollars, paired by seed and day.
 
-    kinds: how many such comparisons are looked at together. block: days that are resampled together, default
-    `block_days(D)`. seed: of the resampling; the same one resamples the same days for every kind.
-    Raises ValueError where the two are no pairs.
+    kinds: number of comparisons read together. block: number of consecutive days resampled together, by default
+    `block_days(D)`. draws: number of bootstrap samples. seed: of the resampling; equal seeds resample the same days for
+    every kind.
+    Raises ValueError where the shapes differ or are empty.
     """
     if net.shape != base.shape or net.ndim != 2 or not net.size:
         raise ValueError(f"paired differences need the same seeds and days, got {net.shape} and {base.shape}")
@@ -76,7 +78,7 @@ def compare(net: np.ndarray, base: np.ndarray, kinds: int = 1, block: int | None
         freedom = degrees_of_freedom(difference, block)
         both = interval(means, mean, freedom)
         deflated = interval(means, mean, freedom, comparisons=kinds)
-        averaged = difference.mean(axis=0, keepdims=True)
+        averaged = difference.mean(axis=0, keepdims=True)  # one row, so that only days are resampled
         only = interval(resampled_means(averaged, block, draws, seed), mean, degrees_of_freedom(averaged, block))
         error = float(means.std())
         sigmas = mean / error if error > 0 else None
@@ -85,17 +87,20 @@ def compare(net: np.ndarray, base: np.ndarray, kinds: int = 1, block: int | None
 
 
 def block_days(days: int) -> int:
-    """Days per block: the cube root of their number, the rate at which the bootstrap's variance is best (Hall, Horowitz
-    and Jing, Biometrika 82, 1995)."""
+    """Days per block: the cube root of the number of days.
+
+    This rate is optimal for the bootstrap's estimate of a variance (Hall, Horowitz and Jing, Biometrika 82, 1995).
+    """
     return max(1, round(days ** (1 / 3)))
 
 
 def resampled_means(difference: np.ndarray, block: int, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
-    """float64[draws]: means of float64[S, D] with its days and its seeds drawn anew, both with replacement.
+    """float64[draws]: means of float64[S, D] over days and seeds that are drawn with replacement.
 
-    Days come in blocks of `block` consecutive ones, the last followed by the first (circular block bootstrap, Politis
-    and Romano 1992), the last block cut so that there are D again. Where S > 1, seeds are drawn independently of days
-    (pigeonhole bootstrap, Owen 2007: a little too wide, never too narrow).
+    Days are drawn in blocks of `block` consecutive days, where the first day follows the last (circular block
+    bootstrap, Politis and Romano 1992). The last block is cut so that a sample has D days. Where S > 1, seeds are drawn
+    independently of days (pigeonhole bootstrap, Owen 2007: a little too wide, never too narrow).
+    Raises ValueError where `block` is not from 1 to D.
     """
     seeds, days = difference.shape
     if not 1 <= block <= days:
@@ -103,6 +108,7 @@ def resampled_means(difference: np.ndarray, block: int, draws: int = DRAWS, seed
     generator = np.random.default_rng([seed, days, block])
     blocks = -(-days // block)
     starts = generator.integers(0, days, (draws, blocks))
+    # chosen[r, i]: the i-th day of draw r. lots[r, d]: how often draw r contains day d, over D.
     chosen = ((starts[:, :, None] + np.arange(block)) % days).reshape(draws, -1)[:, :days]
     cells = (chosen + days * np.arange(draws)[:, None]).ravel()
     lots = np.bincount(cells, minlength=draws * days).reshape(draws, days) / days
@@ -113,8 +119,10 @@ def resampled_means(difference: np.ndarray, block: int, draws: int = DRAWS, seed
 
 
 def degrees_of_freedom(difference: np.ndarray, block: int) -> float:
-    """How many independent units, less one, the mean's spread was estimated from (Satterthwaite 1946): the days' blocks
-    and the seeds, whichever spread more counting more."""
+    """Degrees of freedom of the estimated spread of the mean (Satterthwaite 1946).
+
+    The units are the blocks of days and the seeds. The one with the larger variance counts more.
+    """
     seeds, days = difference.shape
     parts = [(difference.mean(axis=0).var(ddof=1) / days, max(days / block, 2.0) - 1.0)]
     if seeds > 1:
@@ -126,13 +134,15 @@ def degrees_of_freedom(difference: np.ndarray, block: int) -> float:
 
 
 def interval(means: np.ndarray, mean: float, freedom: float, level: float = LEVEL, comparisons: int = 1) -> Interval:
-    """Percentiles of resampled means, stretched about the mean for the few units that they come from.
+    """Percentile interval of resampled means, stretched about `mean` to correct for a small number of units.
 
-    The stretch is t / z * sqrt(n / (n - 1)), n = freedom + 1, as in Hesterberg's expanded percentile interval (The
-    American Statistician 69, 2015), which percentiles alone are too narrow by. comparisons: of how many the chance of
-    one error is to be 1 - level (Bonferroni): t is taken there, so that no percentile beyond the draws is needed.
+    Plain percentiles are too narrow by the factor t / z * sqrt(n / (n - 1)), n = freedom + 1, so the interval is
+    stretched by it (Hesterberg's expanded percentile interval, The American Statistician 69, 2015).
+
+    comparisons: number of intervals for which the chance of any error is to be 1 - level (Bonferroni). Only t uses the
+    corrected level, so no percentile beyond the range of the draws is needed.
     """
-    from scipy.stats import t as student  # a second to load
+    from scipy.stats import t as student  # imported here because it takes about a second to load
 
     tail = (1.0 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])

@@ -1,4 +1,4 @@
-"""What every kind of a matrix says about every bar: asked once, before anything is trained."""
+"""The answers of every kind of a matrix about every bar. All kinds are asked once, before training."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ from jaxtrade.data.market import Market
 
 
 class KindTable(NamedTuple):
-    """bars: int32[n] ascending; rows: float32[n, 6] by `table.COLUMNS`. then: what becomes visible from half of the run
-    on, or None. uses_future: it knows what the bars bring."""
+    """The answers of one kind.
+
+    bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. then: bars and rows that become visible from the
+    middle of the run on, or None. uses_future: whether the kind reads the future.
+    """
 
     kind: str
     bars: np.ndarray
@@ -29,7 +32,7 @@ class KindTable(NamedTuple):
 
     @property
     def latest(self) -> tuple[np.ndarray, np.ndarray]:
-        """Bars and rows as they stand at the run's end."""
+        """Bars and rows at the end of the run."""
         return self.then or (self.bars, self.rows)
 
 
@@ -38,9 +41,9 @@ def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
     """The tables of `kinds` over a market's bars.
 
     Returns:
-        one table each; int8[T] what followed every bar, in every session (`advising.followed_of`); bool[T] the bars
+        one table per kind; int8[T], what followed each bar, in every session (`compose.followed_of`); bool[T], the bars
         that are asked about.
-    Raises ConfigError for a kind that lacks something, DataError for a table of other bars.
+    Raises ConfigError for a kind that lacks an option, DataError for a snapshot of other bars.
     """
     book, followed = make_book(market, config), followed_of(market, config)
     asked: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -66,7 +69,7 @@ def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
 
 
 def _kept_cheat(manifest: Mapping[str, Any]) -> bool:
-    """Whether a snapshot's answers are those of a mock that knew the future."""
+    """Whether a snapshot's answers come from a mock that read the future."""
     return cheats(str(manifest.get("advisor", ""))) or any(
         name.endswith("future") for name in manifest.get("identity", {}))
 
@@ -75,7 +78,7 @@ def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, fol
            tell: Callable[[str], None] | None) -> tuple[np.ndarray, np.ndarray]:
     if kind == NONE:
         return np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)
-    known = takes(kind)  # options are of the configuration's own kind: others get those that they know
+    known = takes(kind)  # advisor.options belong to the configured kind; other kinds get only those that they take
     options = {name: value for name, value in config.advisor.options.items() if name in known}
     advisor = config.advisor.model_copy(update={"kind": kind, "options": options})
     backend = backend_of(config.model_copy(update={"advisor": advisor}), market, book, followed, tell)
@@ -87,15 +90,18 @@ def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, fol
 
 
 class _Numbers(QuestionBook):
-    """Questions without a prompt, for mocks: they look at the bar's number alone, and prompts take a while to write."""
+    """Questions without prompts, for mocks. Mocks read the bar's number only, and building prompts takes time."""
 
     def question(self, bar: int) -> Question:
         return Question(int(bar), self.symbol, "", {}, "", "")
 
 
 class Skill(NamedTuple):
-    """Of advice on some bars: advised, the share of the bars with advice; hit_rate and brier (mean squared error of the
-    confidence) over those that say a direction and were followed by one, None where there is none; scored: how many."""
+    """The skill of advice on some bars.
+
+    advised: share of the bars with advice. scored: number of bars where the advice has a direction and a direction
+    followed. hit_rate, brier (mean squared error of the confidence): over the scored bars; None where there are none.
+    """
 
     advised: float
     hit_rate: float | None
@@ -104,8 +110,10 @@ class Skill(NamedTuple):
 
 
 def skill(bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, of: np.ndarray) -> Skill:
-    """How right advice is. followed: int8[T]; of: int[L] the bars that count, as advice on the bar itself, however late
-    it is read."""
+    """Measure how often advice is right.
+
+    followed: int8[T]. of: int[L], the bars that count. Advice counts at its own bar, even if agents read it later.
+    """
     inside = np.isin(bars, of)
     advised, came = directions(rows[inside]), followed[bars[inside]]
     counts = (advised != 0) & (came != 0)

@@ -1,1 +1,1 @@
-"""Advice beside training: a device table of opinions about bars, and the host threads that fill it."""
+"""Advice during training: a table on the device holds opinions about bars, and host threads fill it."""

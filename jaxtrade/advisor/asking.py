@@ -1,4 +1,5 @@
-"""Asking about many bars outside training: in this thread what answers at once, through the service the rest."""
+"""Asks about many bars outside training. Backends that answer at once run in this thread; the others use the service.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,18 @@ from jaxtrade.advisor.questions import QuestionBook
 from jaxtrade.advisor.snapshot import WIDTH
 
 _POLL_S = 0.05
-_PATIENCE_S = 900.0  # with the breaker open; longer than its longest pause by default, and than models take to load
+# How long to wait while the breaker stays open. Longer than the breaker's default longest pause and than a model takes
+# to load.
+_PATIENCE_S = 900.0
 _MOST_WAITING = 512  # questions in the service's queue
-_AT_ONCE_S = 30.0  # deadline of what answers at once
-_REPORT_EVERY = 512  # bars
-_UNSETTLED = ("queued", "in_flight", "dropped", "expired")  # places of a question that was not asked to the end
+_AT_ONCE_S = 30.0  # deadline for backends that answer at once
+_REPORT_EVERY = 512  # bars between two progress reports
+_UNSETTLED = ("queued", "in_flight", "dropped", "expired")  # counts of questions without a final result
 
 
 class Asked(NamedTuple):
-    """How far asking is. settled: bars answered or failed, of `total`; statistics: the service's, or empty."""
+    """Progress. settled: bars answered or failed, out of `total`. advised: bars with advice. statistics: the service's,
+    or empty without a service."""
 
     total: int
     settled: int
@@ -38,11 +42,11 @@ Tell = Callable[[str], None]
 
 def ask_all(backend: Backend, book: QuestionBook, bars: Iterable[int], tell: Tell | None = None,
             progress: Progress | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Ask about bars one after the other in this thread, for backends that answer at once (mocks, rules, recorded).
+    """Ask about bars one by one in this thread. For backends that answer at once (mocks, rules, recorded answers).
 
     Returns:
-        bars int32[n] ascending and rows float32[n, 6] by `table.COLUMNS`, of those with advice. A failure is absence;
-        `tell` gets one line that counts them by kind.
+        bars int32[n] ascending and rows float32[n, 6] by `table.COLUMNS`, for the bars with advice. Bars whose answer
+        is a failure are left out. `tell` receives one line that counts the failures by kind.
     """
     advice, failures = ask_each(backend, book, bars, progress)
     if failures and tell is not None:
@@ -53,7 +57,7 @@ def ask_all(backend: Backend, book: QuestionBook, bars: Iterable[int], tell: Tel
 
 def ask_each(backend: Backend, book: QuestionBook, bars: Iterable[int],
              progress: Progress | None = None) -> tuple[dict[int, Advice], Counter[str]]:
-    """As `ask_all`: advice by bar, and the failures by kind."""
+    """Like `ask_all`, but returns the advice by bar and the number of failures by kind."""
     advice, failures, wanted = dict[int, Advice](), Counter[str](), [int(bar) for bar in bars]
     for done, bar in enumerate(wanted, 1):
         answer = checked(backend.answer(book.question(bar), time.monotonic() + _AT_ONCE_S))
@@ -68,13 +72,18 @@ def ask_each(backend: Backend, book: QuestionBook, bars: Iterable[int],
 
 def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int], wait_s: float | None = None,
                 progress: Progress | None = None) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-    """Ask about bars through a service that nobody else submits to, and wait for what comes of it.
+    """Ask about bars through a service and wait for the results. Nothing else may submit to this service.
 
-    It ends when every question is answered, has failed or has expired; after `wait_s` seconds; when the circuit breaker
-    stays open for 15 minutes; or when the cache has said what it knows and nothing more is asked, because it may not be
-    paid for, the endpoint refuses, or it never answered and is not there (one that is only slow may be loading its
-    model). Questions go in as the queue has room, so that each waits for few submissions and none expires.
-    KeyboardInterrupt passes through; what had come is then in the cache alone.
+    It ends when one of these is true:
+    - every question is answered, has failed or has expired;
+    - `wait_s` seconds have passed;
+    - the circuit breaker has stayed open for 15 minutes;
+    - the cache has been searched and no requests are sent any more. The reason may be a cap, an endpoint that refuses,
+      or an endpoint that never answered. An endpoint that timed out may still be loading its model, so it counts as
+      present.
+
+    Questions are submitted as the queue has room, so that none waits long enough to expire. KeyboardInterrupt passes
+    through; the answers so far are then in the cache only.
 
     Returns:
         bars and rows as `ask_all`, and the service's statistics.
@@ -94,7 +103,8 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
             progress(Asked(len(wanted), max(0, settled), len(advice), known))
         if (wait_s is not None and now - began >= wait_s) or _is_over(known, bool(left), now - moved):
             break
-        # Where nothing is asked any more the queue does not empty: what the cache has seen makes room for the rest.
+        # When no requests are sent any more, the queue does not empty. Questions that the cache has already seen then
+        # make room for the rest.
         waiting = known["queued"] if _asks(known) else known["unseen"]
         if left and waiting <= room // 2:
             batch = [left.popleft() for _ in range(min(len(left), room - waiting))]
@@ -107,14 +117,15 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
 
 
 def _asks(statistics: Mapping[str, Any]) -> bool:
-    """Whether the service still asks, and its endpoint is not known to be away from the start."""
+    """Whether the service still sends requests to an endpoint that is, or may be, there."""
     silent = statistics["breaker"] != "closed" and not statistics["done"]
     away = silent and Failure.TIMEOUT.value not in statistics["failures"]
     return str(statistics["mode"]).startswith("asking") and not away
 
 
 def _is_over(statistics: Mapping[str, Any], left: bool, quiet_s: float) -> bool:
-    """Whether nothing more will come. left: there are questions that are not submitted yet."""
+    """Whether no more results will come. left: some questions are not submitted yet. quiet_s: seconds without progress.
+    """
     if statistics["in_flight"]:
         return False
     waits = statistics["queued"] if _asks(statistics) else statistics["unseen"]

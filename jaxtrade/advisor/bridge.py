@@ -1,7 +1,8 @@
-"""The host's end of both transports: takes a demand, gives the rows that become visible.
+"""The host side of both transports (callback and exchange): it takes the demand and returns rows that become visible.
 
-What runs in the training loop is NumPy: a JAX operation inside a host callback can wait for the very thread that runs
-it. Arrays that were handed out are never touched again, as a device may still read them in place.
+Everything that runs in the training loop is NumPy. A JAX operation inside a host callback can wait for the thread that
+runs the callback, and so hang. Arrays that were returned are never written again, because a device may still read them
+in place.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ _LOCK_S = 0.1
 
 
 class Bridge:
-    """What the training loop talks to. `delta` and `wanted` neither wait nor raise.
+    """The advisor's interface for the training loop. `delta` and `wanted` neither wait nor raise.
 
     Args:
-        source: gives the rows. bars: T of the table. rows: M, how many a delta holds at most.
-        journal: gets every delta before it is handed out; None: nothing is recorded.
-        history: what a journal that goes on holds already (`Journal.resume`); `recall` then says where the run is.
-        tell: gets one line per trouble; by default the logger `jaxtrade.advisor`.
+        source: provides the rows. bars: T of the table. rows: M, the most rows in a delta.
+        journal: records every delta before it is returned; None records nothing.
+        history: the deltas that a resumed journal already holds (`Journal.resume`); `recall` then sets the run's place
+            in it.
+        tell: receives one line per problem; by default the logger `jaxtrade.advisor`.
     Raises:
         JournalError: recorded rows do not fit a table of this size.
     """
@@ -51,18 +53,21 @@ class Bridge:
         self._handing = threading.Lock()
         self._error: JournalError | None = None
         self._stopped = False
-        self._exchanges, self._first = 0, None  # the first update that this process was asked for
+        self._exchanges, self._first = 0, None  # first: the lowest update that this process was asked for
         self._stall = {"delta": Histogram(_EDGES), "wanted": Histogram(_EDGES)}
 
     @property
     def version(self) -> int:
-        """Of the table: deltas in it."""
+        """The table's version: the number of deltas in it."""
         return self._visible.place
 
-    # --- in the loop -------------------------------------------------------------------------------------------------
+    # --- in the training loop ----------------------------------------------------------------------------------------
 
     def delta(self, update: int) -> Delta:
-        """What becomes visible at `update`: NumPy int32[M], float32[M, 6], int32[], fresh ones. Padding is bar T."""
+        """The rows that become visible at `update`, in fresh NumPy arrays: int32[M], float32[M, 6], int32[].
+
+        Unused entries are padded with bar T.
+        """
         began = time.perf_counter()
         handed = None
         try:
@@ -78,8 +83,10 @@ class Bridge:
         return found
 
     def wanted(self, bars: Any, weights: Any) -> None:
-        """Rows are wanted of bars int32[K] whose weight float32[K] is above 0. The arrays' values must be there: those
-        of a device are waited for."""
+        """Request rows for the bars, int32[K], whose weight, float32[K], is above 0.
+
+        The values must already be computed; reading an array that a device still computes would wait for it.
+        """
         began = time.perf_counter()
         try:
             self._want(np.array(bars), np.array(weights))
@@ -88,13 +95,13 @@ class Bridge:
         self._stall["wanted"].add(time.perf_counter() - began)
 
     def contain(self, where: str, error: BaseException) -> None:
-        """Count an exception that goes no further, and tell its kind once."""
+        """Count an exception that must not propagate, and report each kind once."""
         self._faults.contain(where, error)
 
     def check(self) -> None:
-        """Raise what made a replay fail; for chunk borders, where raising is safe.
+        """Raise the error that made a replay fail. Call it between chunks, where raising is safe.
 
-        Raises JournalError where this run is not the recorded one.
+        Raises JournalError where this run differs from the recorded one.
         """
         if self._error is not None:
             raise self._error
@@ -121,25 +128,34 @@ class Bridge:
     # --- between chunks ----------------------------------------------------------------------------------------------
 
     def memory(self) -> dict[str, Any]:
-        """For a checkpoint, JSON values: where in the journal the run is, up to which update it is decided what is
-        visible, and the bars in flight. The disk has the journal up to there."""
+        """The advisor's part of a checkpoint, as JSON values. Saves the journal to disk first.
+
+        It holds the run's place in the journal, the last update whose visible rows are decided, and the bars in flight.
+        """
         self._visible.sync()
         return {**self._visible.position._asdict(), "version": self.version, "until": self._visible.until,
                 "in_flight": [[bar, weight] for bar, weight in self._source.in_flight()]}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        """Go back to where the run was. What became visible later will again, at the same updates; what was in flight
-        is wanted again.
+        """Return to the place of a checkpoint, given what `memory` returned.
 
-        Raises JournalError where the history does not hold that place.
+        Rows that became visible later will become visible again, at the same updates. Bars that were in flight are
+        requested again.
+
+        Raises JournalError where the history does not contain that place.
         """
         self._visible.go_back(JournalPosition(memory["deltas"], memory["sha256"]), memory["until"])
         wants = memory["in_flight"]
         self._want(np.array([bar for bar, _ in wants], np.int64), np.array([weight for _, weight in wants]))
 
     def statistics(self) -> dict[str, Any]:
-        """The source's (see `Live.statistics`), and: exchanges; rows_handed_out; rows_lost, taken but not recorded;
-        stall_ms, of the loop by call; contained faults by kind; silent, why there is no more advice."""
+        """The source's statistics (see `Live.statistics`) and those of the bridge.
+
+        exchanges: calls of `delta`. deltas: deltas in the history. rows_handed_out: rows that became visible.
+        rows_lost: rows taken from the source but not recorded. stall_ms: time that the loop spent in each call.
+        contained: contained exceptions by kind. silent: why there is no more advice, or "". queries_per_update: the
+        requests sent per update, for a live source.
+        """
         found, visible = self._source.statistics(), self._visible
         stall = {name: {"calls": sum(times.counts), "p50": _ms(times.quantile(0.5)), "p99": _ms(times.quantile(0.99)),
                         "longest": _ms(times.longest), "total": _ms(times.total)}
@@ -153,7 +169,7 @@ class Bridge:
         return found | own
 
     def stop(self) -> None:
-        """Stop the source and end the journal. At most 3 s whatever hangs; a second time is of no effect."""
+        """Stop the source and end the journal. Takes at most 3 s, whatever hangs. A second call does nothing."""
         if self._stopped:
             return
         self._stopped = True

@@ -1,8 +1,10 @@
-"""The callback transport: one host callback per update. The only module that knows where JAX keeps `io_callback`.
+"""The callback transport: one host callback per update. The only module that imports `io_callback`.
 
-Measured rules that keep a callback from hanging or breaking a run: arguments and results of 64 KiB at most; NumPy alone
-inside; no waiting; no exception ever leaves it; one callable for all traces; never under `vmap`, where it would be
-called once per environment, and on one device.
+These rules, found by measurement, keep a callback from hanging or breaking a run:
+- arguments and results take at most 64 KiB together;
+- the callback uses NumPy only, never waits and never raises;
+- all traces share one callable;
+- it runs on one device and never under `vmap`, which would call it once per environment.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from jaxtrade.advisor.table import COLUMNS, Delta
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array
 
-MOST_BYTES = 64 * 1024  # from 100 KiB on, XLA copies an argument on the threads that wait in the callback
+MOST_BYTES = 64 * 1024  # from 100 KiB on, XLA copies arguments on the same threads that wait in the callback
 
 
 @dataclass(frozen=True)
 class Answering:
-    """What the program calls. Two of one bridge are equal, so that a new trace is no new program.
+    """The host function that the compiled program calls.
 
-    bars: T of the table. rows: M. Both are kept here: the guard needs nothing that can fail.
+    Two instances of one bridge are equal, so a new trace does not compile a new program. bars: T of the table. rows: M,
+    the most rows of a delta. Both are stored here so that the exception handler depends on nothing that can fail.
     """
 
     bridge: Bridge
@@ -35,12 +38,12 @@ class Answering:
     rows: int
 
     def __call__(self, update: object, bars: object, weights: object) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Hand the demand over and take what becomes visible; nothing does where anything fails."""
+        """Pass on the demand and return the rows that become visible. On any failure return an empty delta."""
         try:
             self.bridge.wanted(bars, weights)
             delta = self.bridge.delta(int(np.array(update)))
             return np.asarray(delta.bars), np.asarray(delta.rows), np.asarray(delta.version)
-        except BaseException as error:  # beyond here is compiled code
+        except BaseException as error:  # the caller is compiled code, which cannot handle an exception
             self.bridge.contain("callback", error)
             return (np.full(self.rows, self.bars, np.int32), np.zeros((self.rows, len(COLUMNS)), np.float32),
                     np.array(0, np.int32))
@@ -49,7 +52,7 @@ class Answering:
 def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
     """A function for compiled programs: (update int32[], bars int32[K], weights float32[K]) -> the delta of `update`.
 
-    Raises ConfigError, when traced, where that is more than 64 KiB or under `vmap`.
+    Raises ConfigError at trace time where arguments and results exceed 64 KiB, or under `vmap`.
     """
     answering = Answering(bridge, bridge.bars, bridge.rows)
     shapes = (jax.ShapeDtypeStruct((bridge.rows,), jnp.int32),
@@ -72,7 +75,7 @@ def exchange(bridge: Bridge) -> Callable[[Array, Array, Array], Delta]:
 
 
 def settle(bridge: Bridge) -> None:
-    """Wait, at the end of a run, for callbacks that are under way. Never raises: what it meets is counted and told."""
+    """Wait at the end of a run for callbacks in progress. Never raises: exceptions are counted and reported."""
     try:
         jax.effects_barrier()
     except Exception as error:

@@ -1,5 +1,8 @@
-"""The advisor of a run, composed from its configuration: what followed, who is asked, through which service, and what a
-journal says of it. Questions, snapshots and asking itself are `jaxtrade.advisor`'s and are handed on from here."""
+"""Builds the advisor of a run from its configuration.
+
+The parts, in this order: the labels (what followed each bar), the backend, the service, and what journals and
+snapshots record. Questions, snapshots and the asking functions come from their own modules and are re-exported here.
+"""
 
 from __future__ import annotations
 
@@ -66,18 +69,19 @@ __all__ = [
 
 CACHE, LEDGER, JOURNAL = "advice_cache.sqlite", "advice_ledger.sqlite", "advice.jsonl"  # in a run's folder
 _NOBODY = ("none", "off")
-_WRITTEN = ("table", "replay")  # advice that was asked for before
-_SERVED = ("http", "https")  # answers take time and are worth keeping
+_WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
+_SERVED = ("http", "https")  # requests are slow and may cost money: they go through the service, answers are cached
 _Tell = Callable[[str], None]
 
 
-# --- what followed ---------------------------------------------------------------------------------------------------
+# --- labels: what followed each bar ----------------------------------------------------------------------------------
 
 
 def round_turn(market: Market, config: RunConfig) -> int:
-    """Ticks that getting in and out costs one contract: commissions, rounded up, and slippage, twice each.
+    """Cost in ticks of one round turn with one contract: two commissions, rounded up to whole ticks, and two slippages.
 
-    Where profits are converted, a tick is worth what it is in the first bar: nothing later is known everywhere.
+    Where profits are converted, the tick value of the first bar is used. Every later tick value would be from the
+    future for some bars.
     """
     contract = market.contract.under(config)
     times, over = contract.tick_mills, 1
@@ -87,10 +91,12 @@ def round_turn(market: Market, config: RunConfig) -> int:
 
 
 def followed_of(market: Market, config: RunConfig) -> np.ndarray:
-    """int8[T]: what came of each decision bar within `advisor.horizon`: +1 where a buy at the next open had earned more
-    than a round turn's cost, -1 where a sale had, else 0. Buys pay the ask and sales get the bid where there are both.
+    """Labels of the decision bars, int8[T]: +1 where a buy would have paid, -1 where a sale would have paid, else 0.
 
-    It reads each bar's future, in every session: pass it through `only` before anything learns from it.
+    A trade pays if it is opened at the next bar's open, held for `advisor.horizon` bars and earns more than the cost
+    of a round turn. On two-sided bars buys pay the ask and sales get the bid.
+
+    The labels read each bar's future, in every session. Pass them through `only` before anything learns from them.
     """
     sessions, (bid, ask) = market.data.sessions, market.bars.sides
     first, last, cost = np.asarray(sessions.first), np.asarray(sessions.last), round_turn(market, config)
@@ -100,37 +106,38 @@ def followed_of(market: Market, config: RunConfig) -> np.ndarray:
 
 
 def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
-    """int8[T]: `followed` in the decision bars of some sessions, 0 elsewhere."""
+    """int8[T]: `followed` at the decision bars of `sessions`, 0 elsewhere."""
     return np.where(in_sessions(market, sessions), followed, 0).astype(followed.dtype)
 
 
-# --- who is asked ----------------------------------------------------------------------------------------------------
+# --- the backend -----------------------------------------------------------------------------------------------------
 
 
 def is_told(kind: str) -> bool:
-    """Whether answers of this kind are made from the future."""
+    """Whether an advisor of this kind reads the future (a mock of known skill, wrapped or not)."""
     return any("future" in MOCKS[name].takes for part in _chain(kind) if (name := part.partition(":")[0]) in MOCKS)
 
 
 def was_told(manifest: Mapping[str, Any]) -> bool:
-    """Whether a snapshot's or a journal's answers were made from the future, by what it says of its advisor."""
+    """Whether the advisor that a snapshot or a journal names in its manifest read the future."""
     return is_told(str(manifest.get("advisor", ""))) or any(
         name.rpartition(".")[2] == "future" for name in manifest.get("identity", {}))
 
 
 def is_slow(kind: str) -> bool:
-    """Whether answers of this kind take time, so that they are asked for through a service."""
+    """Whether answers of this kind take time. Such an advisor must be asked through a service."""
     return _innermost(kind) in _SERVED or any(part.startswith("slow") for part in _chain(kind)[:-1])
 
 
 def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray,
                tell: _Tell | None = None) -> Backend:
-    """Who `advisor.kind` names, with `advisor.options` over what the run itself knows.
+    """The backend that `advisor.kind` names. `advisor.options` override the defaults that the run supplies.
 
     Args:
-        followed: what the mocks of known skill are told, int8[T]. tell: gets a line where only some of the askable
-            bars are recorded.
-    Raises ConfigError: a kind that asks nobody, an unknown kind or option, or one that lacks something.
+        followed: int8[T], the labels that mocks of known skill read. tell: receives one line that counts the askable
+            bars with a recorded answer, for a `recorded` backend.
+    Raises ConfigError: the kind has no backend (none, off, table, replay), the kind or an option is unknown, or a
+        required option is missing.
     """
     kind = config.advisor.kind
     if (head := kind.partition(":")[0]) in (*_NOBODY, *_WRITTEN):
@@ -148,7 +155,8 @@ def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: 
 
 
 def _made(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionBook, followed: np.ndarray) -> Backend:
-    """A backend and those it is made of. Options that are not a wrapper's own go to the other one, `seed` to both."""
+    """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the others to the backend
+    that it wraps. `seed` goes to both."""
     own, other = _split(kind)
     names = takes(own)
     known = {name: value for name, value in _defaults(own, kind, config, book, followed).items() if name in names}
@@ -165,20 +173,26 @@ def _made(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionB
 
 
 def _turned(kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> Backend:
-    """Who advises after a turn, which is no server: whether a kind takes time is known by its name alone."""
+    """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take time.
+
+    `is_slow` reads only the kind and does not see `advisor.options.then`, so a slow backend here would block training.
+    """
     if is_slow(kind):
         raise ConfigError(f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4")
     return _made(kind, {}, config, book, followed)
 
 
 def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> dict[str, Any]:
-    """What a run tells a backend, by option; a URL's own `seed` is its sampling's and stays the user's."""
+    """Options that a run supplies to a backend, by name.
+
+    A server gets no `seed` here: its option of that name controls the server's sampling and is the user's choice.
+    """
     told: dict[str, Any] = {"future": followed.tolist(), "horizon": config.advisor.horizon}
     if own.startswith("mock:"):
         told["seed"] = config.seed
         if own.startswith("mock:permuted"):
             told["bars"] = np.flatnonzero(book.askable).tolist()
-        if not _innermost(kind).startswith("mock"):  # mocks look at the bar's number alone
+        if not _innermost(kind).startswith("mock"):  # mocks read only the bar's number, so they need no question
             told["question_of"] = book.question_or_none
     if _innermost(own) in _SERVED:
         told |= {"max_tokens": config.advisor.service.completion_tokens, "answer": book.template.answer}
@@ -186,7 +200,10 @@ def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, follow
 
 
 def _agreed(options: dict[str, Any], own: str, config: RunConfig) -> dict[str, Any]:
-    """The options, if what is booked for an answer is the most it can have."""
+    """The options, after a check that `max_tokens` equals `advisor.service.completion_tokens`.
+
+    The caps reserve `completion_tokens` per request. A larger `max_tokens` could spend more than was reserved.
+    """
     most = config.advisor.service.completion_tokens
     if "max_tokens" in takes(own) and options.get("max_tokens", most) != most:
         raise ConfigError(f"advisor.options.max_tokens = {options['max_tokens']}: the caps count on "
@@ -201,7 +218,8 @@ def _split(kind: str) -> tuple[str, str]:
 
 
 def _chain(kind: str) -> list[str]:
-    """Names of what a kind is made of, outermost first: mocks by their own, others by what stands before the colon."""
+    """Names of the backends in a kind, outermost first. A mock's entry is its name and number, as `skilled:0.6`; any
+    other entry is the text before the colon."""
     own, other = _split(kind)
     name = own.removeprefix("mock:")
     return [name, *_chain(other)] if other else [name if own.startswith("mock:") else own.partition(":")[0]]
@@ -213,16 +231,18 @@ def _innermost(kind: str) -> str:
 
 
 def identity_of(config: RunConfig, backend: Backend | None) -> dict[str, str]:
-    """Who is asked, for journals and snapshots; holds no secret."""
+    """The advisor's identity for journals and snapshots. It holds no secret."""
     return {"kind": config.advisor.kind} if backend is None else dict(backend.identity())
 
 
-# --- through which service -------------------------------------------------------------------------------------------
+# --- the service -----------------------------------------------------------------------------------------------------
 
 
 def service_options(config: AdvisorConfig, cache: Path | None = None, ledger: Path | None = None) -> ServiceOptions:
-    """`advisor.service` with files where it names none: the cache for kinds whose answers are worth keeping, the ledger
-    where something is capped."""
+    """`advisor.service` with default files filled in where it names none.
+
+    `cache` is used for servers only. `ledger` is used only where calls, tokens or cost are capped.
+    """
     options, given = config.service, {}
     if options.cache is None and cache is not None and _innermost(config.kind) in _SERVED:
         given["cache"] = str(cache)
@@ -234,18 +254,23 @@ def service_options(config: AdvisorConfig, cache: Path | None = None, ledger: Pa
 
 def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None,
                tell: _Tell | None = None) -> AdviceService:
-    """The service of a run, its files in the run's folder; without a folder they are kept in memory. Raises
-    StorageError where the ledger cannot be read."""
+    """The service of a run. Its cache and ledger are files in the run's folder, or in memory without a folder.
+
+    Raises StorageError where the ledger cannot be read.
+    """
     files = (None, None) if run_path is None else (run_path / CACHE, run_path / LEDGER)
     return AdviceService(backend, service_options(config.advisor, *files), tell=tell)
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- journals and snapshots ------------------------------------------------------------------------------------------
 
 
 def config_digest(config: RunConfig) -> str:
-    """sha256 (hex) of a configuration without what a recording and its replay may differ in: who is asked and how, and
-    what is written beside the run. The transport is part of it."""
+    """sha256 (hex) of the configuration fields in which a recording and its replay must agree.
+
+    The advisor's kind, options and service and the TensorBoard switch may differ, so they are left out. The transport
+    is included: it decides at which updates advice becomes visible.
+    """
     values = config.model_dump(mode="json")
     for name in ("kind", "options", "service"):
         del values["advisor"][name]
@@ -255,7 +280,10 @@ def config_digest(config: RunConfig) -> str:
 
 def journal_header(config: RunConfig, book: QuestionBook, backend: Backend | None,
                    run: str | None = None) -> dict[str, Any]:
-    """The header of a journal, `journal.HEADER`'s entries and the market's. run: its id, by default a new one."""
+    """The header of a journal: run id, configuration digest, schema, prompt version, identity and library versions.
+
+    run: the run's id; a new random one by default.
+    """
     return {"run": run or secrets.token_hex(8), "config": config_digest(config), "schema": SCHEMA_HASH,
             "prompt_version": book.template.version, "identity": identity_of(config, backend),
             "versions": {"jaxtrade": __version__, "python": platform.python_version(),
@@ -263,7 +291,7 @@ def journal_header(config: RunConfig, book: QuestionBook, backend: Backend | Non
 
 
 def table_of(bars: np.ndarray, rows: np.ndarray, size: int) -> AdviceTable:
-    """The device table of a snapshot over T = `size` bars: every row is of version 1."""
+    """The device table of a snapshot over T = `size` bars. Every row has version 1."""
     table = empty_table(size)
     version = jnp.int32(1 if len(bars) else 0)
     return AdviceTable(table.rows.at[bars].set(rows), table.version.at[bars].set(version), version)

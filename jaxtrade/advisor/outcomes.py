@@ -1,9 +1,9 @@
-"""What became of advice: hits per range of confidence, counted once per (bar, version), and the trust they earn.
+"""Scores of advice: hits per range of confidence, and the trust that follows from them.
 
-A hit is the advised direction equal to sign(close[t + h] - open[t + 1]), both in the bar's own session. Moves within a
-round turn's cost say nothing, nor does advice to hold. How many environments act on a row makes no difference: it is
-scored when it becomes visible. That reads the bar's future, so only training sessions are scored; an evaluation's trust
-is what training left.
+A hit is advice whose direction equals sign(close[t + h] - open[t + 1]), both prices from the bar's own session. Moves
+within the cost of a round turn are not scored, and neither is advice to hold. Each (bar, version) is scored once, when
+it becomes visible, however many environments act on it. Scoring reads the bar's future, so only training sessions are
+scored. An evaluation uses the trust that training ended with.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from jaxtrade.types import Array
 
 
 class Outcomes(struct.PyTreeNode):
-    """float32[B] each, by range of confidence and exponentially forgotten: advice scored, hits, and the sum of squared
-    differences of confidence from what came (Brier). seen: int32[], scored in all, none forgotten."""
+    """Running scores by range of confidence, float32[B] each. Older rows count exponentially less.
+
+    count: rows scored. hits: rows whose direction was right. brier: sum of squared differences between confidence and
+    hit (1 or 0). seen: int32[], all rows ever scored, without decay.
+    """
 
     count: Array
     hits: Array
@@ -28,7 +31,7 @@ class Outcomes(struct.PyTreeNode):
 
 
 def no_outcomes(bins: int) -> Outcomes:
-    """Nothing has been scored."""
+    """The initial outcomes of `bins` ranges: no rows scored."""
     zero = jnp.zeros(bins, jnp.float32)
     return Outcomes(zero, zero, zero, jnp.int32(0))
 
@@ -38,10 +41,11 @@ def what_followed(open_: np.ndarray, close: np.ndarray, first: np.ndarray, last:
     """int8[T]: +1 where the price rose by more than `cost` ticks over a bar's horizon, -1 where it fell, else 0.
 
     Args:
-        open_, close: int32[T] ticks. first, last: int[N] rows of each session's decision bars; the flat bar `last + 1`
-            is its last one. horizon: bars h >= 1. cost: ticks of a round turn.
+        open_, close: int32[T] ticks. first, last: int[N], the first and last decision bar of each session; the flat
+            bar `last + 1` is the session's last bar. horizon: bars h >= 1. cost: ticks of a round turn.
     Returns:
-        sign(close[t + h] - open[t + 1]) where t is a decision bar and t + h is in its session; 0 elsewhere.
+        sign(close[t + h] - open[t + 1]) where t is a decision bar, t + h is in the same session and the move exceeds
+        `cost`; 0 elsewhere.
     """
     signs = np.zeros(len(close), np.int8)
     for begin, end in zip(first, last, strict=True):
@@ -53,15 +57,15 @@ def what_followed(open_: np.ndarray, close: np.ndarray, first: np.ndarray, last:
 
 
 def bin_of(confidence: Array, bins: int) -> Array:
-    """int32[...]: which of `bins` equal ranges of [0, 1]."""
+    """int32[...]: the index of the confidence among `bins` equal ranges of [0, 1]."""
     return jnp.clip((confidence * bins).astype(jnp.int32), 0, bins - 1)
 
 
 def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | float) -> Outcomes:
-    """The outcomes with a delta's rows scored.
+    """The outcomes after a delta's rows have been scored.
 
-    followed: int8[T] as from `what_followed`, 0 outside the training sessions. memory: advice that is remembered,
-    exponentially: each scored row takes 1 / memory of everything before it away.
+    followed: int8[T] from `what_followed`, 0 outside the training sessions. memory: rows that the decay remembers; each
+    scored row multiplies all earlier ones by 1 - 1 / memory.
     """
     bins, bars = outcomes.count.shape[0], delta.bars
     hold, buy, sell = (jnp.asarray(delta.rows)[:, i] for i in range(3))
@@ -70,8 +74,9 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     counts = (advised != 0) & (came != 0)
     confidence = jnp.asarray(delta.rows)[:, 3]
     hit = counts & (advised == came)
-    later = jnp.cumsum(counts[::-1])[::-1] - counts  # rows of this delta that are scored after each
+    later = jnp.cumsum(counts[::-1])[::-1] - counts  # scored rows of this delta that come after each row
     keep = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * later)
+    # Within a delta, each row decays by the scored rows after it, as if the rows had been scored one by one.
     weight = jnp.where(counts, keep, 0.0)
     one_hot = jax.nn.one_hot(bin_of(confidence, bins), bins, dtype=jnp.float32)
     number = counts.sum(dtype=jnp.int32)
@@ -86,15 +91,15 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
 
 
 def hit_rate(outcomes: Outcomes) -> Array:
-    """float32[]: over all ranges; NaN where nothing was scored."""
+    """float32[]: share of hits over all ranges; NaN where nothing was scored."""
     return outcomes.hits.sum() / outcomes.count.sum()
 
 
 def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Array:
-    """float32[B]: clipped log-odds of the measured hit rates, 0 where they are no reason to listen.
+    """float32[B]: log-odds of the measured hit rates, clipped to [-cap, cap]; 0 where the rate is close to chance.
 
-    The rate is (hits + prior / 2) / (count + prior). It is no reason within `abstain` standard errors of one half,
-    that of a fair coin over so many: 0.5 / sqrt(count + prior).
+    The rate is (hits + prior / 2) / (count + prior). It is close to chance within `abstain` standard errors of one
+    half. The standard error is that of a fair coin: 0.5 / sqrt(count + prior).
     """
     count = outcomes.count + prior
     rate = (outcomes.hits + prior / 2) / count

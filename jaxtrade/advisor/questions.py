@@ -1,8 +1,8 @@
-"""The questions of a market: raw values of every bar by name, its stamp, and which bars may be asked about.
+"""The questions about a market: raw values of every bar by name, its time stamp, and which bars may be asked about.
 
-Values are made of the market's bars by the code of its features, over the same feature windows, and are put into their
-raw units; nothing of the normalised table is read. Each is a function of its own bar and earlier ones, and so is the
-question.
+The values are computed from the bars by the code of the market's features, over the same feature windows, and converted
+to raw units. The normalised table is not read. A value depends only on its own bar and earlier ones, so a question does
+too.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
 PRICES = ("close", "vwap", "atr")  # features hold them in ticks, slots in the quote unit
 NEEDS_VOLUME = frozenset(absent_features(tuple(RAW_SLOTS)))
-_SHOWN = 64  # values of a column that are checked beside its extremes
+_SHOWN = 64  # values of a column that are checked in addition to its extremes
 
 
 class QuestionBook(NamedTuple):
-    """What may be asked about a market's T bars.
+    """The questions about a market's T bars.
 
-    columns: float64[T] by slot name, raw; NaN in the warm-up. closes: int64[T] UTC seconds of each bar's close. zone:
-    the exchange's, in whose time stamps are written. askable: bool[T], decision bars of any session with every value.
+    columns: float64[T] by slot name, in raw units; NaN in the warm-up. closes: int64[T], UTC seconds of each bar's
+    close. zone: the exchange's time zone, used for time stamps. askable: bool[T], decision bars of any session at which
+    every value is known.
     """
 
     symbol: str
@@ -48,23 +49,23 @@ class QuestionBook(NamedTuple):
     askable: np.ndarray
 
     def question(self, bar: int) -> Question:
-        """The question about a bar. Raises DataError where a value is not known there."""
+        """The question about a bar. Raises DataError where one of its values is unknown."""
         return make_question(int(bar), self.symbol, stamp(int(self.closes[bar]), self.zone),
                              {name: float(values[bar]) for name, values in self.columns.items()}, self.template)
 
     def question_or_none(self, bar: int) -> Question | None:
-        """`question`, None where there is no such bar or a value is not known there."""
+        """The question about a bar; None where the bar does not exist or one of its values is unknown."""
         if not 0 <= bar < len(self.closes) or not all(np.isfinite(values[bar]) for values in self.columns.values()):
             return None
         return self.question(bar)
 
 
 def make_book(market: Market, config: RunConfig) -> QuestionBook:
-    """The questions of a market under `advisor.template`.
+    """The questions about a market with the template `advisor.template`.
 
     Raises:
-        ConfigError: an unknown template, or one that shows what the market does not have.
-        DataError: values that cannot be, a symbol that no prompt may hold, or no bar with all values.
+        ConfigError: the template is unknown, or shows values that need volume and the bars have none.
+        DataError: values outside their possible range, a symbol that prompts do not allow, or no bar with all values.
     """
     template = find_template(config.advisor.template)
     if not market.has_volume and (absent := NEEDS_VOLUME & {*template.slots}):
@@ -79,14 +80,14 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
         raise DataError(f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars")
     closes = market.bars.time + market.bars.bar_seconds
     book = QuestionBook(market.contract.symbol, template, columns, closes, market.contract.zone, askable)
-    book.question(int(askable.argmax()))  # a symbol that no prompt may hold is told before anything runs
+    book.question(int(askable.argmax()))  # raises now, before anything runs, where the symbol is not allowed
     return book
 
 
 def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """float64[T] of each named slot in its raw unit (`slots.RAW_SLOTS`), prices in the quote unit; NaN in the warm-up.
 
-    Two-sided bars count by their mid, as in the market's features. Raises ConfigError for an unknown name.
+    Two-sided bars enter by their mid price, as in the market's features. Raises ConfigError for an unknown name.
     """
     for name in names:
         known_slot(name)
@@ -100,7 +101,7 @@ def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> di
 
 
 def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarray:
-    """bool[T]: bars at whose close one of `sessions` decides, any session of the market by default."""
+    """bool[T]: the decision bars of `sessions`; by default those of all the market's sessions."""
     table, found = market.data.sessions, np.zeros(len(market.bars), bool)
     chosen = slice(None) if sessions is None else np.asarray(sessions.ids)[:int(sessions.count)]
     for first, last in zip(np.asarray(table.first)[chosen], np.asarray(table.last)[chosen], strict=True):
@@ -109,18 +110,23 @@ def in_sessions(market: Market, sessions: SessionSet | None = None) -> np.ndarra
 
 
 def stamp(seconds: int, zone: str) -> str:
-    """UTC seconds as an ISO stamp of the zone with its offset: 2013-10-07T09:31:00-04:00."""
+    """UTC seconds as an ISO time stamp in `zone` with its UTC offset, as 2013-10-07T09:31:00-04:00."""
     return datetime.datetime.fromtimestamp(seconds, ZoneInfo(zone)).isoformat()
 
 
 def _within(name: str, values: np.ndarray) -> np.ndarray:
-    """A mean of 14 indices of 100 may pass it in the last bits; what lies further out is left for the check."""
+    """The values, clipped to the slot's upper bound where only rounding exceeds it.
+
+    For example, a mean of 14 values of 100 may exceed 100 in the last bits. Larger excesses stay for `check_columns`.
+    """
     high = RAW_SLOTS[name].high
     return np.where((values > high) & (values < high * (1 + 1e-9)), high, values)
 
 
 def _telling(values: np.ndarray) -> np.ndarray:
-    """Few values that `check_columns` refuses exactly where it would refuse all of them: the extremes, and some more
-    where there are as many, since it reads a column of shares only from 30 values on."""
+    """A small sample of a column that `check_columns` rejects exactly when it would reject the whole column.
+
+    The extremes decide the range check. The first values bring the sample above the 30 that a check of shares needs.
+    """
     known = values[~np.isnan(values)]
     return np.concatenate([known[:_SHOWN], [known.min(), known.max()]]) if len(known) else known

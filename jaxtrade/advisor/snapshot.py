@@ -1,7 +1,7 @@
-"""Snapshots of advice: a `.npz` of bars and rows with its manifest inside, usable with no advisor at all.
+"""Snapshots of advice: a `.npz` file of bars, rows and a manifest. Using one needs no advisor.
 
-A snapshot belongs to bars: rows are numbered by the bars' time axis, so it serves every task and scaling over the same
-bars and is refused over others. What it holds is covered by one digest, the manifest included.
+A snapshot belongs to a set of bars, because its rows refer to positions on their time axis. It serves every task and
+scaling over the same bars and is refused for other bars. One digest covers all its content, the manifest included.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARRAYS = {"bars": (np.int32, 1), "rows": (np.float32, 2)}
 
 
 class Snapshot(NamedTuple):
-    """bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. manifest: JSON values."""
+    """A snapshot. bars: int32[n] ascending. rows: float32[n, 6] by `table.COLUMNS`. manifest: JSON values."""
 
     bars: np.ndarray
     rows: np.ndarray
@@ -36,7 +36,10 @@ class Snapshot(NamedTuple):
 
 
 def bars_digest(bars: Bars) -> str:
-    """sha256 (hex) of what bars are: stamps, prices of all sides, volume, symbol and tick; no costs, no features."""
+    """sha256 (hex) of the bars: time stamps, prices of all sides, volume, symbol, tick size and bar length.
+
+    Costs and features are left out, so a snapshot stays valid when they change.
+    """
     digest = hashlib.sha256(f"{bars.contract.symbol}|{bars.contract.tick_size}|{bars.bar_seconds}".encode())
     sides = [{name: getattr(bars, name) for name in ("time", *PRICES, "volume")},
              {} if bars.ask is None else bars.ask._asdict()]
@@ -48,14 +51,17 @@ def bars_digest(bars: Bars) -> str:
 
 
 def market_entries(market: Market) -> dict[str, Any]:
-    """What a manifest says of the bars it belongs to, by which `load_table` knows them."""
+    """The manifest entries that identify the bars. `load_table` compares them."""
     return {"symbol": market.contract.symbol, "bars": len(market.bars), "bars_sha256": bars_digest(market.bars)}
 
 
 def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping[str, Any]) -> None:
-    """Write a snapshot whole or not at all. bars: int[n], each once, in any order; rows: float[n, 6].
+    """Write a snapshot atomically: a reader never sees a partial file.
 
-    manifest: JSON values, `market_entries` among them; `format`, `rows` and `sha256` are added.
+    bars: int[n], each once, in any order. rows: float[n, 6]. manifest: JSON values that include `market_entries`; this
+    function adds `format`, `rows` and `sha256`.
+
+    Raises ValueError where bars or rows are not valid.
     """
     bars, rows = np.asarray(bars, np.int32), np.asarray(rows, np.float32)
     order = np.argsort(bars, kind="stable")
@@ -71,7 +77,7 @@ def save_table(path: Path, bars: np.ndarray, rows: np.ndarray, manifest: Mapping
 
 
 def read_snapshot(path: Path) -> Snapshot:
-    """Read and check a snapshot, whatever market it is of. Raises DataError naming what is wrong with the file."""
+    """Read and check a snapshot of any market. Raises DataError that says what is wrong with the file."""
     try:
         with np.load(path, allow_pickle=False) as found:
             bars, rows, text = found["bars"], found["rows"], str(found["manifest"])
@@ -98,9 +104,10 @@ def read_snapshot(path: Path) -> Snapshot:
 
 
 def load_table(path: Path, market: Market) -> Snapshot:
-    """The snapshot of a market: (bars int32[n], rows float32[n, 6], manifest).
+    """Read a snapshot and check that it belongs to a market's bars.
 
-    Raises DataError: not a snapshot, damaged or edited, or of other bars; names what differs.
+    Raises DataError where the file is not a snapshot, is damaged or edited, or belongs to other bars; the message names
+    what differs.
     """
     snapshot = read_snapshot(path)
     for name, mine in market_entries(market).items():
@@ -118,7 +125,7 @@ def _short(value: object) -> str:
 
 
 def _fault(bars: np.ndarray, rows: np.ndarray) -> str:
-    """What is wrong with the arrays of a snapshot; "": nothing."""
+    """A description of what is wrong with a snapshot's arrays; "" where nothing is."""
     if rows.shape != (len(bars), WIDTH):
         return f"rows of shape {rows.shape} for {len(bars)} bars; expected ({len(bars)}, {WIDTH})"
     if len(bars) and (bars[0] < 0 or (np.diff(bars.astype(np.int64)) <= 0).any()):
@@ -129,7 +136,7 @@ def _fault(bars: np.ndarray, rows: np.ndarray) -> str:
 
 
 def _digest(bars: np.ndarray, rows: np.ndarray, manifest: Mapping[str, Any]) -> str:
-    """sha256 (hex) over bars, rows and the manifest without its own digest."""
+    """sha256 (hex) of bars, rows and the manifest, except for the manifest's own `sha256`."""
     rest = {key: value for key, value in manifest.items() if key != "sha256"}
     digest = hashlib.sha256(np.ascontiguousarray(bars, "<i4").tobytes())
     digest.update(np.ascontiguousarray(rows, "<f4").tobytes())

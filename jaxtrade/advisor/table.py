@@ -1,10 +1,10 @@
-"""Advice on the device: a table keyed by market bar, read by one gather, whose latency is simulated in bars.
+"""Advice on the device: a table with one row per market bar, read by one gather. Latency is simulated in bars.
 
-Advice is a function of the bar, never of an environment: thousands of them at one bar read one row. A row is written
-when an answer has come and may be read `lag` bars after its own bar, where the lag is drawn for each bar from a list of
-equally likely ones by a hash: the same in every environment, run and compilation. It is never read across a session's
-border (which no contract roll crosses either), and nowhere once it is older than `max_age`. All that is known before a
-run: which bar's advice is read at each bar is worked out once (`AdviceView.source`).
+Advice is a function of the bar, never of an environment: thousands of environments at one bar read the same row.
+A row is written when its answer arrives. At each bar the agent reads the row of `lag` bars earlier. A hash draws that
+lag for each bar from a list of equally likely lags, so it is the same in every environment, run and compilation.
+A row is never read in another session (so never across a contract roll either), nor once it is older than `max_age`.
+All of this is known before a run starts, so the bar to read at each bar is computed once (`AdviceView.source`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ _LAG, _BAR, _EPISODE = 1, 2, 3  # streams of the hash
 
 
 class AdviceTable(struct.PyTreeNode):
-    """rows: float32[T, 6] by `COLUMNS` (`advisor.host.types.Advice`). version: int32[T], that of the delta which wrote
-    the row, from 1 on; 0 where there is none. newest: int32[], the highest of them."""
+    """Advice about T bars.
+
+    rows: float32[T, 6] by `COLUMNS` (`advisor.host.types.Advice`). version: int32[T], the version (1 or higher) of the
+    delta that wrote the row; 0 where there is no advice. newest: int32[], the highest version.
+    """
 
     rows: Array
     version: Array
@@ -36,8 +39,11 @@ class AdviceTable(struct.PyTreeNode):
 
 
 class Delta(struct.PyTreeNode):
-    """Rows that become visible together: bars int32[M], each once, those >= T being padding; rows float32[M, 6];
-    version int32[], above the table's newest where there is any row."""
+    """Rows that become visible together.
+
+    bars: int32[M], each bar once; entries >= T are padding. rows: float32[M, 6]. version: int32[]; if there is any row,
+    it is higher than the table's `newest`.
+    """
 
     bars: Array | np.ndarray
     rows: Array | np.ndarray
@@ -45,9 +51,12 @@ class Delta(struct.PyTreeNode):
 
 
 class AdviceView(struct.PyTreeNode):
-    """The table and how it is seen. source: int32[T], the bar whose advice is read at each bar, `NOWHERE` where none
-    may be. seed: uint32[] of what is kept back; drop_episode, drop_bar: float32[] shares of episodes and of an
-    episode's bars that are shown no advice, both None (static) where none is kept back."""
+    """The table and the rules by which environments read it.
+
+    source: int32[T], the bar whose advice is read at each bar; `NOWHERE` where no advice may be read. seed: uint32[],
+    seed of the advice dropout. drop_episode, drop_bar: float32[], the shares of episodes, and of bars within an
+    episode, that show no advice; both None (static) without dropout.
+    """
 
     table: AdviceTable
     source: Array
@@ -57,10 +66,10 @@ class AdviceView(struct.PyTreeNode):
 
 
 class AdviceSeen(struct.PyTreeNode):
-    """Advice as it is acted on, stored with a reference; zeros where there is none.
+    """The advice that the agent acts on at a bar. All zeros where there is none.
 
-    values: float32[..., 6] of `SEEN`, in one array because a rollout's step and a minibatch pay by the array. version:
-    int32[...], 0: none.
+    values: float32[..., 6] by `SEEN`. They are one array because every separate array costs time in each rollout step
+    and minibatch. version: int32[...]; 0 means no advice.
     """
 
     values: Array
@@ -93,8 +102,8 @@ class AdviceSeen(struct.PyTreeNode):
 
     @property
     def direction(self) -> Array:
-        """int32[...]: +1 buy, -1 sell, 0 hold or none; the largest logit, hold where none is above it."""
-        # Where there is no advice all three are zero: whether it is valid need not be read.
+        """int32[...]: +1 buy, -1 sell, 0 hold or no advice. Buy or sell must have the strictly largest logit."""
+        # Without advice all three logits are zero and the result is 0, so `valid` need not be checked.
         hold, buy, sell = (self.values[..., i] for i in range(3))
         return jnp.where((buy > hold) & (buy > sell), 1, jnp.where((sell > hold) & (sell > buy), -1, 0))
 
@@ -105,22 +114,23 @@ def empty_table(bars: int) -> AdviceTable:
 
 
 def directions(rows: np.ndarray) -> np.ndarray:
-    """int8[n] of host rows [n, 6], as `AdviceSeen.direction`: +1 buy, -1 sell, 0 hold."""
+    """Directions of host rows [n, 6] as int8[n], by the rule of `AdviceSeen.direction`: +1 buy, -1 sell, 0 hold."""
     hold, buy, sell = (rows[:, i] for i in range(3))
     return ((buy > hold) & (buy > sell)).astype(np.int8) - ((sell > hold) & (sell > buy)).astype(np.int8)
 
 
 def lag_list(latency: Sequence[int]) -> np.ndarray:
-    """int32[64] out of 1 to 64 equally likely lags in bars; where their number does not divide 64, the first of them
-    come once more often."""
+    """int32[64]: 1 to 64 equally likely lags in bars, repeated to fill the list. Where their number does not divide 64,
+    the first lags appear once more than the others."""
     return np.resize(np.asarray(latency, np.int32), LAGS)
 
 
 def session_starts(first: np.ndarray | Array, last: np.ndarray | Array, bars: int) -> np.ndarray:
-    """int32[T]: the first decision bar of each bar's session, T where the bar is in none.
+    """int32[T]: the first decision bar of each bar's session; T where the bar is in no session.
 
     Args:
-        first, last: int[N] rows of each session's decision bars; the flat bar `last + 1` belongs to it too.
+        first, last: int[N], the first and last decision bar of each session. The flat bar `last + 1` also belongs to
+            the session.
     """
     starts = np.full(bars, bars, np.int32)
     for begin, end in zip(np.asarray(first), np.asarray(last), strict=True):
@@ -130,12 +140,13 @@ def session_starts(first: np.ndarray | Array, last: np.ndarray | Array, bars: in
 
 def make_view(table: AdviceTable, starts: np.ndarray | Array, latency: Sequence[int] = (0,), seed: int = 0,
               max_age: int = 30, drop_episode: float = 0.0, drop_bar: float = 0.0) -> AdviceView:
-    """The view of a table, with `AdvisorConfig`'s figures. An evaluation keeps nothing back.
+    """The view of a table, with the settings of `AdvisorConfig`. An evaluation uses no dropout.
 
-    starts: int32[T] as from `session_starts`.
+    starts: int32[T] from `session_starts`. latency: lags in bars, see `lag_list`. max_age: in bars.
     """
     rows = jnp.arange(table.version.shape[0], dtype=jnp.int32)
     lag = lags_at(jnp.asarray(lag_list(latency)), jnp.uint32(seed), rows)
+    # Bars outside all sessions have the start T, so no advice is known there.
     known = (rows - lag >= jnp.asarray(starts)) & (lag <= max_age)
     kept_back = drop_episode > 0 or drop_bar > 0
     return AdviceView(table, jnp.where(known, rows - lag, NOWHERE), jnp.uint32(seed),
@@ -143,14 +154,14 @@ def make_view(table: AdviceTable, starts: np.ndarray | Array, latency: Sequence[
 
 
 def received(table: AdviceTable, delta: Delta) -> AdviceTable:
-    """The table with a delta's rows in it; padding is dropped."""
+    """The table with a delta's rows written into it. Padding is dropped."""
     rows = table.rows.at[delta.bars].set(delta.rows, mode="drop", unique_indices=True)
     version = table.version.at[delta.bars].set(delta.version, mode="drop", unique_indices=True)
     return AdviceTable(rows, version, jnp.maximum(table.newest, delta.version))
 
 
 def mixed(*words: Array | int) -> Array:
-    """uint32: a hash of integers (the finaliser of MurmurHash3, word by word)."""
+    """uint32 hash of integers: the finaliser of MurmurHash3, applied word by word."""
     h = jnp.uint32(0)
     for word in words:
         h = (h ^ jnp.asarray(word).astype(jnp.uint32)) * jnp.uint32(0xCC9E2D51)
@@ -166,12 +177,15 @@ def _share(h: Array) -> Array:
 
 
 def lags_at(lags: Array, seed: Array, row: Array) -> Array:
-    """int32[...]: how many bars old the advice is that may be known at bar `row`, out of `lags` int32[64]."""
+    """int32[...]: the lag in bars at bar `row`, drawn from `lags` int32[64]."""
     return lags[(mixed(_LAG, seed, row) >> 8) % LAGS]
 
 
 def dropped(view: AdviceView, seed: Array, episode: Array, row: Array) -> Array:
-    """bool[]: this environment (its seed and episode number) is shown no advice at this bar."""
+    """bool[]: whether dropout hides advice at this bar from the environment with this seed and episode number.
+
+    Needs a view with dropout.
+    """
     assert view.drop_episode is not None
     assert view.drop_bar is not None
     whole = _share(mixed(_EPISODE, view.seed, seed, episode)) < view.drop_episode
@@ -179,19 +193,21 @@ def dropped(view: AdviceView, seed: Array, episode: Array, row: Array) -> Array:
 
 
 def look_up(view: AdviceView, row: Array, unseen: Array | bool = False) -> AdviceSeen:
-    """The advice known at the close of bar `row`, int32[]. unseen: bool[], an environment that is shown none."""
+    """The advice known at the close of bar `row`, int32[]. unseen: bool[], True hides it from this environment."""
     bar = view.source[row]
-    at = jnp.where(jnp.asarray(unseen), NOWHERE, bar).astype(jnp.uint32)  # beyond every table, where the filling is
+    at = jnp.where(jnp.asarray(unseen), NOWHERE, bar).astype(jnp.uint32)  # NOWHERE wraps past every table: filled by 0
     version = view.table.version.at[at].get(mode="fill", fill_value=0)
     advice = view.table.rows.at[at].get(mode="fill", fill_value=0)
     age = jnp.where(version > 0, row - bar, 0).astype(jnp.float32)
+    # A row's sixth column is the horizon, which the agent does not see. Its place in `SEEN` holds the age.
     return AdviceSeen(jnp.where(jnp.arange(len(SEEN)) == _AGE, age, advice), version)
 
 
 def demand(want: Array, askable: Array, version: Array, most: int) -> tuple[Array, Array]:
-    """The bars most wanted that have no advice: (int32[most] bars, float32[most] weights; weight 0: no such bar).
+    """The `most` most wanted bars without advice: int32[most] bars and float32[most] weights.
 
-    want: float32[T] visits times entropy. askable: bool[T].
+    Entries of weight 0 are padding and name no wanted bar. want: float32[T], visits times entropy. askable: bool[T].
+    version: int32[T] of the table.
     """
     weight, bars = jax.lax.top_k(jnp.where(askable & (version == 0), want, 0.0), most)
     return bars.astype(jnp.int32), weight

@@ -1,8 +1,8 @@
-"""What is visible at each update of a run: decided once, recorded first, and the same whenever it is asked for again.
+"""Decides which rows become visible at each update of a run. Each decision is made once and written to the journal.
 
-So a run's advice is a function of the update, and its journal is that function. A rollback changes nothing in it: the
-update is shown the same rows, and new ones come only after the last update that was asked for. A replay needs nothing
-else, and goes through the same rollbacks.
+A run's advice is therefore a function of the update, and the journal stores that function. A rollback does not change
+it: a repeated update sees the same rows again, and new rows appear only after the last decided update. A replay needs
+only the journal and goes through the same rollbacks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxtrade.errors import JournalError
 
 
 class Handed(NamedTuple):
-    """Rows that became visible together: update, int32[n] bars, float32[n, 6] rows."""
+    """Rows that became visible together at `update`. bars: int32[n]. rows: float32[n, 6]."""
 
     update: int
     bars: np.ndarray
@@ -27,10 +27,10 @@ class Handed(NamedTuple):
 
 
 class Visible:
-    """For one thread at a time.
+    """The history of visible rows and the run's place in it. Not thread-safe: one thread at a time.
 
-    place: deltas that the table holds. until: the last update for which it is decided. silent: why nothing new becomes
-    visible any more. taken, handed: rows that a source gave, and those of them that became visible.
+    place: number of deltas in the table. until: the last update whose rows are decided. silent: why no new rows become
+    visible any more, or "". taken: rows received from the source. handed: those of them that became visible.
     """
 
     def __init__(self, source: AdviceSource, most: int, journal: Journal | None, history: Recorded | None,
@@ -50,28 +50,29 @@ class Visible:
 
     @property
     def deltas(self) -> int:
-        """All of this run, those that a rollback has taken out of the table too."""
+        """All deltas of this run, including those that a rollback removed from the table."""
         return len(self._history)
 
     @property
     def position(self) -> JournalPosition:
-        """In the journal, of what the table holds."""
+        """The place in the journal that matches the table."""
         return JournalPosition(self.place, self._digests[self.place])
 
     # --- forward -----------------------------------------------------------------------------------------------------
 
     def at(self, update: int) -> tuple[Handed, int] | None:
-        """What becomes visible at `update`, and its version; None: nothing. Asked twice, it is the same.
+        """The rows that become visible at `update` and their version, or None. A second call returns the same.
 
-        Raises JournalError where earlier rows have been left out: those of the journal, or of a replayed one.
+        Raises JournalError where the run skipped an earlier update at which rows of its journal, or of the replayed
+        one, became visible.
         """
         index = bisect_left(self._history, update, key=_update)
-        if index > self.place:
+        if index > self.place:  # a delta before `update` was never returned, so the table would lack its rows
             missed = self._history[self.place].update
             raise JournalError(f"advisor: delta {self.place + 1} of this run's journal became visible at update "
                                f"{missed}, which was left out: update {update} is asked for; keep train.chunk_updates "
                                "and advisor.transport")
-        if update > self.until:
+        if update > self.until:  # not decided yet: decide it now, for good
             self.until = update
             if not self._fresh(update):
                 return None
@@ -81,19 +82,22 @@ class Visible:
         return self._history[index], index + 1
 
     def again(self, bars: np.ndarray) -> np.ndarray:
-        """bool[...]: those of `bars` whose rows are decided and will be seen (again)."""
+        """bool[...]: whether a row of each bar is already decided and will become visible again after a rollback.
+
+        Such bars need not be requested again.
+        """
         if self.place == len(self._history):
             return np.zeros(bars.shape, bool)
         return np.isin(bars, np.concatenate([handed.bars for handed in self._history[self.place:]]))
 
     def silence(self, why: str) -> None:
-        """Nothing new becomes visible in this run any more; told once."""
+        """Give no new rows for the rest of the run. The first reason is reported, later ones are ignored."""
         if not self.silent:
             self.silent = why
             self._tell(f"{why}; no more advice is given in this run")
 
     def _fresh(self, update: int) -> bool:
-        """Whether rows became visible that are now in the journal and in the history."""
+        """Take new rows and add them to the journal and the history. Returns whether there were any."""
         if self.silent or self.closed:
             return False
         rows = self._source.take(update, self.place, self._most)
@@ -103,14 +107,14 @@ class Visible:
         packed = np.frombuffer(b"".join([row.packed for row in rows]), np.float32)
         handed = Handed(update, np.array([row.bar for row in rows], np.int32), packed.reshape(len(rows), -1))
         if (digest := self._record(update, rows)) is None:
-            return False
+            return False  # rows that are not recorded must not become visible
         self._digests.append(digest)
         self._history.append(handed)
         self.handed += len(rows)
         return True
 
     def _record(self, update: int, rows: list[AdviceRow]) -> str | None:
-        """The digest of a new line of the journal; None where it cannot be written."""
+        """Write a line of the journal and return its digest: "" without a journal, None where the write fails."""
         if self._journal is None:
             return ""
         try:
@@ -120,10 +124,10 @@ class Visible:
             self._lose_journal("written", error)
             return None
 
-    # --- at a checkpoint, back, and the end --------------------------------------------------------------------------
+    # --- checkpoints, rollback and the end ---------------------------------------------------------------------------
 
     def sync(self) -> None:
-        """The disk has the journal up to here; else nothing new becomes visible."""
+        """Save the journal to disk. If that fails, no new rows become visible."""
         if self._journal is not None and not self.closed:
             try:
                 self._journal.sync()
@@ -131,7 +135,10 @@ class Visible:
                 self._lose_journal("saved to disk", error)
 
     def go_back(self, position: JournalPosition, until: int) -> None:
-        """To what the table of a checkpoint holds. Raises JournalError where the history does not hold that place."""
+        """Return to the place of a checkpoint. `until` never decreases: what is decided stays decided.
+
+        Raises JournalError where the history does not contain that place.
+        """
         if position.deltas > len(self._history):
             raise JournalError(f"the advice journal holds {len(self._history)} deltas, and the checkpoint was written "
                                f"after {position.deltas}: it was cut, or is not there; restore the run's journal")
@@ -150,7 +157,7 @@ class Visible:
                 self._lose_journal("ended", error)
 
     def _lose_journal(self, what: str, error: OSError) -> None:
-        """Without a record nothing may become visible."""
+        """Abandon the journal and give no new rows: rows that are not recorded must not become visible."""
         if self._journal is not None:
             self._journal.abandon()
             self._journal = None
@@ -158,7 +165,10 @@ class Visible:
 
 
 def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> None:
-    """Raise JournalError where recorded rows do not fit a table [`bars`, `width`] that gets `rows` at once."""
+    """Check that recorded rows fit a table of shape [`bars`, `width`] that receives at most `rows` rows at a time.
+
+    Raises JournalError where they do not.
+    """
     for number, delta in enumerate(deltas, 1):
         if len(delta.bars) > rows:
             raise JournalError(f"advice journal, delta {number}: {len(delta.bars)} rows, and this run takes "

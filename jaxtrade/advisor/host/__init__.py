@@ -1,1 +1,1 @@
-"""The host side of the advisor: queue, workers, backends, prompts, journal. Imports no JAX."""
+"""The host side of the advisor: queue, workers, backends, prompts and journal. Nothing here imports JAX."""

@@ -1,6 +1,6 @@
-"""A circuit breaker: whether an endpoint that fails may be asked at all. Pure; times are of one monotonic clock.
+"""A circuit breaker: decides whether requests to a failing endpoint may start. It does no I/O.
 
-The old advisor had a cool-down flag that was set and never read.
+All times come from one monotonic clock, in seconds.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from collections import deque
 
 
 class Breaker:
-    """Opens after `consecutive` failures in a row or where at least `share` of the last `window` requests failed. Then
-    nothing is asked for `first` seconds, doubled up to `longest` at every failed probe; one probe decides whether it
-    closes. A refusal (credentials, model, quota) opens it for good.
+    """A circuit breaker for one endpoint.
+
+    It opens after `consecutive` failures in a row, or when at least `share` of the last `window` requests failed. While
+    it is open no request starts for `first` seconds. Then one request, the probe, decides: success closes the breaker,
+    failure doubles the pause up to `longest`. A refusal (credentials, model, quota) opens it for good.
     """
 
     def __init__(self, consecutive: int = 5, window: int = 20, share: float = 0.5, first: float = 30.0,
@@ -21,11 +23,11 @@ class Breaker:
         self._recent: deque[bool] = deque(maxlen=window)
         self._in_a_row = 0
         self._pause = first
-        self._opened: float | None = None  # when it opened; None: closed
+        self._opened: float | None = None  # when it opened; None while closed
         self._until = 0.0
         self._probing = False
-        self._open_before = 0.0
-        self.refused = ""  # why it is open for good
+        self._open_before = 0.0  # seconds of earlier openings
+        self.refused = ""  # why it is open for good, or ""
         self.openings = 0
 
     @property
@@ -35,24 +37,25 @@ class Breaker:
         return "closed" if self._opened is None else "half open" if self._probing else "open"
 
     def open_seconds(self, now: float) -> float:
-        """For how long it has been open, all in all."""
+        """Seconds that it has been open in total."""
         return self._open_before + (0.0 if self._opened is None else now - self._opened)
 
     def wait(self, now: float) -> float:
-        """Seconds until a request may start: 0, or inf while only an outcome can tell."""
+        """Seconds until a request may start. inf while a probe is in flight, and after a refusal."""
         if self.refused or self._probing:
             return math.inf
         return 0.0 if self._opened is None else max(0.0, self._until - now)
 
     def begin(self) -> bool:
-        """A request starts, `wait` being 0; True where it is the probe."""
+        """Note that a request starts. Call it only when `wait` is 0. Returns whether this request is the probe."""
         self._probing = self._opened is not None
         return self._probing
 
     def end(self, ok: bool | None, probe: bool, now: float) -> str:
-        """A request has ended; None: it says nothing of the endpoint. Returns "opened", "closed" or "".
+        """Note that a request has ended. Returns "opened", "closed" or "" (no change).
 
-        Requests from before the opening that end while it is open change nothing.
+        ok: whether the endpoint is healthy; None where the result says nothing about it. Requests that started before
+        the breaker opened and end while it is open change nothing.
         """
         if self._opened is not None and not probe:
             return ""
@@ -87,7 +90,7 @@ class Breaker:
         self.openings += 1
 
     def refuse(self, reason: str, now: float) -> bool:
-        """Open for good; False where it was already."""
+        """Open the breaker for good. Returns False where it already was."""
         if self.refused:
             return False
         self.refused = reason

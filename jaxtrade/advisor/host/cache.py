@@ -1,8 +1,8 @@
-"""Answers on disk, so that a question is paid for once: sqlite in WAL mode, used by one thread per process.
+"""A cache of answers on disk, so that each question is paid for once. SQLite in WAL mode; one thread per process.
 
-What is kept: advice, and texts of the model that could not be read (negatives, with how often the same happened).
-What is not: whatever says nothing of the question, such as a lost connection, a status, a proxy's page, an empty, cut
-or filtered answer. A file that cannot be used never stops a run: answers are then kept in memory, and it is said once.
+It keeps advice, and also negatives: model texts that could not be parsed, with the number of repetitions. It does not
+keep results that say nothing about the question: a lost connection, an error status, a proxy's page, or an empty, cut
+or filtered answer. An unusable file never stops a run: answers are then kept in memory, and this is reported once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, advice TEXT, failure TEXT, attempts INTEGER NOT NULL, raw TEXT NOT NULL, model TEXT NOT NULL,
     bar INTEGER NOT NULL, symbol TEXT NOT NULL, time TEXT NOT NULL, prompt_version TEXT NOT NULL,
     prompt_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL, latency REAL NOT NULL) WITHOUT ROWID"""
-# The first advice stays; a negative gives way to advice, and counts repetitions of the same failure.
+# The first advice stays. Advice replaces a negative. A negative counts repetitions of the same failure.
 _PUT = """INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (key) DO UPDATE SET advice = excluded.advice, failure = excluded.failure, raw = excluded.raw,
         model = excluded.model, prompt_tokens = excluded.prompt_tokens,
@@ -37,7 +37,7 @@ _PUT = """INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 
 class Cached(NamedTuple):
-    """Advice; or, where there is None, the failure that the question met `attempts` times in a row."""
+    """Cached advice, or None with the failure that occurred `attempts` times in a row."""
 
     advice: Advice | None
     failure: Failure | None = None
@@ -45,7 +45,7 @@ class Cached(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What is to be written. attempts: since the last write."""
+    """A row to write. `cached.attempts` counts attempts since the last write."""
 
     cached: Cached
     question: Question
@@ -53,8 +53,10 @@ class _Row(NamedTuple):
 
 
 def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) -> str:
-    """SHA-256 of what an answer depends on: who is asked and how, the prompt, its version and which of several samples
-    it is. Not deadlines, retries or credentials."""
+    """SHA-256 (hex) of all that an answer depends on: the backend's identity, prompt, its version and sample number.
+
+    Deadlines, retries and credentials are left out, because they do not change the answer.
+    """
     parts = {"identity": dict(identity), "prompt": question.prompt, "prompt_version": question.prompt_version,
              "sample": sample}
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -66,14 +68,16 @@ def cacheable(answer: Answer) -> bool:
 
 
 class AdviceCache:
-    """`path` None: in memory alone. `tell` gets one line where the file could not be used. Until `open`, which checks
-    the whole file, nothing is found and nothing written."""
+    """The cache. Until `open`, which checks the whole file, it reads and writes nothing on disk.
+
+    path: the file; None keeps answers in memory only. tell: receives one line where the file cannot be used.
+    """
 
     def __init__(self, path: Path | None, tell: Callable[[str], None]) -> None:
         self._path, self._tell = path, tell
-        self._pending: dict[str, _Row] = {}  # not on disk (yet)
+        self._pending: dict[str, _Row] = {}  # not on disk yet, or never without a usable file
         self._connection: sqlite3.Connection | None = None
-        self.degraded = ""  # why it is in memory alone
+        self.degraded = ""  # why the file is not used; "" while it is
         self.quarantined: Path | None = None
 
     # --- the file ----------------------------------------------------------------------------------------------------
@@ -86,7 +90,7 @@ class AdviceCache:
             try:
                 self._connection = _connect(path)
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):  # locked, read-only, full: not damaged
+                if isinstance(error, sqlite3.OperationalError):  # locked, read-only or full, but not damaged
                     raise
                 self._quarantine(path, str(error))
                 self._connection = _connect(path)
@@ -94,7 +98,7 @@ class AdviceCache:
             self._degrade(str(error))
 
     def _quarantine(self, path: Path, why: str) -> None:
-        """Set a damaged file aside, with the files that sqlite keeps beside it."""
+        """Rename a damaged file, together with SQLite's `-wal` and `-shm` files."""
         number = 1
         while (target := path.with_name(f"{path.name}.corrupt-{number}")).exists():
             number += 1
@@ -114,8 +118,11 @@ class AdviceCache:
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def key(self, identity: Mapping[str, str], question: Question) -> str:
-        """What `get` and `put` know a question by; "", which they ignore, where there is no prompt, so that nothing
-        tells a file's answers apart. In memory, that is for this run, it is the bar."""
+        """The key of a question for `get` and `put`.
+
+        It is "", which both ignore, for a question without a prompt: a file could not tell such questions apart. A
+        cache in memory serves one run only, so its key is just the bar and the prompt's version.
+        """
         if self._path is None:
             return f"bar {question.bar} {question.prompt_version}"
         return cache_key(identity, question) if question.prompt else ""
@@ -141,21 +148,21 @@ class AdviceCache:
             return None
 
     def put(self, key: str, question: Question, answer: Answer) -> None:
-        """Keep an answer, on disk with the next `flush`; ignored where it is not `cacheable`."""
+        """Keep an answer; the next `flush` writes it to disk. Answers that are not `cacheable` are ignored."""
         if not key or not cacheable(answer):
             return
         before = self._pending.pop(key, None)
         cached = _added(before.cached if before else None, Cached(answer.advice, answer.failure))
         if before is not None and cached is before.cached:
             question, answer = before.question, before.answer  # the first advice stays
-        if self._path is None or self.degraded:
+        if self._path is None or self.degraded:  # only the file needs the text; in memory it would take up room
             answer = answer._replace(raw="")
         self._pending[key] = _Row(cached, question._replace(prompt="", slots={}), answer)
-        if len(self._pending) > _MOST_IN_MEMORY:
+        if len(self._pending) > _MOST_IN_MEMORY:  # without a usable file: forget the oldest
             del self._pending[next(iter(self._pending))]
 
     def flush(self) -> bool:
-        """Write what is pending; False where another process holds the file: it stays pending."""
+        """Write pending answers. Returns False where another process holds the file; they then stay pending."""
         if self._connection is None or self.degraded or not self._pending:
             return True
         try:
@@ -178,7 +185,7 @@ class AdviceCache:
         self._pending.clear()
 
     def close(self) -> None:
-        """Write what is pending, once more where the file failed before, and let go of it."""
+        """Write pending answers, also after an earlier write failed, and close the file."""
         if self._connection is None:
             return
         try:
@@ -191,14 +198,17 @@ class AdviceCache:
             self._connection = None
 
     def count(self) -> int:
-        """Questions with advice on disk."""
+        """The number of questions with advice on disk."""
         if self._connection is None:
             return 0
         return self._connection.execute("SELECT count(*) FROM answers WHERE advice IS NOT NULL").fetchone()[0]
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Raises sqlite3.DatabaseError of a damaged file, sqlite3.OperationalError of one that cannot be used."""
+    """Open and check the file, and create the table in a new one.
+
+    Raises sqlite3.DatabaseError for a damaged file and sqlite3.OperationalError for one that cannot be used.
+    """
     connection = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
     try:
         read = connection.execute
@@ -222,7 +232,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _added(before: Cached | None, new: Cached) -> Cached:
-    """What two answers to one question come to; as the table's rule does it."""
+    """Combine two results about one question, by the same rule as the SQL of `_PUT`."""
     if before is None:
         return new
     if before.advice is not None:

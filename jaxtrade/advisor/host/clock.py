@@ -1,4 +1,4 @@
-"""The clock that is not injected. Monotonic: a step of the wall clock or of NTP changes nothing."""
+"""The real clock, used where no other is injected. It is monotonic: steps of the wall clock or NTP do not affect it."""
 
 from __future__ import annotations
 

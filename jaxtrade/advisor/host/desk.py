@@ -1,7 +1,7 @@
-"""Decides what is asked, when, and what becomes of the answers. All its state belongs to the one thread that calls it.
+"""The desk: decides which question to send, when, and what to do with the answer. Its state belongs to one thread.
 
-A question is looked up in the cache, waits its turn, passes the gates, is asked, and is then done, waits to be asked
-again, has failed or is poisoned. Nothing here waits: a retry waits in the queue and holds no worker.
+A question is looked up in the cache, waits in the queue, passes the gates and is sent. After that it is done, failed,
+poisoned, or back in the queue for a retry. Nothing here blocks: a question that waits for a retry occupies no worker.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ from jaxtrade.advisor.host.verdict import checked, judge, one_line, problem
 from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
 from jaxtrade.config.service import ServiceOptions
 
-_LOOK_UPS = 256  # in one turn
-_FLUSH_AGAIN_S = 1.0
+_LOOK_UPS = 256  # cache look-ups in one turn
+_FLUSH_AGAIN_S = 1.0  # before the next flush, where another process holds the cache's file
 
 
 class _Flight(NamedTuple):
-    """A request under way."""
+    """A request in flight."""
 
     entry: Entry
     booking: Booking
 
 
 class Outlet(NamedTuple):
-    """Where the desk's results go. deliver: gets every answer once; room: says how many more it may get; tell: gets one
-    line per trouble."""
+    """Where the desk's results go.
+
+    deliver: receives every answer once. room: returns how many more answers it can receive. tell: receives one line per
+    problem.
+    """
 
     deliver: Callable[[int, Advice], None]
     room: Callable[[], int]
@@ -44,7 +47,7 @@ class Outlet(NamedTuple):
 
 
 class Desk:
-    """The service's rules, without its threads."""
+    """The rules of the service, separate from its threads so that tests can call them directly."""
 
     def __init__(self, backend: Backend, options: ServiceOptions, clock: Clock, cache: AdviceCache, ledger: Ledger,
                  pool: WorkerPool, outlet: Outlet) -> None:
@@ -55,8 +58,8 @@ class Desk:
         self.gates = Gates(options, ledger, self.counts, backend.name, outlet.tell, clock.monotonic())
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
-        self._flights: dict[int, _Flight] = {}  # by the number of the job
-        self._abandoned: dict[int, _Flight] = {}  # those of workers that were given up
+        self._flights: dict[int, _Flight] = {}  # by job number
+        self._abandoned: dict[int, _Flight] = {}  # flights of workers that are stuck or dead, by job number
         self._faults: dict[Key, Counter[str]] = {}
         self._jobs = 0
         self.stopping = False
@@ -65,23 +68,23 @@ class Desk:
     def in_flight(self) -> int:
         return len(self._flights)
 
-    # --- in ----------------------------------------------------------------------------------------------------------
+    # --- messages ----------------------------------------------------------------------------------------------------
 
     def wanted(self, batch: Sequence[tuple[Question, float]]) -> None:
-        """One chunk's questions and their priorities; also where there are none."""
+        """Queue one chunk's questions with their priorities. An empty batch still counts as a chunk."""
         now = self._clock.monotonic()
         self.queue.tick()
         for question, priority in batch:
             self.queue.submit(question, priority, now)
 
     def finished(self, finished: Finished) -> None:
-        """A worker's result."""
+        """Handle a worker's result."""
         now = self._clock.monotonic()
         answer = checked(finished.answer)
         if finished.fault:
             self.contained(finished.fault, f"advisor: the backend raised {finished.fault}; contained")
         flight = self._flights.pop(finished.job.number, None)
-        if not self._pool.returned(finished) or flight is None:
+        if not self._pool.returned(finished) or flight is None:  # the job was already settled as lost
             self._late(finished.job, answer)
             return
         self.counts.died += finished.died
@@ -93,7 +96,7 @@ class Desk:
         self._check_pool(now)
 
     def contained(self, name: str, line: str) -> int:
-        """Count a contained exception, which is told the first time; returns how many there were."""
+        """Count a contained exception and report the first of its kind. Returns the count of that kind."""
         self.counts.faults[name] += 1
         if self.counts.faults[name] == 1:
             self._outlet.tell(line)
@@ -102,9 +105,10 @@ class Desk:
     # --- a turn ------------------------------------------------------------------------------------------------------
 
     def turn(self) -> bool:
-        """Give up, write, look up and ask, as far as that goes now; True where another turn would go further.
+        """One turn: settle lost requests, write answers, look up questions, send requests.
 
-        Answers are written before more is asked, so that a kill loses no more of them than there are workers.
+        Returns whether another turn would find more to look up at once. Answers are written before new requests are
+        sent, so a killed process loses at most one answer per worker.
         """
         now = self._clock.monotonic()
         self._give_up(now)
@@ -118,12 +122,14 @@ class Desk:
         return more
 
     def _space(self) -> int:
-        """Answers that may still come, beside those under way."""
+        """How many more answers the outlet can take, after all requests in flight."""
         return self._outlet.room() - len(self._flights)
 
     def _give_up(self, now: float) -> None:
-        """Settle the requests of stuck and dead workers. Such a question is not asked again in this run: its call may
-        still be open, and would then be paid twice."""
+        """Settle the requests of stuck and dead workers.
+
+        These questions are not sent again in this run: the first request may still be open, and would be paid twice.
+        """
         for job, died in self._pool.lost(now):
             flight = self._flights.pop(job.number)
             self._abandoned[job.number] = flight
@@ -140,7 +146,7 @@ class Desk:
             self.gates.refuse(f"workers hang or end, and all {self._options.workers} replacements are used", now)
 
     def _look_up(self) -> bool:
-        """True where there is more to look up."""
+        """Look up waiting questions in the cache. Returns whether there are more to look up."""
         for entry in self.queue.to_look_up(min(_LOOK_UPS, max(0, self._space()))):
             entry.cache_key = self._cache.key(self._identity, entry.question)
             if not self._known(entry):
@@ -148,20 +154,20 @@ class Desk:
         return bool(self.queue.to_look_up(1)) and self._space() > 0
 
     def _known(self, entry: Entry) -> bool:
-        """Whether the cache settles a waiting question."""
+        """Settle a waiting question from the cache. Returns whether the cache settled it."""
         cached = self._cache.get(entry.cache_key)
         if cached is None:
             return False
         if cached.advice is None:
             return self._known_to_fail(entry, cached)
-        if problem(cached.advice):
+        if problem(cached.advice):  # an edited or old file: send the question again
             return False
         self.queue.hit(entry)
         self._outlet.deliver(entry.key.bar, cached.advice)
         return True
 
     def _known_to_fail(self, entry: Entry, cached: Cached) -> bool:
-        """Earlier runs' failures count like this one's."""
+        """Settle a waiting question whose cached failures poison it. Failures of earlier runs count like this run's."""
         if cached.failure is None:
             return False
         faults = self._faults.setdefault(entry.key, Counter())
@@ -173,12 +179,12 @@ class Desk:
         return True
 
     def _ask_next(self, now: float) -> bool:
-        """Ask the most wanted question; False where none may be asked now."""
+        """Send the most wanted question to a worker. Returns False where no request may start now."""
         if self._space() <= 0 or self._pool.free <= 0 or not self.gates.are_open(now, len(self._flights)):
             return False
         if (entry := self.queue.next(now)) is None:
             return False
-        if self._known(entry):  # another process, or a late worker, has answered it meanwhile
+        if self._known(entry):  # another process or a late worker has answered it since the look-up
             return True
         booking = self.gates.book(entry.question.prompt, entry.attempts == 0, now, len(self._flights))
         if booking is None:
@@ -193,7 +199,7 @@ class Desk:
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def _settle(self, entry: Entry, answer: Answer, now: float) -> None:
-        """What becomes of a question that was asked. Without advice there is none: nothing is made up."""
+        """Settle a question with its answer: done, poisoned, queued for a retry, or failed. No advice is invented."""
         self._cache.put(entry.cache_key, entry.question, answer)
         if answer.advice is not None:
             self._faults.pop(entry.key, None)
@@ -216,7 +222,7 @@ class Desk:
         return faults[fault] >= self._options.poison_after
 
     def _late(self, job: Job, answer: Answer) -> None:
-        """A worker that was given up has come back. What it brings is paid for: the cache keeps it."""
+        """Handle the answer of a worker that was given up. It is paid for, so the cache keeps it."""
         if (flight := self._abandoned.pop(job.number, None)) is None:
             return
         self.gates.account(flight.booking, answer)

@@ -1,4 +1,4 @@
-"""Exceptions that may not go further: counted by kind, and told once each."""
+"""Contains exceptions that must not propagate. They are counted by kind, and each kind is reported once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 class ContainedFaults:
-    """What was contained, of one object. `tell` gets one line per kind; one that raises is counted, and ends nothing.
-    """
+    """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises, the line is counted
+    in `untold` and nothing else happens."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -20,14 +20,17 @@ class ContainedFaults:
         self.untold = 0
 
     def contain(self, where: str, error: BaseException) -> None:
-        """An exception that is a bug, of this package or of what it was given. Its text might hold a secret."""
+        """Count an exception that is a bug of this package or of an object passed to it.
+
+        The report names the exception's class and place only, because its text might contain a secret.
+        """
         frames = traceback.extract_tb(error.__traceback__)
         place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
         name = type(error).__name__
         self.trouble(f"{where} {name}", f"advisor: {name} in {where}{place}; contained, please report it")
 
     def trouble(self, kind: str, line: str) -> None:
-        """Anything that is told once and counted each time."""
+        """Count a problem of `kind` and report `line` the first time."""
         with self._lock:
             self._counts[kind] += 1
             first = self._counts[kind] == 1
@@ -41,6 +44,6 @@ class ContainedFaults:
             self.untold += 1
 
     def counts(self) -> dict[str, int]:
-        """Kind -> how often."""
+        """The number of occurrences by kind."""
         with self._lock:
             return dict(self._counts)

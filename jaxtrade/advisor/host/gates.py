@@ -1,6 +1,6 @@
-"""What stands between a question and the endpoint: pauses, circuit breaker, concurrency, rates and caps.
+"""The gates that a request must pass: pauses, circuit breaker, concurrency, rates and caps.
 
-One line is told per trouble. All state belongs to the one thread that calls.
+Each problem is reported in one line. All state belongs to the one thread that calls.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from jaxtrade.advisor.host.verdict import judge, one_line
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
-_MOST_MODELS = 8  # names that are counted
+_MOST_MODELS = 8  # model names that are counted
 
 
 class Booking(NamedTuple):
-    """A request that was let through. reserved: what it may cost at most; rated: tokens taken from the rate, which
-    servers estimate by prompt and answer alone; probe: the breaker's."""
+    """A request that passed the gates.
+
+    started: clock time. reserved: the most that it can cost. rated: tokens taken from the rate limit; servers estimate
+    those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe.
+    """
 
     started: float
     reserved: Spend
@@ -32,7 +35,7 @@ class Booking(NamedTuple):
 
 
 class Gates:
-    """`name`: of the backend, for messages."""
+    """The gates of one service. name: the backend's, for messages."""
 
     def __init__(self, options: ServiceOptions, ledger: Ledger, counts: Statistics, name: str,
                  tell: Callable[[str], None], now: float) -> None:
@@ -46,18 +49,20 @@ class Gates:
         self._tokens = PerMinute(options.tokens_per_minute, now) if options.tokens_per_minute else None
         self._prices = Prices(options.price_prompt, options.price_completion)
         self._pause_until = -math.inf
-        self.cache_only = ""  # why nothing is asked any more
+        self.cache_only = ""  # why no more requests are sent, or ""
 
     # --- before a request --------------------------------------------------------------------------------------------
 
     def are_open(self, now: float, in_flight: int) -> bool:
-        """Whether one more request may start, its size apart."""
+        """Whether one more request may start, apart from its size."""
         return (not self.cache_only and in_flight < self.concurrency.limit and now >= self._pause_until
                 and self.breaker.wait(now) <= 0)
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
-        """Let a request through, the gates being open, and book the most that it can cost; None: its size does not fit
-        now. first: it is no retry."""
+        """Let a request through and reserve the most that it can cost. Call it only when `are_open` is true.
+
+        first: whether this is the first attempt, not a retry. Returns None where the request's size does not fit now.
+        """
         options = self._options
         reserved = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
         rated = reserved.tokens - options.overhead_tokens
@@ -70,9 +75,10 @@ class Gates:
             self.ask_no_more(str(error))
             return None
         if reason:
-            if not in_flight:  # else what is under way may come cheaper than it was booked
+            if not in_flight:  # otherwise requests in flight may cost less than reserved and free some of the cap
                 self.ask_no_more(f"{reason}; one more request does not fit")
             return None
+        # Take from the rate limits only now, when nothing else can stop the request.
         if self._requests:
             self._requests.take(1, now)
         if self._tokens:
@@ -82,7 +88,7 @@ class Gates:
         return Booking(now, reserved, rated, self.breaker.begin())
 
     def may_retry(self, answer: Answer, attempts: int) -> bool:
-        """Whether a failed question may be asked again, which then is within the budget of retries."""
+        """Whether a failed question may be sent again. If so, the retry is taken from the retry budget."""
         if not answer.retryable or attempts >= self._options.attempts:
             return False
         if self._retries.retry():
@@ -93,8 +99,11 @@ class Gates:
     # --- after a request ---------------------------------------------------------------------------------------------
 
     def account(self, booking: Booking, answer: Answer) -> None:
-        """Correct what was booked by the answer's usage. Without usage the whole of it counts as spent, unless the
-        server said that it did not answer."""
+        """Replace a reservation by the answer's reported usage.
+
+        Without reported usage the whole reservation counts as spent, unless the server's status says that it did not
+        answer.
+        """
         self._counts.prompt_tokens += answer.prompt_tokens
         self._counts.completion_tokens += answer.completion_tokens
         used = answer.prompt_tokens + answer.completion_tokens
@@ -113,7 +122,7 @@ class Gates:
             self.ask_no_more(str(error))
 
     def of_one_model(self, answer: Answer) -> Answer:
-        """The answer; a refusal where `same_model` is wanted and the server says that it ran another one."""
+        """The answer, or a refusal where `same_model` is set and the server reports another model than before."""
         models, model = self._counts.models, one_line(answer.model, 80)
         if not self._options.same_model or not model or not models or model in models:
             return answer
@@ -121,7 +130,7 @@ class Gates:
             f"it ran {next(iter(models))} and says that it now runs {model}; advisor.service.same_model is set"))
 
     def learn(self, booking: Booking, answer: Answer, now: float) -> None:
-        """What an answer tells of the endpoint."""
+        """Update concurrency, breaker and counts with what an answer says about the endpoint."""
         verdict = judge(answer)
         self._note_model(answer.model)
         if answer.failure is not None:
@@ -136,7 +145,7 @@ class Gates:
         change = self.breaker.end(verdict.healthy, booking.probe, now)
         if answer.failure is Failure.REFUSED:
             self.refuse(f"it refuses ({answer.detail or answer.status})", now)
-        elif change and self.breaker.openings == 1:  # the statistics have the later ones
+        elif change and self.breaker.openings == 1:  # later openings appear in the statistics only
             self._tell_change(change, answer)
 
     def _note_model(self, model: str) -> None:
@@ -156,32 +165,32 @@ class Gates:
             self._tell("answers again")
 
     def refuse(self, why: str, now: float) -> None:
-        """Ask nothing more: the endpoint will not answer in this run."""
+        """Send no more requests: the endpoint will not answer in this run."""
         if self.breaker.refuse(one_line(why), now):
             self._tell(f"{one_line(why)}; nothing more is asked in this run, which goes on with the advice it has")
 
     def ask_no_more(self, why: str) -> None:
-        """Ask nothing more: it may not be paid for."""
+        """Send no more requests: a cap is reached, or spending cannot be counted. The cache still answers."""
         if not self.cache_only:
             self.cache_only = why
             self._tell(f"{why}; from here on answers come from the cache alone")
 
     @property
     def mode(self) -> str:
-        """Whether questions are asked, and if not, why."""
+        """Whether requests are sent, and if not, why."""
         if self.breaker.refused:
             return f"refused: {self.breaker.refused}"
         return f"cache only: {self.cache_only}" if self.cache_only else f"asking, breaker {self.breaker.state}"
 
     @property
     def cost(self) -> float | None:
-        """Of this run's reported tokens, in the prices' currency; None without prices."""
+        """Cost of the tokens reported in this run, in the currency of the prices; None without prices."""
         if not self._prices.known:
             return None
         return self._prices.cost(self._counts.prompt_tokens, self._counts.completion_tokens) / MICRO
 
 
 def asked_wait(answer: Answer) -> float:
-    """Seconds that the server asked for; 0 where it asked for none, or for nonsense."""
+    """Seconds that the server asks to wait; 0 where it asks for none or for a value that makes no sense."""
     wait = answer.retry_after
     return wait if wait is not None and math.isfinite(wait) and wait > 0 else 0.0

@@ -1,9 +1,9 @@
-"""The record of which advice became visible when: a run replayed from it needs no network and gives the same bits.
+"""The journal: a record of which advice became visible when. A replay from it needs no network and gives the same bits.
 
-One JSON object a line. Each carries the SHA-256 of its own canonical form and of the line before, so that a line that
-was changed, taken out, put in or moved breaks the chain there. A run that was killed leaves no `end` line and perhaps
-a torn last one: the torn line is cut, and both are said. That whole lines are missing at the end can only be seen from
-outside, by a `JournalPosition` kept elsewhere (a checkpoint's).
+Each line is one JSON object. It carries a SHA-256 over its own canonical form and the digest of the line before, so a
+line that was changed, removed, inserted or moved breaks the chain there. A killed run leaves no `end` line and perhaps
+an incomplete last line. The incomplete line is cut, and both are reported. Whole lines missing at the end can only be
+detected with a `JournalPosition` stored elsewhere, as in a checkpoint.
 """
 
 from __future__ import annotations
@@ -19,21 +19,25 @@ from typing import Any, NamedTuple
 from jaxtrade.errors import JournalError
 
 FORMAT = 1
-# The run's id, digests of its configuration and of the answers' schema, the version of its prompts, who was asked, and
-# versions of libraries.
+# Required entries: the run's id, digests of its configuration and of the answers' schema, the version of its prompts,
+# the advisor's identity, and versions of libraries.
 HEADER = ("run", "config", "schema", "prompt_version", "identity", "versions")
 
 
 class JournalPosition(NamedTuple):
-    """A place in a journal: deltas before it, and the digest of the last of them (or of the header)."""
+    """A place in a journal. deltas: number of deltas before it. sha256: digest of the last of them, or of the header.
+    """
 
     deltas: int
     sha256: str
 
 
 class JournalDelta(NamedTuple):
-    """Rows that became visible together. update: from which on; version: of the table, rising by delta; rows[i]: what
-    the table holds of bars[i]."""
+    """Rows that became visible together.
+
+    update: the update from which they are visible. version: the table's, rising with every delta. rows[i]: the row of
+    bars[i].
+    """
 
     update: int
     version: int
@@ -42,8 +46,11 @@ class JournalDelta(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A journal that was read and found whole. notes: what was cut or is missing at its end, one line each. digests[i]:
-    of the line before delta i + 1, the header's first."""
+    """A journal that was read and passed all checks.
+
+    notes: one line for each thing that was cut or is missing at its end. digests[i]: the digest of the line before
+    delta i + 1; the first is the header's.
+    """
 
     header: dict[str, Any]
     deltas: tuple[JournalDelta, ...]
@@ -57,25 +64,31 @@ def _canonical(value: object) -> str:
 
 
 def _line(before: str, text: str) -> tuple[bytes, str]:
-    """The line of a canonical text after a line with digest `before`, and its own digest."""
+    """The journal line of a canonical text that follows a line with digest `before`, and the new line's digest."""
     digest = hashlib.sha256((before + text).encode()).hexdigest()
     return f'{text[:-1]},"sha256":"{digest}"}}\n'.encode(), digest
 
 
 def row_text(row: Sequence[float]) -> str:
-    """A row as the journal writes it, which is most of the work. Raises ValueError for a number that is not finite."""
+    """The journal's text of a row. This is the slowest part of writing, so another thread may do it in advance.
+
+    Raises ValueError for a number that is not finite.
+    """
     return _canonical([float(value) for value in row])
 
 
 class _Place(NamedTuple):
-    """What the next delta must follow."""
+    """Update and version of the latest delta, which the next one must follow."""
 
     update: int
     version: int
 
 
 def _check(update: int, version: int, bars: Sequence[int], rows: int, before: _Place | None) -> _Place:
-    """Raise ValueError where so many rows of `bars` cannot follow `before`."""
+    """Check that a delta can follow `before`, and return its place. rows: number of rows.
+
+    Raises ValueError where bars repeat or do not match the rows, the version does not rise, or the update falls.
+    """
     if not bars or len(bars) != rows or len(set(bars)) != len(bars):
         raise ValueError(f"{rows} rows of {len(set(bars))} distinct bars out of {len(bars)}")
     if before is not None and (version <= before.version or update < before.update):
@@ -85,7 +98,7 @@ def _check(update: int, version: int, bars: Sequence[int], rows: int, before: _P
 
 
 def _check_widths(rows: Sequence[Sequence[float]]) -> None:
-    """Raise ValueError for rows that are no table."""
+    """Raise ValueError where rows have different lengths."""
     if len({len(row) for row in rows}) > 1:
         raise ValueError("rows of several widths")
 
@@ -148,7 +161,7 @@ class _Reader:
 
 
 def _read(path: Path) -> tuple[Recorded, int]:
-    """And the bytes up to the end of the last delta."""
+    """Read and check a journal. Also returns its size in bytes up to the end of the last delta."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -175,10 +188,11 @@ def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
     """Read and check a whole journal.
 
     Args:
-        expected: header entries that must be there with these values, such as configuration, prompts and schema.
-        position: a place that it must hold, known from elsewhere; without one, missing lines at its end go unseen.
+        expected: header entries that must have these values, such as configuration, prompts and schema.
+        position: a place, known from elsewhere, that the journal must contain. Without it, missing lines at the end are
+            not detected.
     Raises:
-        JournalError: edited, cut, or of another run; names the first bad line.
+        JournalError: the journal was edited or cut, or belongs to another run; names the first bad line.
     """
     path = Path(path)
     recorded, _ = _read(path)
@@ -192,7 +206,7 @@ def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
 
 
 def _find(path: Path, recorded: Recorded, position: JournalPosition) -> int:
-    """Bytes up to `position`. Raises JournalError where the journal does not hold it."""
+    """The journal's size in bytes up to `position`. Raises JournalError where the journal does not contain it."""
     if position.deltas > recorded.position.deltas:
         raise JournalError(f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
                            f"missing: {position.deltas} deltas were written; the journal was cut")
@@ -207,7 +221,7 @@ def _find(path: Path, recorded: Recorded, position: JournalPosition) -> int:
 
 
 class Journal:
-    """Writes a journal. A line is handed to the system at once, so that a killed process loses at most a torn one."""
+    """Writes a journal. Writes are unbuffered, so a killed process leaves at most one incomplete line."""
 
     def __init__(self, path: Path, digest: str, deltas: int, last: _Place | None) -> None:
         self._file = path.open("ab", buffering=0)
@@ -215,9 +229,9 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path | str, header: Mapping[str, Any]) -> Journal:
-        """Begin a new journal; `header`: JSON values, of which those in `HEADER` must be there.
+        """Create a new journal. header: JSON values that include all entries of `HEADER`.
 
-        Raises FileExistsError where there is one.
+        Raises FileExistsError where the file exists, ValueError where the header lacks an entry or uses a reserved one.
         """
         path = Path(path)
         if missing := [name for name in HEADER if name not in header]:
@@ -232,10 +246,11 @@ class Journal:
     @classmethod
     def resume(cls, path: Path | str, position: JournalPosition | None = None,
                expected: Mapping[str, Any] | None = None) -> tuple[Journal, Recorded]:
-        """Go on with a journal after `position` (default: its end). Later deltas belong to a history that could not be
-        resumed: they are set aside as `*.stale`. Returns what is kept, too.
+        """Continue a journal after `position` (default: its end). Returns the journal and the deltas that are kept.
 
-        Raises JournalError as `read_journal`.
+        Later deltas were written after the checkpoint that the run resumes from, so they are moved to `*.stale`.
+
+        Raises JournalError like `read_journal`.
         """
         path = Path(path)
         recorded = read_journal(path, expected, position)
@@ -256,17 +271,19 @@ class Journal:
 
     def append(self, update: int, version: int, bars: Sequence[int],
                rows: Sequence[Sequence[float]]) -> JournalPosition:
-        """Record rows that become visible at `update`. Raises as `append_texts`, and ValueError for a number that is
-        not finite."""
+        """Record rows that become visible at `update`.
+
+        Raises like `append_texts`, and ValueError for a number that is not finite.
+        """
         _check_widths(rows)
         return self.append_texts(int(update), int(version), [int(bar) for bar in bars], [row_text(row) for row in rows])
 
     def append_texts(self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]) -> JournalPosition:
-        """The same of rows whose `row_text` another thread has made: that is most of the work.
+        """Like `append`, for rows given as `row_text`, which another thread may have prepared.
 
         Raises:
-            ValueError: a version that does not rise, or a bar twice.
-            OSError: disk full; what was written of the line is taken back.
+            ValueError: the version does not rise, or a bar appears twice.
+            OSError: the write failed, as on a full disk; the part of the line that was written is removed.
         """
         place = _check(update, version, bars, len(texts), self._last)
         self._digest = self._write(f'{{"bars":{_canonical(bars)},"kind":"delta","rows":[{",".join(texts)}],'
@@ -279,7 +296,7 @@ class Journal:
         line, digest = _line(self._digest, text)
         size = os.fstat(self._file.fileno()).st_size
         try:
-            while line:  # unbuffered, so it may take a part
+            while line:  # an unbuffered write may write only a part of the line
                 line = line[self._file.write(line):]
         except OSError:
             os.truncate(self._file.fileno(), size)
@@ -287,17 +304,17 @@ class Journal:
         return digest
 
     def sync(self) -> None:
-        """Wait until the disk has it; with every checkpoint."""
+        """Wait until the journal is on disk. Called with every checkpoint."""
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Mark the end and let go of the file; a second time is of no effect."""
+        """Write the `end` line and close the file. A second call does nothing."""
         if not self._file.closed:
             self._write(_canonical({"kind": "end", "deltas": self._deltas}))
             self.sync()
             self._file.close()
 
     def abandon(self) -> None:
-        """Let go of a file that cannot be written any more: no end is marked."""
-        with suppress(OSError):  # that is known already
+        """Close a file that cannot be written any more, without an `end` line."""
+        with suppress(OSError):  # the caller already knows that the file fails
             self._file.close()

@@ -1,7 +1,7 @@
-"""API keys: from an environment variable or a private file, named in the configuration and never kept in it.
+"""API keys, read from an environment variable or a private file. The configuration names the place, never the key.
 
-A `Secret` shows itself masked, cannot be serialised by accident, and takes itself out of texts that other people wrote
-(a server may echo a key in its error message, or in the model's answer).
+A `Secret` prints as a mask and cannot be serialised by accident. Its `scrub` removes the key from texts that others
+wrote: a server may echo a key in its error message or in the model's answer.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from urllib.parse import quote
 
 from jaxtrade.errors import ConfigError
 
-MIN_LENGTH = 8  # shorter "keys" would blot out ordinary words
+MIN_LENGTH = 8  # scrubbing a shorter "key" would remove ordinary words
 _MASK = "[key]"
-_HEAD = 6  # servers echo a key in part, by its first characters
+_HEAD = 6  # servers may echo only the first characters of a key
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _KEY = re.compile(rf"[!-~]{{{MIN_LENGTH},4096}}")
 
 
 class Secret:
-    """A key. `reveal` is the only way to it."""
+    """An API key. Only `reveal` returns it. Raises ConfigError for text that cannot be a key."""
 
     __slots__ = ("_value",)
 
@@ -36,7 +36,7 @@ class Secret:
         return self._value
 
     def scrub(self, text: str, parts: bool = True) -> str:
-        """`text` without the key, as it is or escaped; with `parts` also without words that begin as it does."""
+        """`text` with the key masked, plain or escaped. parts: also mask words that begin like the key."""
         value = self._value
         for form in {value, quote(value, safe=""), value.replace("\\", "\\\\").replace('"', '\\"').replace("/", "\\/")}:
             text = text.replace(form, _MASK)
@@ -52,7 +52,10 @@ class Secret:
 
 
 def read_key(env: str | None, file: Path | None, environ: Mapping[str, str] = os.environ) -> Secret | None:
-    """The key named by a variable or a file; None where neither is named. Raises ConfigError, which holds no key."""
+    """The key in a named variable or file; None where neither is named.
+
+    Raises ConfigError, whose message never contains the key.
+    """
     if env is not None and file is not None:
         raise ConfigError("advisor key_env and key_file: give one of them")
     if env is not None:

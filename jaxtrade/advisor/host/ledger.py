@@ -1,7 +1,8 @@
-"""What was spent, in a file that outlives the process, and the hard caps on it.
+"""The ledger: counts spending in a file that outlives the process, and enforces hard caps.
 
-A call is booked at the most it can cost before it is made and corrected by what it did cost: a process killed in
-between has spent too much on paper, never too little. (After a power failure the last seconds may be missing.)
+Before a call, the most that it can cost is reserved. After the call, the reservation is replaced by the actual cost. A
+process killed in between has therefore counted too much, never too little. (After a power failure the last seconds may
+be missing.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MICRO = 1_000_000
 
 
 class Spend(NamedTuple):
-    """cost: in millionths of the prices' currency."""
+    """Spending. cost: in millionths of the currency of the prices."""
 
     calls: int = 0
     tokens: int = 0
@@ -29,7 +30,7 @@ class Spend(NamedTuple):
 
 
 class Caps(NamedTuple):
-    """The most that may be spent; None: no cap."""
+    """The most that may be spent, in the units of `Spend`; None means no cap."""
 
     calls: int | None = None
     tokens: int | None = None
@@ -37,7 +38,7 @@ class Caps(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """Of a million tokens, so that a token costs as many millionths. None: unknown, counted as nothing."""
+    """Prices per million tokens, which equal millionths of the currency per token. None: unknown, counted as 0."""
 
     prompt: float | None = None
     completion: float | None = None
@@ -47,22 +48,25 @@ class Prices(NamedTuple):
         return self.prompt is not None and self.completion is not None
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> int:
-        """Millionths of the currency, rounded up."""
+        """Cost in millionths of the currency, rounded up."""
         return math.ceil((self.prompt or 0.0) * prompt_tokens + (self.completion or 0.0) * completion_tokens)
 
 
 def at_most(prompt: str, overhead: int, completion: int, prices: Prices) -> Spend:
-    """The most that one call can cost: a token of a byte-level vocabulary is at least a byte of the prompt; `overhead`
-    tokens come with it (chat template, schema) and `completion` tokens answer it, at most."""
+    """The most that one call can cost.
+
+    In a byte-level vocabulary each token covers at least one byte, so the prompt has at most as many tokens as bytes.
+    overhead: the most tokens added to it (chat template, schema). completion: the most tokens of the answer.
+    """
     tokens = len(prompt.encode("utf-8", "replace")) + overhead
     return Spend(1, tokens + completion, prices.cost(tokens, completion))
 
 
 class Ledger:
-    """One row of totals. `path` None: kept in memory. Used by one thread; other processes may share the file.
+    """The ledger: one row of totals. One thread uses it; other processes may share the file.
 
-    Raises StorageError, in every method, where the file cannot be read or written: what cannot be counted must not be
-    spent.
+    path: the file; None keeps the totals in memory. Every method raises StorageError where the file cannot be read or
+    written, because spending that cannot be counted must not happen.
     """
 
     def __init__(self, path: Path | None, caps: Caps) -> None:
@@ -102,7 +106,7 @@ class Ledger:
         try:
             yield
         except BaseException:
-            if self._connection.in_transaction:  # SQLite itself rolls back where the disk is full
+            if self._connection.in_transaction:  # on a full disk SQLite has already rolled back
                 self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
@@ -115,7 +119,7 @@ class Ledger:
             return Spend(*self._connection.execute("SELECT calls, tokens, cost FROM spent").fetchone())
 
     def reserve(self, spend: Spend) -> str:
-        """Book `spend`; or, where a cap does not allow it, book nothing and say which."""
+        """Reserve `spend` and return "". Where a cap does not allow it, reserve nothing and return a text naming it."""
         with self._told(), self._transaction():
             for name, cap, before, more in zip(Caps._fields, self._caps, self.spent(), spend, strict=True):
                 if cap is not None and before + more > cap:
@@ -126,7 +130,7 @@ class Ledger:
         return ""
 
     def settle(self, reserved: Spend, actual: Spend) -> None:
-        """Correct a booking by what it came to."""
+        """Replace a reservation by the actual spending."""
         with self._told():
             self._add(Spend(*(new - old for new, old in zip(actual, reserved, strict=True))))
 

@@ -1,8 +1,8 @@
-"""Advisors of known skill, for tests and ablations. An answer is a function of (seed, bar): never of order or time.
+"""Mock advisors of known skill, for tests and ablations. An answer depends on (seed, bar) only, never on order or time.
 
-`Skilled` is told the future and cheats by construction: its `future` is an array by bar of the direction that will
-come, +1 up, -1 down, 0 where none is defined (no full horizon left in the session, or a move within costs). Where it is
-0 it still answers, at random, so that silence or flatness gives nothing away.
+`Skilled` reads the future by design. Its `future` holds the coming direction of each bar: +1 up, -1 down, 0 where none
+is defined (no full horizon left in the session, or a move within costs). At a 0 it answers at random. If it stayed
+silent or flat there, its silence would leak the future.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Honesty = Literal["honest", "overconfident", "underconfident"]
 
 
 def uniform(seed: int, bar: int, stream: str) -> float:
-    """A number in [0, 1), the same for the same arguments on every machine."""
+    """A pseudo-random number in [0, 1). Equal arguments give the same number on every machine."""
     digest = hashlib.blake2b(f"{seed}/{bar}/{stream}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
 
 
 class Mock:
-    """A backend that computes at once. `opinion` is all that a subclass has to say."""
+    """A backend that computes its answers at once. A subclass defines `opinion`."""
 
     name = "mock"
 
@@ -36,7 +36,7 @@ class Mock:
         self.seed, self.horizon = seed, horizon
 
     def identity(self) -> Mapping[str, str]:
-        """Kind, and every public setting; arrays by their hash."""
+        """The kind and every public attribute; arrays are given by their hash."""
         shown = {key: _fingerprint(value) for key, value in vars(self).items() if not key.startswith("_")}
         inner = self._of()
         return {"kind": f"mock:{self.name}", **shown, **(prefixed("of", inner) if inner else {})}
@@ -52,7 +52,7 @@ class Mock:
         return self.opinion(question)
 
     def say(self, direction: str, confidence: float, risk: float = 0.5) -> Answer:
-        """An answer of this mock's horizon."""
+        """An answer with this mock's horizon."""
         return Answer(advice_of(direction, confidence, risk, self.horizon), model=f"mock:{self.name}")
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Mock:
 
 
 class Random(Mock):
-    """Any direction, any confidence: no skill."""
+    """Random direction and confidence: no skill."""
 
     name = "random"
 
@@ -72,7 +72,7 @@ class Random(Mock):
 
 
 class Constant(Mock):
-    """The same opinion about every bar."""
+    """The same advice about every bar."""
 
     name = "constant"
 
@@ -88,9 +88,10 @@ class Constant(Mock):
 
 
 class Skilled(Mock):
-    """Right about the direction with probability `q` at every bar where one is defined: it is told the future.
+    """Gives the right direction with probability `q` at every bar where one is defined. It reads the future.
 
-    honesty: the confidence stated is q' = max(q, 1 - q) (`honest`), 0.99 (`overconfident`) or 0.05 (`underconfident`).
+    future: int[T], the coming direction of each bar, -1, 0 or +1. honesty: sets the stated confidence to max(q, 1 - q)
+    (`honest`), 0.99 (`overconfident`) or 0.05 (`underconfident`).
     """
 
     name = "skilled"
@@ -115,7 +116,7 @@ class Skilled(Mock):
 
 
 class Failing(Mock):
-    """Never any advice."""
+    """Always fails, with a chosen failure."""
 
     name = "failing"
 
@@ -128,25 +129,25 @@ class Failing(Mock):
 
 
 def share(name: str, value: float) -> float:
-    """`value` where it is from 0 to 1. Raises ConfigError where it is not."""
+    """`value` as a float. Raises ConfigError where it is not from 0 to 1."""
     if not 0.0 <= value <= 1.0:
         raise ConfigError(f"advisor {name} {value}: expected 0 to 1")
     return float(value)
 
 
 def _directions(future: Iterable[int]) -> array[int]:
-    """Bytes of -1, 0 or +1, of any sequence or array of them."""
+    """Any sequence or array of -1, 0 and +1 as an array of bytes. Raises ConfigError for anything else."""
     try:
         signs = list(future)
         if all(sign in (-1, 0, 1) for sign in signs):
             return array("b", map(int, signs))
-    except (TypeError, ValueError):  # no sequence; one of arrays
+    except (TypeError, ValueError):  # not a sequence, or a sequence of arrays
         pass
     raise ConfigError("advisor future: expected one of -1, 0, +1 for every bar")
 
 
 def prefixed(head: str, backend: Backend) -> dict[str, str]:
-    """The identity of a backend inside another's."""
+    """The identity of a wrapped backend, with `head` before each name."""
     return {f"{head}.{key}": text for key, text in backend.identity().items()}
 
 

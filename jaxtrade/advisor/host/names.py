@@ -1,4 +1,4 @@
-"""The end of a message about an unknown name."""
+"""Suggestions for error messages about unknown names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The nearest known name, or where none is near all of them."""
+    """The end of an error message: the closest known name, or all known names where none is close."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else f"; choose one of {', '.join(known)}"

@@ -1,9 +1,8 @@
-"""Any server that speaks OpenAI's chat completions: llama.cpp, vLLM, Ollama or transformers on this
-machine, or a paid one.
+"""A backend for any server with OpenAI's chat completions API: llama.cpp, vLLM, Ollama or transformers, or a paid one.
 
-One attempt per call, within a total deadline; it never raises and never retries. Requests go to the configured base URL
-and nowhere else, over TLS except on this machine. The key is named, not given; it goes into one request header, and
-texts that came from outside are cleared of it before they are handed on.
+Each call makes one attempt within a total deadline. It never raises and never retries. Requests go only to the
+configured base URL, over TLS unless the server is on this machine. The configuration names where the key is stored. The
+key is sent in one request header and is removed from all text that the server returns.
 """
 
 from __future__ import annotations
@@ -35,12 +34,14 @@ Structured = Literal["json_schema", "json_object", "none"]
 
 @dataclass(frozen=True)
 class OpenAIOptions:
-    """Settings of a server. Nothing here is secret.
+    """Settings of a server. None of them is secret.
 
-    base_url: up to and with `/v1`. model: as the server names it. key_env, key_file: where the key is, none for a
-    server without. structured: how an answer's form is asked for (constrained decoding by schema where the server has
-    it). answer: `json`, or `pipe` for the old format. temperature: None leaves it to the server. tokens_key: newer
-    models want `max_completion_tokens`. max_bytes: cap on a response. ca_file: PEM to trust instead of the system's.
+    base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file: environment variable or
+    file that holds the key; neither for a server without a key. structured: how the request asks for the answer's form;
+    `json_schema` is constrained decoding, where the server supports it. answer: format of the answer, `json` or `pipe`
+    (one line, see `pipe`). temperature: None leaves it to the server. max_tokens: most tokens of an answer. tokens_key:
+    name of that limit in requests; newer models need `max_completion_tokens`. max_bytes: most bytes of a response.
+    ca_file: PEM file of certificates to trust instead of the system's.
     """
 
     base_url: str
@@ -58,10 +59,10 @@ class OpenAIOptions:
 
 
 class OpenAIBackend:
-    """A client of one server and model."""
+    """A backend that asks one model on one server."""
 
     def __init__(self, options: OpenAIOptions) -> None:
-        """Raises ConfigError for a setting that cannot be, a key that is not there, or an absent library."""
+        """Raises ConfigError for an invalid setting, a missing key or a missing library."""
         self._options = options
         self._base = check_url(options.base_url)
         _check(options)
@@ -97,7 +98,7 @@ class OpenAIBackend:
             answer = Answer(None, error.failure, str(error), error.status, error.retryable)
         except MismatchError:
             answer = Answer(None, Failure.CONNECTION, "the answer to another request", retryable=True)
-        except Exception as error:  # a fault of ours; the contract is to tell it, never to raise
+        except Exception as error:  # a bug in the client; `Backend.answer` must return a failure, never raise
             answer = Answer(None, Failure.CONNECTION, f"unexpected {type(error).__name__} in the client")
         return self._clean(answer._replace(latency=time.monotonic() - began))
 
@@ -122,7 +123,7 @@ class OpenAIBackend:
         return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw)
 
     def close(self) -> None:
-        """Cut every request in flight: they end at once as STOPPED, and so does every later one."""
+        """Cut every request in flight. These and all later requests end at once with the failure STOPPED."""
         self._client.close()
 
 
@@ -142,7 +143,7 @@ def request_body(options: OpenAIOptions, prompt: str) -> dict[str, Any]:
 
 
 def check_url(text: str) -> SplitResult:
-    """A base URL that may be asked, without a closing slash. Raises ConfigError, which shows no password."""
+    """A valid base URL, without a trailing slash. Raises ConfigError, whose message shows no password."""
     try:
         url = urlsplit(text)
         host, _ = url.hostname, url.port

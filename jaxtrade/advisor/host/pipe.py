@@ -1,9 +1,8 @@
-"""The old pipe format, `ACTION | confidence | reason`, read under the same strict rules as the JSON schema.
+"""The pipe format, `ACTION | confidence | reason`, parsed as strictly as the JSON schema.
 
-The old parser turned what it did not understand into HOLD with the stated confidence, and took the first number it
-found anywhere for the confidence. Here an unknown action, a missing bar, "85%" and a number elsewhere are failures.
-Actions that manage a position have no meaning without one, and market advice knows none: they are failures too.
-The format carries neither risk nor horizon; both get the fixed values below.
+A lenient parser would turn an unknown action into HOLD, or read any number in the text as the confidence. Here an
+unknown action, a missing `|`, "85%" and a number in another place are failures. Actions that manage a position are
+failures too: market advice knows no position. The format has neither risk nor horizon; both get the fixed values below.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
 
 
 def parse_pipe(text: str) -> Parsed:
-    """Read one answer in the pipe format. Never raises."""
+    """Parse one answer in the pipe format. Never raises."""
     try:
         return Parsed(_advice(text))
     except RefusedError as refused:

@@ -1,12 +1,12 @@
-"""Prompts from named raw values of one market bar: numbers and a validated symbol, no free text, no account.
+"""Builds prompts from named raw values of one market bar: numbers and a validated symbol, no free text, no account.
 
-A template is a constant: its text, the slots it shows and how. `prompt_version` is its name and the hash of all that,
-so a changed word is another version in caches and journals. A prompt is a function of nothing but (symbol, time, slots,
-template): account state is not among them, so that all environments share one question per bar.
+A template is a constant: its text, the slots that it shows and their format. Its version is its name and a hash of all
+these, so changing one word gives another version in caches and journals. A prompt depends on (symbol, time, slots,
+template) only. It contains no account state, so all environments share one question per bar.
 
-The old advisor printed a z-scored slot as ADX, RSI -0.5, price 0 and the time 00:00, each a default that stood in for
-what was not found. Here there are no defaults, values are looked up by name, and each has the range of its raw unit:
-`check_columns` tells normalised columns from raw ones before the first question, `make_question` checks each bar.
+There are no default values: a default in place of a missing value would put a false number into the prompt. Values are
+looked up by name and checked against the range of their raw unit. `slots.check_columns` detects normalised columns
+before the first question, and `make_question` checks each bar.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _STAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z
 
 @dataclass(frozen=True)
 class Template:
-    """The text of a prompt. Its {fields} are `symbol`, `time` and names in RAW_SLOTS. answer: `json` or `pipe`."""
+    """A prompt template. The {fields} of its text are `symbol`, `time` and names in RAW_SLOTS.
+
+    answer: the format that it asks for, `json` or `pipe`.
+    """
 
     name: str
     text: str
@@ -45,12 +48,12 @@ class Template:
 
     @cached_property
     def slots(self) -> tuple[str, ...]:
-        """Names of the raw slots it shows."""
+        """Names of the raw slots that the prompt shows."""
         return tuple(name for name in self.fields if name not in ("symbol", "time"))
 
     @cached_property
     def version(self) -> str:
-        """`name:hash`, of everything that shapes the prompt."""
+        """`name:hash`, where the hash covers everything that shapes the prompt."""
         shape = [self.name, self.text, self.answer, {name: RAW_SLOTS[name] for name in self.slots}]
         return f"{self.name}:{hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]}"
 
@@ -65,7 +68,7 @@ Guides:
 - RSI above 70 is overbought: avoid LONG. Below 30 is oversold: avoid SHORT.
 
 """
-# The part that is the same for every bar comes first, so that servers can keep it.
+# The part that is the same for every bar comes first, so that servers can cache it as a common prefix.
 _PLACE = """
 Market: {symbol}
 Bar close: {time}
@@ -94,8 +97,8 @@ _NO_VWAP = _RULES.replace(
     "10-bar change: positive speaks for LONG, negative for SHORT.")
 _OLD_RULES = _RULES.replace("FLAT", "HOLD").replace("LONG", "BUY").replace("SHORT", "SELL")
 
-# `no_volume` is for bars without it, which have no VWAP. `anonymous` shows neither date nor price level: what is left
-# of a model's skill there is no memory of that day.
+# `no_volume` is for bars without volume, which have no VWAP. `anonymous` shows neither date nor price level, so a model
+# cannot answer from its memory of that day: the skill that remains comes from the indicators.
 TEMPLATES: Mapping[str, Template] = MappingProxyType({
     "v1": Template("v1", _RULES + _JSON + _PLACE + _VALUES),
     "no_volume": Template("no_volume", _NO_VWAP + _JSON + _PLACE + _INDICES),
@@ -105,7 +108,7 @@ TEMPLATES: Mapping[str, Template] = MappingProxyType({
 
 
 def find_template(name: str) -> Template:
-    """A template by name. Raises ConfigError with the nearest one."""
+    """The template of a name. Raises ConfigError, with the nearest known name, for an unknown one."""
     if name not in TEMPLATES:
         raise ConfigError(f"prompt template {name!r}: unknown{nearest(name, TEMPLATES)}")
     return TEMPLATES[name]
@@ -117,9 +120,9 @@ def make_question(
     """The question about one bar.
 
     Args:
-        symbol: letters and digits, at most 12. time: full ISO stamp of the bar's close with its offset.
+        symbol: 1 to 12 capital letters and digits. time: full ISO time stamp of the bar's close with its UTC offset.
         slots: raw values by name, at least those that the template shows.
-    Raises ConfigError for an unknown or missing slot name, DataError for a value, symbol or stamp that cannot be.
+    Raises ConfigError for an unknown or missing slot name, DataError for an invalid value, symbol or time stamp.
     """
     _check_symbol(symbol)
     _check_stamp(time)
@@ -135,7 +138,8 @@ def make_question(
 
 
 def _shown(value: float, decimals: int) -> str:
-    """Fixed decimals, without trailing zeros past the first, and without a negative zero."""
+    """`value` with at most `decimals` decimals. Trailing zeros are dropped except for the first decimal, and a negative
+    zero loses its sign."""
     text = f"{round(value, decimals) + 0.0:.{decimals}f}"
     whole, _, part = text.partition(".")
     return f"{whole}.{part.rstrip('0') or '0'}"

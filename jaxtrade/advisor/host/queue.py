@@ -1,7 +1,7 @@
-"""Questions by key: what is wanted, what is under way, what is settled. No thread, no clock of its own.
+"""The queue of questions: which are waiting, in flight and settled. It has no thread and no clock of its own.
 
-A key is asked once at a time: the same question again raises its priority, whoever wants it. The old advisor's queue
-grew without bound and knew nothing of questions under way.
+Each key has at most one request at a time. Submitting the same question again raises its priority. The queue's size is
+bounded, so a slow server cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from jaxtrade.advisor.host.types import Question
 
 
 class Key(NamedTuple):
-    """What makes two questions one: in a run a bar's prompt follows from the bar and the prompt's version."""
+    """Identifies a question within a run. The bar and the prompt's version determine the whole prompt."""
 
     bar: int
     prompt_version: str
 
 
 class State(enum.Enum):
-    """ABSENT: never wanted, or dropped for want of room. FAILED and EXPIRED may be asked again, POISONED and DONE not
-    in this run."""
+    """Where a question stands.
+
+    ABSENT: never submitted, or dropped because the queue was full. FAILED (after a while) and EXPIRED questions may be
+    sent again. DONE and POISONED ones are never sent again in this run.
+    """
 
     ABSENT = "absent"
     QUEUED = "queued"
@@ -41,8 +44,12 @@ _DONE, _POISONED = (State.DONE, math.inf), (State.POISONED, math.inf)  # shared 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """A question that waits or is under way. chunk: when it was last wanted. not_before: of the clock, for a retry.
-    looked_up: the cache does not have it. delay: seconds of its last wait before a retry."""
+    """A question that is waiting or in flight.
+
+    serial: number of its first submission. chunk: when it was last submitted. count: submissions. attempts: requests
+    sent. not_before: earliest clock time of a retry. delay: seconds that it waited before its last retry. looked_up:
+    whether the cache was searched without success. cache_key: see `AdviceCache.key`.
+    """
 
     key: Key
     question: Question
@@ -58,20 +65,20 @@ class Entry:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Rising with how much it is wanted; of equals the older first."""
+        """Sort key: the higher, the sooner it is sent. Among equal priorities the older question comes first."""
         return (self.priority, -self.serial)
 
 
 class QuestionQueue:
-    """At most `capacity` questions that wait, each for at most `ttl` chunks since it was last wanted."""
+    """Holds at most `capacity` waiting questions. A question expires `ttl` chunks after it was last submitted."""
 
     def __init__(self, capacity: int, ttl: int, counts: Statistics) -> None:
         self._capacity, self._ttl, self._counts = capacity, ttl, counts
         self._chunk = self._serial = 0
-        self._waiting: dict[Key, Entry] = {}  # in the order of `chunk`
+        self._waiting: dict[Key, Entry] = {}  # in the order of `chunk`, so that `tick` finds the oldest first
         self._ranked: dict[bool, list[tuple[tuple[float, int], Key]]] = {False: [], True: []}  # by `looked_up`
         self._flying: dict[Key, Entry] = {}
-        self._settled: dict[Key, tuple[State, float]] = {}  # and the time from which it may be asked again
+        self._settled: dict[Key, tuple[State, float]] = {}  # the state, and the time from which it may be sent again
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -82,7 +89,7 @@ class QuestionQueue:
 
     @property
     def unseen(self) -> int:
-        """Waiting questions that the cache was not asked about yet."""
+        """The number of waiting questions that have not been looked up in the cache yet."""
         return len(self._ranked[False])
 
     def state(self, key: Key) -> State:
@@ -92,10 +99,10 @@ class QuestionQueue:
             return State.IN_FLIGHT
         return self._settled.get(key, (State.ABSENT, 0.0))[0]
 
-    # --- what is wanted ----------------------------------------------------------------------------------------------
+    # --- submissions -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """A chunk has passed: what nobody has wanted for `ttl` chunks expires."""
+        """Count one chunk. Questions not submitted again for `ttl` chunks expire."""
         self._chunk += 1
         while self._waiting:
             entry = next(iter(self._waiting.values()))
@@ -106,7 +113,7 @@ class QuestionQueue:
             self._counts.expired += 1
 
     def submit(self, question: Question, priority: float, now: float) -> None:
-        """Want an answer, the sooner the higher `priority`."""
+        """Request an answer. Questions of higher `priority` are sent first; one that is not finite is dropped."""
         self._counts.submitted += 1
         key = Key(question.bar, question.prompt_version)
         if not math.isfinite(priority):
@@ -147,24 +154,24 @@ class QuestionQueue:
         ranked = self._ranked[entry.looked_up]
         del ranked[bisect.bisect_left(ranked, (entry.rank, entry.key))]
 
-    # --- what is next ------------------------------------------------------------------------------------------------
+    # --- choosing what to send ----------------------------------------------------------------------------------------
 
     def to_look_up(self, most: int) -> list[Entry]:
-        """Questions that the cache may know, most wanted first."""
+        """At most `most` questions that have not been looked up in the cache, highest priority first."""
         return [self._waiting[key] for _, key in self._ranked[False][:-most - 1:-1]]
 
     def looked_up(self, entry: Entry) -> None:
-        """The cache does not have it."""
+        """Note that the cache does not have the answer."""
         self._leave(entry)
         entry.looked_up = True
         self._join(entry)
 
     def next(self, now: float) -> Entry | None:
-        """The most wanted question that may be asked now."""
+        """The question of the highest priority that may be sent now, or None."""
         entries = (self._waiting[key] for _, key in reversed(self._ranked[True]))
         return next((entry for entry in entries if entry.not_before <= now), None)
 
-    # --- what becomes of it ------------------------------------------------------------------------------------------
+    # --- state changes -----------------------------------------------------------------------------------------------
 
     def start(self, entry: Entry) -> None:
         self._leave(entry)
@@ -172,7 +179,7 @@ class QuestionQueue:
         self._flying[entry.key] = entry
 
     def again(self, entry: Entry, not_before: float) -> None:
-        """Back from in flight, to be asked anew; it counts as wanted now."""
+        """Put a question in flight back into the queue for a retry. Its time to expiry starts again."""
         del self._flying[entry.key]
         entry.not_before, entry.chunk = not_before, self._chunk
         self._join(entry)
@@ -184,19 +191,19 @@ class QuestionQueue:
         self._counts.done += 1
 
     def hit(self, entry: Entry) -> None:
-        """A waiting question that the cache answered."""
+        """Settle a waiting question that the cache answered."""
         self._leave(entry)
         self._settled[entry.key] = _DONE
         self._counts.cache_hit += 1
 
     def failed(self, entry: Entry, until: float) -> None:
-        """No answer; not to be asked again before `until`."""
+        """Settle a question in flight without an answer. It is not sent again before `until`."""
         del self._flying[entry.key]
         self._settled[entry.key] = (State.FAILED, until)
         self._counts.failed += 1
 
     def poisoned(self, entry: Entry) -> None:
-        """It fails in the same way whenever it is asked; waiting or in flight."""
+        """Settle a question, waiting or in flight, that fails in the same way every time."""
         if entry.key in self._flying:
             del self._flying[entry.key]
         else:
@@ -205,6 +212,6 @@ class QuestionQueue:
         self._counts.poisoned += 1
 
     def forgive(self, key: Key) -> None:
-        """A failed question may be asked at once: its answer has come to the cache."""
+        """Let a failed question be submitted again at once, because its answer is now in the cache."""
         if self._settled.get(key, (State.ABSENT, 0.0))[0] is State.FAILED:
             self._settled[key] = (State.FAILED, -math.inf)

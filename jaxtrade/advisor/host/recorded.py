@@ -1,8 +1,9 @@
-"""Answers that were recorded before: from a mapping of bars, or from a JSONL file, read under the strict schema.
+"""Recorded answers, from a mapping of bars or a JSONL file. They are parsed under the strict schema.
 
 One row is one bar: `{"bar": 17, "time": "2024-03-01T10:31:00-05:00", "symbol": "ES", "raw": "..."}`, where `raw` is the
-model's text as it came. A text that does not parse is what was recorded too: that bar's failure. `time` and `symbol`
-may be absent; where they are there and differ from the question's, the row belongs to other data and is a failure.
+model's text as received. A text that does not parse is a valid record: the answer is then that bar's failure. `time`
+and `symbol` are optional. If one is given and differs from the question's, the row belongs to other data and the answer
+is a failure.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _KEYS = {"bar", "time", "symbol", "raw", "model"}
 
 
 class RecordedRow(NamedTuple):
-    """What was recorded about a bar; empty strings where the record does not say."""
+    """The record of one bar. Fields that the record lacks are empty strings."""
 
     raw: str
     time: str = ""
@@ -32,7 +33,10 @@ class RecordedRow(NamedTuple):
 
 
 class RecordedBackend:
-    """Answers about recorded bars, EMPTY about others."""
+    """Returns the recorded answer of a bar, and the failure EMPTY for bars without a record.
+
+    answer_format: `json` or `pipe`. Raises ConfigError for another format.
+    """
 
     name = "recorded"
 
@@ -52,7 +56,7 @@ class RecordedBackend:
         return {"kind": "recorded", "rows": self._digest, "answer_format": self._format}
 
     def answer(self, question: Question, deadline: float) -> Answer:
-        del deadline  # a look-up
+        del deadline  # a look-up takes no time
         row = self._rows.get(question.bar)
         if row is None:
             return Answer(None, Failure.EMPTY, f"nothing recorded for bar {question.bar}")
@@ -65,11 +69,11 @@ class RecordedBackend:
         return Answer(parsed.advice, parsed.failure, detail, raw=row.raw, model=row.model)
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing to close."""
 
 
 def read_recorded(path: Path) -> dict[int, RecordedRow]:
-    """Rows of a JSONL file by bar. Raises DataError with file and line for a row that cannot be used."""
+    """Rows of a JSONL file by bar. Raises DataError, with file and line, for a row that is not valid."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -78,7 +82,7 @@ def read_recorded(path: Path) -> dict[int, RecordedRow]:
 
 
 def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
-    """As `read_recorded`, of lines; `name` stands in messages."""
+    """Like `read_recorded`, for lines of text. name: stands for the file in error messages."""
     rows: dict[int, RecordedRow] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -94,7 +98,7 @@ def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
 
 def _row(where: str, line: str) -> tuple[int, RecordedRow]:
     try:
-        value: Any = strict_json(line, 8 * MAX_BYTES)  # a JSON string is longer than its text
+        value: Any = strict_json(line, 8 * MAX_BYTES)  # escapes make a JSON string longer than its text
     except RefusedError as refused:
         raise DataError(f"{where}: {refused}") from None
     if not isinstance(value, dict) or not {"bar", "raw"} <= set(value) or set(value) - _KEYS:

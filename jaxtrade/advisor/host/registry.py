@@ -1,11 +1,12 @@
-"""Who is asked, by name: `make_backend("mock:skilled:0.6", {"future": directions})`.
+"""Builds backends by name: `make_backend("mock:skilled:0.6", {"future": directions})`.
 
-rules                       the old prompt's rules as code
-mock:KIND[:NUMBER]          an advisor of known skill, see `MOCKS`
-mock:KIND[:NUMBER]/OTHER    a change of another backend's answers, as mock:delayed:5/mock:skilled:0.6; options that
-                            are not its own go to the other, `seed` to both
-recorded:FILE               answers of a JSONL file
-http://... , https://...    an OpenAI-compatible server, option `model`
+rules                       the prompt's rules as code
+mock:KIND[:NUMBER]          a mock of known skill, see `MOCKS`
+mock:KIND[:NUMBER]/OTHER    a wrapper that changes the answers of OTHER, as mock:delayed:5/mock:skilled:0.6; options
+                            that the wrapper does not take go to OTHER, `seed` goes to both
+recorded:FILE               recorded answers of a JSONL file
+http://... , https://...    an OpenAI-compatible server; needs the option `model`
+NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _MEANING = {"future": "an array by bar of -1, 0 or +1: this mock is told it", "i
 
 
 class MockKind(NamedTuple):
-    """A mock: how it is made, its options, those it cannot do without, and which one the number after its name is."""
+    """A kind of mock. make(options) builds the backend. takes: names of its options. needs: required options. number:
+    the option that the number after the name sets, or ""."""
 
     make: Callable[[dict[str, Any]], Backend]
     takes: frozenset[str]
@@ -42,9 +44,9 @@ class MockKind(NamedTuple):
 
 
 class AdvisorKind(NamedTuple):
-    """An advisor of a user's own: `advisor.kind=NAME` or `NAME:REST`.
+    """A user's own advisor, chosen by `advisor.kind=NAME` or `NAME:REST`.
 
-    make(rest, options) -> the backend that is asked. takes: names of its options (`advisor.options`).
+    make(rest, options) builds the backend. takes: names of its options (`advisor.options`).
     """
 
     make: Callable[[str, dict[str, Any]], Backend]
@@ -52,7 +54,10 @@ class AdvisorKind(NamedTuple):
 
 
 def make_backend(kind: str, options: Options | None = None) -> Backend:
-    """A backend by its kind or URL. Raises ConfigError for what is unknown (with the nearest name) or missing."""
+    """Build a backend from its kind or URL.
+
+    Raises ConfigError for an unknown kind or option (with the nearest known name) and for a missing option.
+    """
     head, _, rest = kind.partition(":")
     if kind in ("none", "off"):
         raise ConfigError(f"advisor {kind!r}: nobody is asked, so there is no backend to make")
@@ -77,7 +82,7 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
 
 
 def takes(kind: str) -> frozenset[str]:
-    """Names of the options that a kind takes, those of the backend it changes included."""
+    """Names of the options that a kind takes, including those of a wrapped backend."""
     head, _, rest = kind.partition(":")
     if head in ADVISORS:
         return ADVISORS[head].takes
@@ -94,7 +99,7 @@ def _is_url(kind: str) -> bool:
 
 
 def _known(kind: str, options: Options | None, shown: str) -> dict[str, Any]:
-    """A copy of the options, all of them known."""
+    """A copy of the options. Raises ConfigError for an option that the kind does not take."""
     known = takes(kind)
     for key in options or {}:
         if key not in known:
@@ -117,7 +122,7 @@ def _server(url: str, options: dict[str, Any]) -> Backend:
 
 
 def _mock_kind(own: str) -> tuple[str, MockKind, str]:
-    """Name, kind and number of `KIND[:NUMBER]`."""
+    """Name, `MockKind` and number (as text, or "") of `KIND[:NUMBER]`."""
     name, _, number = own.partition(":")
     if name not in MOCKS:
         raise ConfigError(f"advisor mock:{name[:40]}: unknown{nearest(name, MOCKS)}")
@@ -148,7 +153,7 @@ def _mock(rest: str, options: dict[str, Any]) -> Backend:
 
 
 def _skilled(honesty: str, default: float, wrong: bool = False) -> Callable[[dict[str, Any]], Backend]:
-    """Maker of a `Skilled`; `wrong`: its number is the probability of being wrong."""
+    """A function that builds a `Skilled` mock. wrong: `q` is the probability of being wrong."""
 
     def make(options: dict[str, Any]) -> Backend:
         q = float(options.pop("q", default))
@@ -166,7 +171,7 @@ def _failing(options: dict[str, Any]) -> Backend:
 
 
 def _whole(options: dict[str, Any], name: str) -> dict[str, Any]:
-    """The options with one of them as an integer."""
+    """The options with one of them converted to an integer. Raises ConfigError where it is not a whole number."""
     if not float(options[name]).is_integer():
         raise ConfigError(f"advisor {name} {options[name]}: expected a whole number")
     return {**options, name: int(options[name])}

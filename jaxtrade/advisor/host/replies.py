@@ -1,13 +1,13 @@
-"""What a chat-completions server's response means: pure functions from status, head and body to an Answer.
+"""Reads the response of a chat-completions server: pure functions from status, headers and body to an Answer.
 
-status                              failure   another attempt
-408, 409, 425, 429, 5xx             HTTP      may help; `Retry-After` is told, not obeyed here
-429 insufficient_quota, 401, 402,   REFUSED   of no use: key, money, permission, model or a prompt that never fits
-  403, 404, 400 context_length
-other 4xx, 3xx, 1xx, 2xx but 200    HTTP      of no use
-200 that is no completion           PARSE     may help: HTML, JSON of another form, `{"error": ...}`
+status                              failure   retry
+408, 409, 425, 429, 5xx             HTTP      may help; `Retry-After` is passed on, and the caller waits
+429 insufficient_quota, 401, 402,   REFUSED   cannot help: wrong key, no quota, no permission, no such model, or a
+  403, 404, 400 context_length                prompt that is too long
+other 4xx, 3xx, 1xx, 2xx but 200    HTTP      cannot help
+200 without a completion            PARSE     may help: HTML, JSON of another form, `{"error": ...}`
 200 without text                    EMPTY     may help: no choices, null content, tool calls, refusals, filters
-200 with text that is no advice     PARSE,    may help where sampling is random; TOO_LARGE is text past 64 KiB or cut
+200 with text that is not advice    PARSE,    may help where sampling is random; TOO_LARGE is text above 64 KiB or cut
                                     SCHEMA,   off at the token limit
                                     TOO_LARGE
 """
@@ -33,7 +33,10 @@ _OWN_ID = re.compile(r"jaxtrade-[0-9a-f]{16}")
 
 
 class Sampling(NamedTuple):
-    """What the reader has to know of the request. request_id: as sent; random: the same prompt may get another text."""
+    """What the reader needs to know about the request.
+
+    request_id: as sent. random: whether the same prompt may get another text. parse: parses the model's text.
+    """
 
     request_id: str
     random: bool
@@ -45,7 +48,7 @@ class MismatchError(Exception):
 
 
 def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: Sampling) -> Answer:
-    """The answer in a whole response; header names in lower case. Raises MismatchError, nothing else."""
+    """The answer in a complete response. Header names are in lower case. Raises MismatchError and nothing else."""
     check_id(headers.get("x-request-id", ""), sampling.request_id)
     if status != 200:
         return _refusal(status, headers, body)
@@ -117,9 +120,10 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks to wait; None where it does not say so in a usable way.
+    """Seconds that the server asks to wait, or None where `Retry-After` is absent or not usable.
 
-    A date is compared with the response's own `Date`, so that no clock of ours enters: without one it is not usable.
+    A date is compared with the response's own `Date` header, because the local clock may be wrong. Without that header
+    a date is not usable.
     """
     text = headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,6})?", text):
@@ -129,18 +133,21 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def check_id(text: str, own: str) -> None:
-    """Raise MismatchError where `text` holds an id of our making that is not `own`; servers' own ids are no concern."""
+    """Raise MismatchError where `text` contains a request id made here that is not `own`.
+
+    Ids that servers make themselves are ignored.
+    """
     if any(found != own for found in _OWN_ID.findall(text)):
         raise MismatchError
 
 
 def printable(text: str) -> str:
-    """`text` without control and other unprintable characters."""
+    """`text` with control and other unprintable characters replaced by blanks."""
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _error_text(value: object) -> str:
-    """The message of an error object, short; "" where there is none. FastAPI servers call it `detail`."""
+    """The message of an error object, shortened; "" where there is none. FastAPI servers name the object `detail`."""
     error = value.get("error", value.get("detail")) if isinstance(value, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return "error " + printable(message[:200]) if isinstance(message, str) else ""

@@ -1,8 +1,8 @@
-"""The old prompt's own rules as code: an LLM has to beat them before its opinion is worth a call.
+"""The guides of the prompt (`prompts`) as code. A language model must beat these rules to be worth its calls.
 
-From the old prompt's text: ADX above 30 a strong trend, 20 to 30 a moderate one, below 20 none; momentum and the side
-of VWAP must agree; RSI above 70 forbids buying, below 30 selling. Its rules on losses, win rate and open profit spoke
-about an account, which market advice does not see: masks handle that. The confidences are ours, the prompt gave none.
+ADX above 30 is a strong trend, 20 to 30 a moderate one, below 20 none. Momentum and the side of VWAP must agree. RSI
+above 70 forbids buying, below 30 selling. No rule concerns the account (losses, win rate, open profit): market advice
+does not see it, and action masks enforce its limits. The prompt states no confidences; those here are our own choice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RULE_SLOTS = ("adx", "roc", "price_to_vwap", "rsi")
 
 
 def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
-    """The rules' opinion on raw values (units in `slots.RAW_SLOTS`). Raises KeyError for a missing one."""
+    """The rules' advice from raw values (units in `slots.RAW_SLOTS`). Raises KeyError for a missing value."""
     adx, momentum, distance, rsi = (slots[name] for name in RULE_SLOTS)
     strength = "strong" if adx > STRONG else "moderate" if adx >= WEAK else "none"
     direction = "flat"
@@ -33,7 +33,7 @@ def rule_advice(slots: Mapping[str, float], horizon: int) -> Advice:
 
 
 class RuleBackend:
-    """Answers from a question's raw slots. A slot that is missing or out of its raw range is a failure."""
+    """Answers from the raw slots of a question. A slot that is missing or outside its raw range is a failure."""
 
     name = "rules"
 
@@ -50,10 +50,10 @@ class RuleBackend:
             if name not in question.slots:
                 return Answer(None, Failure.SCHEMA, f"bar {question.bar}: no raw slot {name!r}")
             low, high = RAW_SLOTS[name][:2]
-            if not low <= question.slots[name] <= high:  # NaN too
+            if not low <= question.slots[name] <= high:  # also true for NaN
                 return Answer(None, Failure.SCHEMA, f"bar {question.bar}: raw slot {name!r} is "
                                                     f"{question.slots[name]:g}, expected {low:g} to {high:g}")
         return Answer(rule_advice(question.slots, self._horizon), model=self.name)
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Nothing to close."""

@@ -1,18 +1,18 @@
-"""The answer's schema (version 1) and its strict reading. What does not fit is a failure, never clamped, never HOLD.
+"""The schema of answers (version 1) and its strict parser. An answer that does not fit is a failure.
 
-A server that offers constrained decoding gets `ADVICE_SCHEMA`; every answer is read again here all the same, since
-servers were seen to honour a schema and still return a confidence of 653.3.
+It is never clamped into range and never read as HOLD. A server with constrained decoding receives `ADVICE_SCHEMA`.
+Every answer is still checked here, because some servers accept a schema and still return a confidence of 653.3.
 
-Direction and confidence become the three logits of `Advice` as
+Direction and confidence become the three logits of `Advice`:
 
     logit[direction] = LOGIT_SCALE * confidence,    the other two = 0        (flat = hold, long = buy, short = sell)
 
-so each lies in [0, LOGIT_SCALE], confidence 0 is no opinion at all (three equal logits) and confidence 1 gives its
-direction a softmax probability of e^3 / (e^3 + 2) = 0.91. What the stated confidence is worth is measured later, by
-whoever fuses it; here it is only bounded.
+Each logit lies in [0, LOGIT_SCALE]. Confidence 0 gives three equal logits, so no opinion. Confidence 1 gives its
+direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the stated confidence is only bounded; the fusion
+measures later what it is worth.
 
-One repair is made, once: where the text is no JSON object by itself and holds exactly one code fence, the first
-balanced object inside that fence is read instead, under the same rules. `Parsed.repaired` counts it.
+The parser makes one repair. Where the text alone is not JSON and contains exactly one code fence, it reads the first
+balanced object inside that fence, under the same rules. `Parsed.repaired` reports the repair.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ MAX_REASON = 200  # characters
 MAX_HORIZON = 390  # bars: the minutes of a cash session
 LOGIT_SCALE = 3.0
 DIRECTIONS = ("flat", "long", "short")
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)  # a string, ended or not (linear time), or a bracket
+# A string, closed or not, or a bracket. The possessive quantifier keeps the search linear in time.
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
-# What guides decoding is narrower than what is accepted. Shares are a list of values, since some constrained decoders
-# ignore the bounds of a number (llama.cpp was seen to write 38E2033092839003001); any number from 0 to 1 is accepted.
-# `pattern` holds no quote, backslash or letter beyond ASCII, since small models otherwise write text that their own
-# server cannot put into JSON; any reason of MAX_REASON characters is accepted.
+# The schema for constrained decoding is narrower than what the parser accepts.
+# Shares are a list of values, because some constrained decoders ignore the bounds of a number (llama.cpp has written
+# 38E2033092839003001). The parser accepts any number from 0 to 1.
+# `pattern` allows no quotes, backslashes or letters beyond ASCII, because small models otherwise write text that their
+# own server cannot put into JSON. The parser accepts any reason of up to MAX_REASON characters.
 _SHARES = {"type": "number", "enum": [round(i / 20, 2) for i in range(21)]}
 ADVICE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -57,8 +59,11 @@ SCHEMA_HASH = hashlib.sha256(SCHEMA_TEXT.encode()).hexdigest()
 
 
 class Parsed(NamedTuple):
-    """Advice, or why there is none: PARSE where the text has not the form, SCHEMA where a value does not fit, EMPTY and
-    TOO_LARGE by themselves. repaired: the one repair made it readable, or was tried."""
+    """The result of parsing: advice, or the failure with its detail.
+
+    PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit. EMPTY: no text.
+    TOO_LARGE: too much text. repaired: whether the repair was tried, with or without success.
+    """
 
     advice: Advice | None
     failure: Failure | None = None
@@ -67,7 +72,7 @@ class Parsed(NamedTuple):
 
 
 class RefusedError(ValueError):
-    """A text or value that is not accepted; `failure` says which kind."""
+    """A text or value is not accepted. `failure` gives the kind."""
 
     def __init__(self, failure: Failure, detail: str) -> None:
         super().__init__(detail)
@@ -75,7 +80,7 @@ class RefusedError(ValueError):
 
 
 def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> Advice:
-    """The bounded logits of an opinion, by the formula above. Raises RefusedError for a value out of its range."""
+    """The advice of a direction and its values, by the formula above. Raises RefusedError for a value out of range."""
     if direction not in DIRECTIONS:
         raise RefusedError(Failure.SCHEMA, f"direction {_shown(direction)}, expected one of {', '.join(DIRECTIONS)}")
     for name, value in (("confidence", confidence), ("risk", risk)):
@@ -89,16 +94,17 @@ def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> A
 
 
 def parse_advice(text: str) -> Parsed:
-    """Read one answer strictly. Never raises."""
+    """Parse one answer strictly. Never raises."""
     first = _parsed(text, repaired=False)
     inner = _fenced_object(text) if first.failure is Failure.PARSE else None
     return first if inner is None else _parsed(inner, repaired=True)
 
 
 def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
-    """One JSON value and nothing else, without NaN, Infinity, overflowing numbers, duplicate keys or deep nesting.
+    """Parse a text that is exactly one JSON value.
 
-    Raises RefusedError, with Failure.TOO_LARGE past `max_bytes` and Failure.PARSE else.
+    NaN, Infinity, overflowing numbers, duplicate keys and deep nesting are refused. Raises RefusedError, with
+    Failure.TOO_LARGE above `max_bytes`, Failure.EMPTY for an empty text and Failure.PARSE otherwise.
     """
     if len(text.encode("utf-8", "surrogatepass")) > max_bytes:
         raise RefusedError(Failure.TOO_LARGE, f"text above {max_bytes} bytes")
@@ -132,7 +138,7 @@ def _advice(value: Any) -> Advice:
         if type(value[name]) is not int:
             raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected an integer")
     for name in ("confidence", "risk"):
-        if type(value[name]) not in (int, float):  # a bool is an int by inheritance only
+        if type(value[name]) not in (int, float):  # not isinstance: a bool is also an instance of int
             raise RefusedError(Failure.SCHEMA, f"{name} {_shown(value[name])}, expected a number")
     if value["v"] != VERSION:
         raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
@@ -144,7 +150,7 @@ def _advice(value: Any) -> Advice:
 
 
 def _shown(value: object) -> str:
-    """A value for a detail text: short, and without control characters."""
+    """A value as text for error details: short, ASCII only, without control characters."""
     return ascii(value)[:40]
 
 
@@ -167,12 +173,12 @@ def _finite(text: str) -> float:
 
 
 def _brackets(text: str) -> Iterator[re.Match[str]]:
-    """The brackets of a JSON text that stand outside its strings."""
+    """The brackets of a JSON text outside its strings."""
     return (match for match in _TOKENS.finditer(text) if match[0][0] != '"')
 
 
 def _check_depth(text: str) -> None:
-    """Refuse deep nesting before a recursive parser sees it."""
+    """Refuse deep nesting before the recursive parser runs. Raises RefusedError."""
     depth = 0
     for bracket in _brackets(text):
         depth += 1 if bracket[0] in "[{" else -1
@@ -181,7 +187,7 @@ def _check_depth(text: str) -> None:
 
 
 def _fenced_object(text: str) -> str | None:
-    """The first balanced object in the text's only code fence; None where there is no such thing."""
+    """The first balanced object in the text's only code fence, or None where there is none."""
     parts = text.split("```")
     start = parts[1].find("{") if len(parts) == 3 else -1
     if start < 0:

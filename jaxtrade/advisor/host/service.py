@@ -1,7 +1,8 @@
-"""The advice service: what the training loop submits to and takes from. Neither call waits.
+"""The advice service. The training loop submits questions to it and takes answers from it; neither call waits.
 
-One thread (the desk's) decides and writes; workers ask. The training thread only puts a message into a mailbox and
-pops answers from a queue, so that a slow disk, a hung server or a dead thread cannot reach it.
+One thread, the desk's, makes all decisions and writes all files. Worker threads send the requests. The training thread
+only puts a message into a mailbox and pops answers from a queue, so a slow disk, a hung server or a dead thread cannot
+block it.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from jaxtrade.advisor.host.workers import Finished, WorkerPool
 from jaxtrade.config.service import ServiceOptions
 
 _BUSY_POLL_S, _IDLE_POLL_S = 0.05, 0.25
-_BACKLOG = 4  # questions that may wait for the desk, in multiples of its queue
-_MOST_WAITING = 1024  # messages that may wait for it, empty submissions too
-_MESSAGES = 256  # in one turn
-_MOST_FAULTS = 10
-_DRAIN_S, _CLOSE_S, _JOIN_S = 1.0, 0.5, 2.6  # of a stop: to answers under way, to a closed backend, to all of it
+_BACKLOG = 4  # questions that may wait for the desk, in multiples of its queue's size
+_MOST_WAITING = 1024  # messages that may wait for the desk, empty submissions included
+_MESSAGES = 256  # messages handled in one turn
+_MOST_FAULTS = 10  # contained exceptions of one kind, after which nothing more is asked
+_DRAIN_S, _CLOSE_S, _JOIN_S = 1.0, 0.5, 2.6  # time limits of `stop`: answers in flight, closing the backend, in total
 
 _Batch = tuple[tuple[Question, float], ...]
 
 
 class AdviceService:
-    """Asks `backend` about what is submitted, until `stop`, which also runs at the interpreter's exit.
+    """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter exits.
 
-    `tell` gets one line per trouble, from another thread; by default it goes to the logger `jaxtrade.advisor`.
+    `tell` receives one line per problem, from another thread; by default the logger `jaxtrade.advisor`.
 
-    Raises StorageError where the ledger cannot be read: what cannot be counted must not be spent.
+    Raises StorageError where the ledger cannot be read: without it, spending could not be counted against the caps.
     """
 
     def __init__(self, backend: Backend, options: ServiceOptions, clock: Clock | None = None,
@@ -68,7 +69,7 @@ class AdviceService:
         self._published: dict[str, Any] = {}
         self._publish()
         self._closing, self._close_fault = threading.Event(), ""
-        # Made now: late in an interpreter's life no thread can be.
+        # Start this thread now: Python cannot start a thread while the interpreter shuts down.
         self._closer = threading.Thread(target=self._close, name="advisor-close", daemon=True)
         self._thread = threading.Thread(target=self._run, name="advisor-desk", daemon=True)
         self._closer.start()
@@ -78,10 +79,14 @@ class AdviceService:
     # --- for the training thread -------------------------------------------------------------------------------------
 
     def submit(self, wanted: Iterable[tuple[Question, float]]) -> None:
-        """Want answers, each with a priority; one call per chunk, also with nothing: questions expire by chunks."""
+        """Request answers. `wanted` holds questions with their priorities.
+
+        Call it once per chunk, even with no questions: questions expire after a number of chunks.
+        """
         batch = tuple(wanted)
         with self._counting:
             backlog = self._sent - self._received
+            # With an empty backlog a batch of any size is accepted; otherwise a large one could never be submitted.
             too_much = backlog and backlog + len(batch) > _BACKLOG * self._options.queue_size
             if self._stopping.is_set() or too_much or self._mailbox.qsize() > _MOST_WAITING:
                 self._turned_away += len(batch)
@@ -90,16 +95,19 @@ class AdviceService:
         self._mailbox.put(batch)
 
     def take(self, most: int) -> list[tuple[int, Advice]]:
-        """At most `most` answers that have come, (bar, advice), each handed out once; the others stay."""
+        """Return at most `most` new answers as (bar, advice). Each is returned once; the rest stay in the queue."""
         taken = []
-        with suppress(IndexError):  # there are no more
+        with suppress(IndexError):  # raised when the queue is empty
             while len(taken) < most:
                 taken.append(self._ready.popleft())
         return taken
 
     def statistics(self) -> dict[str, Any]:
-        """Counts as of the desk's last turn, and what has been submitted since. Every submission is counted in exactly
-        one place: deduped, cache_hit, queued, in_flight, done, failed, expired, dropped or poisoned."""
+        """Counts as of the desk's last turn, plus what has been submitted since.
+
+        Every submission is counted in exactly one place: deduped, cache_hit, queued, in_flight, done, failed, expired,
+        dropped or poisoned.
+        """
         found = dict(self._published)
         received = found.pop("received")
         with self._counting:
@@ -113,9 +121,9 @@ class AdviceService:
         return self._options
 
     def stop(self) -> None:
-        """Ask nothing more, wait a second for answers under way, write and close. At most 3 s, whatever hangs."""
+        """Send no more requests, wait one second for requests in flight, write and close. Takes at most 3 s."""
         if os.getpid() != self._pid:
-            return  # a forked child has none of the threads
+            return  # a forked child process has none of the threads
         atexit.unregister(self.stop)
         if not self._stopping.is_set():
             self._stopping.set()
@@ -131,7 +139,7 @@ class AdviceService:
         self.stop()
 
     def _tell(self, line: str) -> None:
-        """A listener that raises ends nothing; what it would not hear is counted."""
+        """Report a line to the listener. If the listener raises, the line is counted as undelivered."""
         try:
             self._listener(line)
         except Exception:
@@ -148,7 +156,7 @@ class AdviceService:
                 more = self._turn(0.0 if more else _BUSY_POLL_S if waits else _IDLE_POLL_S)
             self._desk.stopping = True
             self._wind_down()
-        except BaseException as error:  # SystemExit and the like: told, and nothing more is asked
+        except BaseException as error:  # SystemExit and similar: report it and send no more requests
             self._contain(error)
         finally:
             self._closing.set()
@@ -157,10 +165,10 @@ class AdviceService:
             self._publish()
 
     def _turn(self, timeout: float) -> bool:
-        """Handle all messages, then act; True where another turn would go further.
+        """Handle the waiting messages, then let the desk act. Returns whether there is more to do at once.
 
-        An exception here is a bug: it is contained, counted and told, and if it comes again and again nothing more is
-        asked.
+        An exception here is a bug. It is contained, counted and reported. After `_MOST_FAULTS` of one kind, no more
+        requests are sent.
         """
         more = False
         try:
@@ -182,7 +190,7 @@ class AdviceService:
             self._desk.wanted(message)
 
     def _contain(self, error: BaseException) -> None:
-        name = type(error).__name__  # its text might hold a secret
+        name = type(error).__name__  # not its text, which might contain a secret
         where = traceback.extract_tb(error.__traceback__)[-1]
         count = self._desk.contained(f"desk {name}", f"advisor: {name} in its own thread ({Path(where.filename).name}, "
                                      f"line {where.lineno}); contained, please report it")
@@ -193,7 +201,10 @@ class AdviceService:
         self._published = self._desk.snapshot() | {"received": self._received, "untold": self._untold}
 
     def _wind_down(self) -> None:
-        """Answers under way may come; then the backend is closed, which should end the rest. Real seconds."""
+        """Wait for requests in flight, then close the backend, which should end the rest.
+
+        It uses real seconds, not the injected clock, because it waits for real threads.
+        """
         self._pool.stop()
         self._turns(_DRAIN_S)
         until = time.monotonic() + _CLOSE_S
@@ -206,7 +217,7 @@ class AdviceService:
         self._pool.join(max(0.0, until - time.monotonic()))
 
     def _turns(self, seconds: float) -> None:
-        """Turns until nothing is under way, for at most `seconds`."""
+        """Run turns until no request is in flight, for at most `seconds`."""
         until = time.monotonic() + seconds
         self._turn(0.0)
         while self._desk.in_flight and (left := until - time.monotonic()) > 0:
@@ -217,4 +228,4 @@ class AdviceService:
         try:
             self._backend.close()
         except Exception as error:
-            self._close_fault = type(error).__name__  # counted by the desk's thread, which alone writes counts
+            self._close_fault = type(error).__name__  # the desk's thread counts it: only that thread writes counts

@@ -1,7 +1,7 @@
-"""Raw values at a bar's close by name, each with its unit's range: what prompts and rules may look at.
+"""The raw slots: named values at a bar's close, with their units and ranges, that prompts and rules may use.
 
-Names are those of the market's features; values are never normalised. `check_columns` tells normalised columns from raw
-ones before the first question, `checked_value` checks each value that is asked about.
+Names are those of the market's features. Values are never normalised. Before the first question, `check_columns` makes
+sure that columns hold raw values, not normalised ones. `checked_value` checks each value of a question.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jaxtrade.errors import ConfigError, DataError
 
 
 class RawSlot(NamedTuple):
-    """A value at a bar's close, never normalised: its range (inclusive), decimals shown, and what it is."""
+    """A raw value at a bar's close: its inclusive range, the decimals that prompts show, and a description."""
 
     low: float
     high: float
@@ -24,7 +24,7 @@ class RawSlot(NamedTuple):
     about: str
 
 
-_TINY, _HUGE = 1e-9, 1e9  # of prices, in the market's quote unit: positive and finite
+_TINY, _HUGE = 1e-9, 1e9  # bounds of prices in the market's quote unit: positive and finite
 RAW_SLOTS: Mapping[str, RawSlot] = MappingProxyType({
     "close": RawSlot(_TINY, _HUGE, 5, "last price, in the market's quote unit (points, dollars), not ticks"),
     "vwap": RawSlot(_TINY, _HUGE, 5, "volume-weighted average price of the day, same unit"),
@@ -42,10 +42,12 @@ RAW_SLOTS: Mapping[str, RawSlot] = MappingProxyType({
 
 
 def check_columns(columns: Mapping[str, Iterable[float]]) -> None:
-    """Raise DataError where a column is not in the raw unit of its name, ConfigError for an unknown name.
+    """Check that each column holds values in its slot's raw unit.
 
-    NaN (warm-up) is let through: such bars are not asked about. A normalised ADX or RSI of a few bars may pass, of a
-    session not: z-scores go below 0 and percentages spread beyond 0 to 1.
+    NaN (warm-up) is allowed, because such bars are not asked about. A normalised ADX or RSI column of a few bars may
+    pass, but not one of a whole session: z-scores fall below 0, and raw percentages exceed 1 somewhere.
+
+    Raises DataError where a column is not in its raw unit, ConfigError for an unknown name.
     """
     for name, values in columns.items():
         slot = known_slot(name)
@@ -58,14 +60,14 @@ def check_columns(columns: Mapping[str, Iterable[float]]) -> None:
 
 
 def known_slot(name: str) -> RawSlot:
-    """A slot by its name. Raises ConfigError with the nearest one."""
+    """The slot of a name. Raises ConfigError, with the nearest known name, for an unknown one."""
     if name not in RAW_SLOTS:
         raise ConfigError(f"raw slot {name[:60]!r}: unknown{nearest(name, RAW_SLOTS)}")
     return RAW_SLOTS[name]
 
 
 def checked_value(where: str, name: str, value: float) -> float:
-    """`value` of a known slot as a float. Raises DataError where it is not finite or out of its raw range."""
+    """`value` of a known slot as a float. Raises DataError where it is not finite or outside its raw range."""
     slot, value = RAW_SLOTS[name], float(value)
     if not math.isfinite(value):
         raise DataError(f"{where}: raw slot {name!r} is {value}; ask only about bars past the warm-up")

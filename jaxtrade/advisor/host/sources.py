@@ -1,4 +1,4 @@
-"""Where the rows that a run is shown come from: a live service, an earlier run's journal, or nobody."""
+"""Sources of the rows that a run sees: a live service, an earlier run's journal, or none."""
 
 from __future__ import annotations
 
@@ -21,19 +21,22 @@ Tell = Callable[[str], None]
 Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 
 _ROW = f"{len(Advice._fields)}f"
-_POLL_S = 0.02  # between looks for answers
-_BATCH = 16  # answers made ready in one go, a tenth of a millisecond in which the interpreter is held
-# After each question and each batch: the training thread would otherwise wait for the interpreter, 5 ms at a time.
+_POLL_S = 0.02  # between checks for new answers
+_BATCH = 16  # answers converted to rows at a time; this holds the interpreter lock for about 0.1 ms
+# A pause after each question and each batch releases the interpreter lock. Otherwise the training thread would wait for
+# it, 5 ms at a time.
 _PAUSE_S = 1e-4
-_MOST_WAITING = 64  # demands that may wait for the thread that asks
-_MOST_OPEN = 1024  # bars remembered as asked about
-_MOST_QUESTIONS = 4096  # kept, as bars are wanted again and again until they are answered
-_JOIN_S = 0.3  # of a stop, for both threads
+_MOST_WAITING = 64  # demands that may wait for the asker's thread
+_MOST_OPEN = 1024  # bars remembered as in flight
+_MOST_QUESTIONS = 4096  # questions kept, because the same bar is wanted again and again until its answer arrives
+_JOIN_S = 0.3  # time limit of `stop` for joining both threads
 
 
 class AdviceRow(NamedTuple):
-    """A row of the table. packed: its float32 values in `Advice`'s order, in the machine's bytes; text:
-    `journal.row_text` of them."""
+    """A row of the table.
+
+    packed: its float32 values in the order of `Advice`, in native byte order. text: `journal.row_text` of the values.
+    """
 
     bar: int
     packed: bytes
@@ -41,7 +44,10 @@ class AdviceRow(NamedTuple):
 
     @classmethod
     def of(cls, bar: int, values: Sequence[float]) -> AdviceRow:
-        """Raises struct.error, OverflowError or ValueError where there is a value that is no finite float32."""
+        """A row of `values`, rounded to float32.
+
+        Raises struct.error, OverflowError or ValueError where a value is not a finite float32.
+        """
         packed = struct.pack(_ROW, *values)
         return cls(bar, packed, row_text(struct.unpack(_ROW, packed)))
 
@@ -51,29 +57,29 @@ class AdviceRow(NamedTuple):
 
 
 class AdviceSource(Protocol):
-    """Gives rows. No method waits."""
+    """Provides rows. No method waits."""
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """At most `most` rows of distinct bars that become visible at `update`, after so many deltas."""
+        """At most `most` rows, of distinct bars, that become visible at `update`. deltas: deltas taken so far."""
         ...
 
     def want(self, wants: Wants) -> None:
-        """Rows are wanted; called once per exchange, also with none."""
+        """Request rows. Called once per exchange, even with no bars."""
         ...
 
     def in_flight(self) -> list[tuple[int, float]]:
-        """Bars that were wanted and have no row yet, with their weights; the latest ones where there are many."""
+        """Requested bars without a row yet, with their weights. Where there are many, only the latest ones."""
         ...
 
     def statistics(self) -> dict[str, Any]: ...
 
     def stop(self) -> None:
-        """At most 3 s; a second time is of no effect."""
+        """Stop within 3 s. A second call does nothing."""
         ...
 
 
 class Service(Protocol):
-    """What a `Live` source needs of `service.AdviceService`."""
+    """The part of `service.AdviceService` that a `Live` source uses."""
 
     def submit(self, wanted: Sequence[tuple[Question, float]]) -> None: ...
 
@@ -85,7 +91,7 @@ class Service(Protocol):
 
 
 class Nobody:
-    """No rows, ever."""
+    """A source without rows."""
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         return []
@@ -104,7 +110,7 @@ class Nobody:
 
 
 class Replayed(Nobody):
-    """An earlier run's rows, at the updates at which that run saw them."""
+    """The rows of an earlier run, at the updates at which that run saw them."""
 
     def __init__(self, recorded: Recorded) -> None:
         self._deltas = recorded.deltas
@@ -114,7 +120,11 @@ class Replayed(Nobody):
         return self._deltas
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """Raises JournalError where earlier rows were never taken, or too many: this run is not that one."""
+        """The recorded rows of `update`.
+
+        Raises JournalError where `deltas` is not the number of deltas recorded before `update`: this run then differs
+        from the recorded one.
+        """
         index = bisect_left(self._deltas, update, key=_update)
         if index != deltas:
             seen = self._deltas[min(index, deltas)]
@@ -131,13 +141,14 @@ class Replayed(Nobody):
 
 
 class Live:
-    """Rows of a service's answers.
+    """Rows made from the answers of a service.
 
-    Two threads stand between it and the training thread: one makes questions of bars (tens of microseconds each) and
-    submits them, one makes rows of answers. What the training thread calls only moves a few rows between queues.
+    Two threads work between the service and the training thread. One builds questions from bars (tens of microseconds
+    each) and submits them. The other converts answers to rows. The methods that the training thread calls only move a
+    few rows between queues.
 
-    question_of: the question about a bar. A bar for which it raises is told and never asked about again.
-    ahead: rows made ready before they are taken, at most; other answers stay with the service.
+    question_of: returns the question about a bar. If it raises, the bar is reported and never asked about again.
+    ahead: the most rows to prepare before they are taken; further answers stay in the service.
     """
 
     def __init__(self, service: Service, question_of: Callable[[int], Question], tell: Tell | None = None,
@@ -146,9 +157,9 @@ class Live:
         self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
         self._ready: deque[AdviceRow] = deque()
-        self._open: OrderedDict[int, float] = OrderedDict()  # the training thread's
-        self._questions: OrderedDict[int, Question] = OrderedDict()  # the asker's
-        self._unaskable: set[int] = set()  # the asker's too
+        self._open: OrderedDict[int, float] = OrderedDict()  # used by the training thread only
+        self._questions: OrderedDict[int, Question] = OrderedDict()  # used by the asker's thread only
+        self._unaskable: set[int] = set()  # written by the asker's thread only
         self._missed = self._refused = 0
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=run, name=f"advisor-{name}", daemon=True)
@@ -159,7 +170,7 @@ class Live:
     # --- for the training thread -------------------------------------------------------------------------------------
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
-        """Two answers about one bar do not come together: the later one stays."""
+        """Prepared rows. A delta holds each bar once, so a second row about a bar stays for a later call."""
         del update, deltas
         found: dict[int, AdviceRow] = {}
         again: list[AdviceRow] = []
@@ -176,7 +187,7 @@ class Live:
         return list(found.values())
 
     def want(self, wants: Wants) -> None:
-        """Those that find the asker far behind are missed and counted; they will be wanted again."""
+        """Request rows. If the asker is far behind, the request is dropped and counted: it will be repeated anyway."""
         if self._stopping.is_set() or self._mailbox.qsize() >= _MOST_WAITING:
             self._missed += len(wants)
             return
@@ -191,13 +202,14 @@ class Live:
         return list(self._open.items())
 
     def statistics(self) -> dict[str, Any]:
-        """The service's, and: rows_waiting, rows_refused (no float32), wants_missed, bars_unaskable, contained."""
+        """The service's statistics and: rows_waiting, rows_refused (a value is not a finite float32), wants_missed,
+        bars_unaskable, contained (exceptions by kind)."""
         return self._service.statistics() | {
             "rows_waiting": len(self._ready), "rows_refused": self._refused, "wants_missed": self._missed,
             "bars_unaskable": len(self._unaskable), "contained": self._faults.counts()}
 
     def stop(self) -> None:
-        """The service's stop; a thread that hangs in what it was given is left behind."""
+        """Stop the service and both threads. A thread that hangs in `question_of` or the service is left behind."""
         if not self._stopping.is_set():
             self._stopping.set()
             self._mailbox.put(None)
@@ -211,7 +223,7 @@ class Live:
     # --- the asker's thread ------------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        # a stop leaves unasked what still waits: the demands of many updates may
+        # On a stop the waiting demands are dropped. There may be many of them.
         while (wants := self._mailbox.get()) is not None and not self._stopping.is_set():
             try:
                 asked = []
@@ -222,11 +234,11 @@ class Live:
                         asked.append((question, weight))
                     time.sleep(_PAUSE_S)
                 self._service.submit(asked)
-            except BaseException as error:  # whatever it is, the next demand may go through
+            except BaseException as error:  # contain anything: the next demand may succeed
                 self._faults.contain("asking", error)
 
     def _question(self, bar: int) -> Question | None:
-        """None where it cannot be made, for good."""
+        """The question about a bar, cached; None where it cannot be built. Such a bar is not tried again."""
         if bar in self._unaskable:
             return None
         if (question := self._questions.get(bar)) is None and (question := self._made(bar)) is not None:
@@ -259,7 +271,7 @@ class Live:
                     for bar, advice in found:
                         self._prepare(bar, advice)
                     time.sleep(_PAUSE_S)
-            except BaseException as error:  # whatever it is, the next answers may come through
+            except BaseException as error:  # contain anything: the next answers may be fine
                 self._faults.contain("taking", error)
 
     def _prepare(self, bar: int, advice: Advice) -> None:

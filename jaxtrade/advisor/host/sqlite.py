@@ -1,4 +1,4 @@
-"""What the cache and the ledger do alike with their files."""
+"""SQLite functions that the cache and the ledger share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import time
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Another process holds the file; it will let go."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary one, of an extended code
+    """Whether the error means that another process holds the file for the moment."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte of an extended code is the primary code
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def use_wal(connection: sqlite3.Connection, tries: int = 40) -> None:
-    """Readers do not stop the writer; after a kill the file is whole (after a power failure the last commits may be
-    missing). While another process switches the mode sqlite does not wait, so this does: a second at most."""
+    """Switch the file to WAL mode, in which readers do not block the writer and a kill leaves the file intact.
+
+    After a power failure the last commits may be missing. SQLite does not wait while another process switches the mode,
+    so this function tries again, for about one second at most.
+    """
     connection.execute("PRAGMA synchronous=NORMAL")
     for left in reversed(range(tries)):
         try:

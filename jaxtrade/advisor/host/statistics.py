@@ -1,4 +1,4 @@
-"""What the service counts: every submission in exactly one place. Written by one thread; others read snapshots."""
+"""The service's counts: every submission is in exactly one of them. One thread writes; other threads read snapshots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ EDGES = tuple(10.0 ** (step / _PER_DECADE) for step in range(-3 * _PER_DECADE, 2
 
 @dataclass
 class Histogram:
-    """Durations in logarithmic buckets: `counts[i]` are those in (edges[i - 1], edges[i]], the last all longer ones."""
+    """Durations in logarithmic buckets, in seconds.
+
+    `counts[i]` counts durations in (edges[i - 1], edges[i]]. The last bucket counts all longer ones.
+    """
 
     edges: tuple[float, ...] = EDGES
     counts: list[int] = field(default_factory=list)
@@ -30,7 +33,10 @@ class Histogram:
         self.longest = max(self.longest, seconds)
 
     def quantile(self, share: float) -> float | None:
-        """Seconds that `share` of all durations do not exceed, to the bucket's upper edge; None of nothing."""
+        """The quantile `share` in seconds, rounded up to its bucket's upper edge, at most the longest duration.
+
+        None without durations.
+        """
         wanted, seen = share * sum(self.counts), 0
         for count, edge in zip(self.counts, (*self.edges, math.inf), strict=True):
             seen += count
@@ -41,11 +47,12 @@ class Histogram:
 
 @dataclass
 class Statistics:
-    """Counts since the start. The first block is of submissions, the second of attempts, the third of the service.
+    """Counts since the start. The first block counts submissions, the second attempts, the third the service's events.
 
-    deduped: known already (waiting, in flight, answered, failed lately, or poisoned). dropped: for want of room, a
-    priority that is no number, or after the stop. late: advice of a worker that had been given up; it goes to the
-    cache. usage_unknown: answers without token counts, whose whole reservation counts as spent.
+    deduped: submissions of a known question (waiting, in flight, answered, failed recently, or poisoned). dropped:
+    submissions dropped because the queue was full, the priority was not finite, or the service had stopped. late:
+    advice from workers that had been given up, kept in the cache. usage_unknown: answers without token counts; their
+    whole reservation counts as spent.
     """
 
     submitted: int = 0
@@ -65,17 +72,17 @@ class Statistics:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     failures: Counter[str] = field(default_factory=Counter)  # attempts by kind of failure
-    http: Counter[int] = field(default_factory=Counter)  # attempts by status
-    models: Counter[str] = field(default_factory=Counter)  # attempts by what the server says it ran
-    latency: Histogram = field(default_factory=Histogram)  # seconds of an attempt
+    http: Counter[int] = field(default_factory=Counter)  # attempts by HTTP status
+    models: Counter[str] = field(default_factory=Counter)  # attempts by the model that the server reports
+    latency: Histogram = field(default_factory=Histogram)  # seconds per attempt
 
-    negatives: int = 0  # questions that the cache knows to fail
-    stuck: int = 0  # workers given up
-    died: int = 0  # worker threads that ended
+    negatives: int = 0  # questions poisoned by failures in the cache
+    stuck: int = 0  # workers given up because they did not return
+    died: int = 0  # worker threads that ended unexpectedly
     faults: Counter[str] = field(default_factory=Counter)  # contained exceptions by class
 
     def snapshot(self, queued: int, in_flight: int, **more: Any) -> dict[str, Any]:
-        """JSON values, safe to hand to another thread."""
+        """A copy of all counts as JSON values, safe to pass to another thread."""
         plain = {name: value for name, value in vars(self).items() if isinstance(value, int)}
         return plain | {
             "queued": queued, "in_flight": in_flight,

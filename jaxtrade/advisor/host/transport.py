@@ -1,8 +1,8 @@
-"""Posts to one server over kept connections, from many threads.
+"""An HTTP client that posts to one server over persistent connections, from many threads.
 
-A connection is kept only where the response ended exactly where its bytes ended, and used again only where nothing came
-in meanwhile: otherwise a second response that came along would be read as the answer to the next request. No redirect
-is followed and no proxy variable is read. Needs the extra `advisor`. Imports no JAX.
+A connection is kept only if no bytes followed the response, and reused only if nothing arrived since. Otherwise a
+second response on it would be read as the answer to the next request. The client follows no redirects and ignores proxy
+variables. Needs the extra `advisor`. Imports no JAX.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from jaxtrade.advisor.host.types import Failure
 from jaxtrade.advisor.host.wire import Limits, Reply, TransportError, classified, exchange
 
 MAX_IDLE = 64  # connections kept
-_IDLE_SECONDS = 30.0  # that one is kept; servers close theirs after about as long
-_MAX_LOOKUPS = 4  # names being looked up at a time
-_SLICE = 0.1  # seconds between looks at the stop flag during a look-up
+_IDLE_SECONDS = 30.0  # an idle connection is kept this long; servers close theirs after a similar time
+_MAX_LOOKUPS = 4  # name look-ups at a time
+_SLICE = 0.1  # seconds between checks of the stop flag during a look-up
 _LOOPBACK = ("127.", "::1")
 
 Lookup = Callable[..., list[Any]]
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class Client:
-    """Posts to paths below one base URL. Safe in many threads; `close` ends what they wait for."""
+    """Posts to paths below one base URL. Many threads may use it; `close` ends the calls in all of them."""
 
     def __init__(self, base: SplitResult, context: ssl.SSLContext | None, lookup: Lookup = socket.getaddrinfo) -> None:
-        """context: for https; None is plain http, which goes to this machine only."""
+        """context: for https; None means plain http, which is allowed to this machine only."""
         self._base, self._context = base, context
         self._port = base.port or (443 if context else 80)
         self._host = base.hostname or ""
@@ -46,8 +46,10 @@ class Client:
         self._idle: list[tuple[socket.socket, float]] = []
 
     def post(self, path: str, headers: dict[str, str], body: bytes, limits: Limits, read: Callable[[Reply], T]) -> T:
-        """What `read` makes of the response to one POST. Raises TransportError, and what `read` raises: then the
-        connection is not kept."""
+        """Send one POST and return `read(reply)`.
+
+        Raises TransportError, and any exception of `read`. In both cases the connection is closed.
+        """
         sock = None
         try:
             sock = self._connection(limits)
@@ -66,14 +68,14 @@ class Client:
                 self._drop(sock)
 
     def close(self) -> None:
-        """Cut every connection: calls in other threads end at once, with Failure.STOPPED."""
+        """Cut every connection. Calls in other threads end at once with Failure.STOPPED."""
         with self._lock:
             self._stopped.set()
             for sock in self._open:
                 try:
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # unlike a close, it wakes a thread that waits
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # unlike close, this wakes a thread that waits
                 except OSError:
-                    continue  # not connected yet, or gone already: nobody waits on it
+                    continue  # not connected yet or already closed: no thread waits on it
             idle, self._idle = self._idle, []
         for sock, _ in idle:
             self._drop(sock)
@@ -83,7 +85,7 @@ class Client:
         return h11.Request(method="POST", target=self._base.path + path, headers=list({**fixed, **headers}.items()))
 
     def _connection(self, limits: Limits) -> socket.socket:
-        """An idle connection that nothing arrived on, or a new one."""
+        """An idle connection on which nothing has arrived, or a new one."""
         limits.left()
         while True:
             with self._lock:
@@ -97,7 +99,7 @@ class Client:
             self._drop(sock)
 
     def _connect(self, limits: Limits) -> socket.socket:
-        """The first address that accepts; each gets its share of the time left."""
+        """A connection to the first address that accepts. Each address gets an equal share of the time left."""
         addresses = self._names.find(self._host, self._port, limits, self._stopped)
         if self._context is None and not all(item[4][0].startswith(_LOOPBACK) for item in addresses):
             raise TransportError(Failure.CONNECTION, f"{self._host} is not this machine: no plain http", False)
@@ -118,10 +120,10 @@ class Client:
     def _secured(self, sock: socket.socket, limits: Limits) -> socket.socket:
         assert self._context is not None
         wrapped = self._context.wrap_socket(sock, server_hostname=self._host, do_handshake_on_connect=False)
-        self._drop(sock)  # an empty shell by now
+        self._drop(sock)  # `wrapped` has taken over the connection
         self._track(wrapped)
         try:
-            wrapped.settimeout(limits.left())  # of the whole handshake
+            wrapped.settimeout(limits.left())  # applies to the whole handshake
             wrapped.do_handshake()
         except OSError:
             self._drop(wrapped)
@@ -150,21 +152,21 @@ class Client:
 
 
 class _Names:
-    """Addresses of names, looked up in threads of their own: the system's resolver knows no deadline."""
+    """Looks up host names in separate threads, because the system's resolver has no deadline."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
         self._free = threading.BoundedSemaphore(_MAX_LOOKUPS)
 
     def find(self, host: str, port: int, limits: Limits, stopped: threading.Event) -> list[Any]:
-        """What getaddrinfo says. Raises what it raises, and TimeoutError where it says nothing in time."""
+        """The result of getaddrinfo. Raises its exceptions, TimeoutError at the deadline, and OSError after a stop."""
         found: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def look() -> None:
             try:
                 found.put(self._lookup(host, port, type=socket.SOCK_STREAM))
             except Exception as error:
-                found.put(error)  # raised again below
+                found.put(error)  # re-raised below, in the caller's thread
             finally:
                 self._free.release()
 
@@ -183,11 +185,14 @@ class _Names:
 
 
 def _readable(sock: socket.socket) -> bool:
-    """Whether an idle connection has anything to read, its end or bytes nobody asked for: it is not used again."""
+    """Whether an idle connection has something to read: its end, or bytes without a request.
+
+    Such a connection must not be reused.
+    """
     sock.settimeout(0)
     try:
         if isinstance(sock, ssl.SSLSocket):
-            sock.recv(1)  # session tickets are taken in by the TLS layer and are nothing to read
+            sock.recv(1)  # the TLS layer consumes session tickets, so they do not count as data
         else:
             sock.recv(1, socket.MSG_PEEK)
     except (BlockingIOError, ssl.SSLWantReadError):

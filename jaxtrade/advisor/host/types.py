@@ -1,4 +1,4 @@
-"""What the host side's parts say to each other. Nothing here imports JAX."""
+"""Types that the modules of the host side share. Nothing here imports JAX."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 
 
 class Question(NamedTuple):
-    """What is asked about one market bar: public state of the market only, so that all environments share it.
+    """A question about one market bar. It holds public market state only, so all environments share it.
 
-    bar: row of the market's time axis. slots: raw (never normalised) values of named slots at its close. symbol, time:
-    validated symbol and ISO stamp of the bar's close. prompt: the whole text that a language model gets, and its
-    version (template hash).
+    bar: index on the market's time axis. symbol, time: validated symbol and ISO time stamp of the bar's close. slots:
+    raw (never normalised) values at that close by name. prompt: the whole text that a language model receives.
+    prompt_version: name and hash of the prompt's template.
     """
 
     bar: int
@@ -24,7 +24,7 @@ class Question(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """An opinion: direction logits of hold, buy and sell, confidence and risk in [0, 1], horizon in bars >= 1."""
+    """Advice about one bar: logits of hold, buy and sell; confidence and risk in [0, 1]; horizon in bars, >= 1."""
 
     hold: float
     buy: float
@@ -35,25 +35,26 @@ class Advice(NamedTuple):
 
 
 class Failure(enum.Enum):
-    """Why there is no advice. A failure is absence, never an opinion."""
+    """Why there is no advice. A failure means that advice is absent; it is never read as an opinion."""
 
     TIMEOUT = "timeout"
     CONNECTION = "connection"
-    HTTP = "http"  # a status that is no success; `Answer.status`
-    REFUSED = "refused"  # credentials, model or quota: asking again is of no use
+    HTTP = "http"  # a status other than success, see `Answer.status`
+    REFUSED = "refused"  # credentials, model or quota: a retry cannot help
     TOO_LARGE = "too_large"
     EMPTY = "empty"
     PARSE = "parse"
     SCHEMA = "schema"
     STOPPED = "stopped"
-    RAISED = "raised"  # a backend broke its promise not to
+    RAISED = "raised"  # the backend raised an exception, against its contract
 
 
 class Answer(NamedTuple):
-    """What came of one attempt: advice, or a failure with its detail (scrubbed of secrets).
+    """The result of one request: advice, or a failure with its detail (scrubbed of secrets).
 
-    retry_after: seconds that the server asked for, or None. retryable: another attempt may help. raw: the model's text
-    as it came, at most 64 KiB. model: what the server says it ran.
+    status: HTTP status, or 0. retryable: whether another attempt may help. retry_after: seconds that the server asks to
+    wait, or None. latency: in seconds. raw: the model's text as received, at most 64 KiB. model: the model's name as
+    the server reports it.
     """
 
     advice: Advice | None
@@ -70,25 +71,30 @@ class Answer(NamedTuple):
 
 
 class Backend(Protocol):
-    """Who is asked."""
+    """Answers questions: a server, a mock, a set of rules or recorded answers."""
 
     @property
     def name(self) -> str: ...
 
     def identity(self) -> Mapping[str, str]:
-        """What distinguishes its answers: kind, model, base URL, sampling, schema hash. Goes into cache keys and the
-        journal; holds no secret."""
+        """Everything that its answers depend on: kind, model, base URL, sampling, schema hash.
+
+        It is part of cache keys and journals, and holds no secret.
+        """
         ...
 
     def answer(self, question: Question, deadline: float) -> Answer:
-        """One attempt, over at `deadline` (of `time.monotonic`). Never raises, never retries; safe in many threads."""
+        """Make one attempt, which ends by `deadline` (of `time.monotonic`).
+
+        It never raises and never retries. Many threads may call it at once.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class Clock(Protocol):
-    """Injected time, so that backoff and breakers are tested in no time."""
+    """An injected clock, so that tests of backoff and circuit breakers need not wait."""
 
     def monotonic(self) -> float: ...
 

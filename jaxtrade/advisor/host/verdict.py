@@ -1,4 +1,4 @@
-"""What an answer says: of the question, of the endpoint, of its load. Pure."""
+"""Judges what an answer says about the question, the endpoint and its load. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,12 @@ _MOST_TOKENS = 10_000_000
 
 
 class Verdict(NamedTuple):
-    """healthy: of the endpoint, None where it says nothing. overload: fewer at once. fault: a name where the question
-    will fail in the same way again, else "". unbilled: the server said that it did not answer."""
+    """What an answer says.
+
+    healthy: whether the endpoint works; None where the answer does not show it. overload: the endpoint needs fewer
+    concurrent requests. fault: a name if the question is expected to fail in the same way again, else "". unbilled: the
+    server's status says that it did not answer.
+    """
 
     healthy: bool | None
     overload: bool
@@ -26,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 def problem(advice: Advice) -> str:
-    """What is wrong with advice that must not reach training; "": nothing."""
+    """A description of what makes advice unusable for training; "" where nothing does."""
     if not all(type(value) in (int, float) and math.isfinite(value) for value in advice):
         return "a value is not a finite number"
     if not (0.0 <= advice.confidence <= 1.0 and 0.0 <= advice.risk <= 1.0):
@@ -37,8 +41,11 @@ def problem(advice: Advice) -> str:
 
 
 def checked(answer: Answer) -> Answer:
-    """`answer`, or a failure where its advice is unusable, or where it holds neither advice nor failure. A usage that
-    cannot be is unknown."""
+    """`answer` after checks of a backend's result.
+
+    Unusable advice becomes the failure SCHEMA. An answer with neither advice nor failure becomes EMPTY. Impossible
+    token counts become 0, which means unknown.
+    """
     if not all(type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
                for tokens in (answer.prompt_tokens, answer.completion_tokens)):
         answer = answer._replace(prompt_tokens=0, completion_tokens=0)
@@ -53,17 +60,19 @@ def judge(answer: Answer) -> Verdict:
     if answer.advice is not None or failure is None:
         return Verdict(True, False, "", False)
     fault = ""
-    content = failure in _CONTENT and not (failure is Failure.PARSE and not answer.raw)  # else no model spoke: a proxy
+    # A PARSE failure without a model's text is not content: it is, for example, a proxy's page.
+    content = failure in _CONTENT and not (failure is Failure.PARSE and not answer.raw)
     if content:
         fault = failure.value
     elif failure is Failure.HTTP and not answer.retryable:
         fault = f"http {answer.status}"
+    # An unusable text still shows that the endpoint works. A request that we stopped shows nothing.
     healthy = None if failure is Failure.STOPPED else content
     overload = failure is Failure.TIMEOUT or (failure is Failure.HTTP and answer.status in _OVERLOADED)
     return Verdict(healthy, overload, fault, failure in _UNBILLED)
 
 
 def one_line(text: str, most: int = 200) -> str:
-    """At most `most` characters of a message: no control characters, which could move a terminal's cursor."""
+    """At most `most` characters of a message. Control characters, which could move a terminal's cursor, are removed."""
     line = printable(text[:most + 1])
     return line[:most] + "…" if len(line) > most else line

@@ -1,8 +1,8 @@
-"""One HTTP/1.1 exchange over one socket, within a total deadline and a cap on the body.
+"""One HTTP/1.1 request and response over one socket, within a total deadline and a cap on the body.
 
-h11 reads and writes the protocol; the socket is ours. Client libraries bound each read, and a server that sends one
-byte at a time, in the head or in the body, is never over for them; here every socket call gets what is left until the
-deadline. Content that comes compressed is refused unread (we ask for none, so nothing can unfold in memory).
+h11 handles the protocol; this module handles the socket. HTTP client libraries limit the time of each read, so a server
+that sends one byte at a time never times out. Here every socket call gets the time left until the total deadline.
+Compressed content is refused unread: we ask for none, and so no body can expand in memory.
 
 Needs the extra `advisor`. Imports no JAX.
 """
@@ -22,7 +22,7 @@ _PIECE = 65536  # bytes per read
 
 
 class TransportError(Exception):
-    """No whole response: why, and whether another attempt may help. Its text shows no header of ours."""
+    """There is no complete response. Says why, and whether a retry may help. Its text contains no request header."""
 
     def __init__(self, failure: Failure, detail: str, retryable: bool, status: int = 0) -> None:
         super().__init__(detail)
@@ -30,7 +30,7 @@ class TransportError(Exception):
 
 
 class Reply(NamedTuple):
-    """A whole response; header names in lower case."""
+    """A complete response. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -38,13 +38,13 @@ class Reply(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """deadline: of `time.monotonic`. cap: bytes of a body."""
+    """Limits of a request. deadline: of `time.monotonic`. cap: most bytes of the body."""
 
     deadline: float
     cap: int
 
     def left(self) -> float:
-        """Seconds to the deadline. Raises TimeoutError where there are none."""
+        """Seconds until the deadline. Raises TimeoutError where it has passed."""
         left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -52,9 +52,9 @@ class Limits(NamedTuple):
 
 
 def exchange(sock: socket.socket, request: h11.Request, body: bytes, limits: Limits) -> tuple[Reply, bool]:
-    """Send one request and read its response; whether the connection can serve another.
+    """Send one request and read its response. Also returns whether the connection can be reused.
 
-    Raises TransportError, TimeoutError and other OSError, h11.ProtocolError.
+    Raises TransportError, OSError (TimeoutError at the deadline) and h11.ProtocolError.
     """
     state = h11.Connection(h11.CLIENT)
     out = b"".join(state.send(event) or b"" for event in (request, h11.Data(data=body), h11.EndOfMessage()))
@@ -64,7 +64,7 @@ def exchange(sock: socket.socket, request: h11.Request, body: bytes, limits: Lim
     except TimeoutError:
         raise
     except OSError as error:
-        unsent = error  # a server that refuses early has its reason there to read
+        unsent = error  # a server that refuses early may have sent its reason, so still read the response
     status, headers, pieces, size = 0, {}, [], 0
     while True:
         event = state.next_event()
@@ -101,12 +101,12 @@ def _check_head(status: int, headers: dict[str, str], cap: int) -> None:
     coding = headers.get("content-encoding", "identity")
     if coding.lower() != "identity":
         raise TransportError(Failure.HTTP, f"content came as {coding[:20]!r}, asked for none", False, status)
-    if int(headers.get("content-length", "0")) > cap:  # h11 lets nothing but digits through
+    if int(headers.get("content-length", "0")) > cap:  # h11 has checked that it holds digits only
         raise TransportError(Failure.TOO_LARGE, f"announced more than {cap} bytes", False, status)
 
 
 def classified(error: OSError | h11.ProtocolError, host: str) -> TransportError:
-    """An exception of sockets, TLS or HTTP as a failure. Messages name the host, and nothing that we sent."""
+    """Convert an exception of sockets, TLS or HTTP to a failure. Messages name the host and nothing that was sent."""
     if isinstance(error, TimeoutError):
         return TransportError(Failure.TIMEOUT, f"{host} did not answer by the deadline", True)
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,8 +1,7 @@
-"""Threads that ask, one question each at a time. They decide nothing: one other thread (the pool's owner) starts them,
-hears of their results and replaces those that are stuck or dead.
+"""Worker threads, each of which sends one question at a time. They make no decisions.
 
-Daemon threads of our own: the standard pool waits at exit for whatever hangs, and the old advisor's threads, which
-nobody stopped, ended in "terminate called without an active exception".
+One other thread, the pool's owner, gives them jobs, receives their results and replaces workers that are stuck or dead.
+They are daemon threads instead of a standard thread pool, because that pool waits at exit for threads that hang.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jaxtrade.advisor.host.types import Answer, Clock, Failure, Question
 
 
 class Job(NamedTuple):
-    """A question for a worker. deadline: of the clock, when the backend must be back."""
+    """A question for a worker. deadline: clock time by which the backend must return."""
 
     number: int
     question: Question
@@ -25,8 +24,11 @@ class Job(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What a worker reports. worker: its number; latency in seconds; fault: the class of an exception, or "";
-    died: its thread ends with it."""
+    """A worker's result.
+
+    worker: the worker's number. latency: in seconds. fault: the class name of an exception, or "". died: whether the
+    worker's thread ends after this result.
+    """
 
     worker: int
     job: Job
@@ -37,14 +39,14 @@ class Finished(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """A job whose worker is stuck or dead without a word."""
+    """A job whose worker is stuck, or died without a result."""
 
     job: Job
     died: bool
 
 
 class _Worker:
-    """A thread and the job that its owner gave it."""
+    """A thread and its current job."""
 
     def __init__(self, number: int, work: Callable[[_Worker], None]) -> None:
         self.number = number
@@ -56,10 +58,12 @@ class _Worker:
 
 
 class WorkerPool:
-    """`size` workers. One that is `grace` seconds past its deadline is written off and replaced; one that dies, too.
-    After `size` replacements no more are made, and the pool is `short`.
+    """A pool of `size` workers.
 
-    `answer` is called in many threads; `post` gets every Finished, late ones of written-off workers as well.
+    A worker that is `grace` seconds past its job's deadline is written off and replaced. A worker that dies is also
+    replaced. After `size` replacements there are no more, and the pool is `short`.
+
+    answer: called in many threads. post: receives every Finished, including late ones of written-off workers.
     """
 
     def __init__(self, answer: Callable[[Question, float], Answer], size: int, grace: float, clock: Clock,
@@ -79,12 +83,12 @@ class WorkerPool:
 
     def _replace(self, worker: _Worker) -> None:
         del self._workers[worker.number]
-        if self._made < 2 * self._size and not self._stopping:
+        if self._made < 2 * self._size and not self._stopping:  # a backend that always hangs must not leak threads
             self._hire()
 
     @property
     def short(self) -> bool:
-        """A worker is gone and no replacement was left."""
+        """Whether a worker is gone and no replacement was left."""
         return len(self._workers) < self._size and not self._stopping
 
     @property
@@ -97,7 +101,7 @@ class WorkerPool:
 
     @property
     def threads(self) -> int:
-        """Live threads, written-off ones included."""
+        """The number of live threads, including written-off ones."""
         return sum(worker.thread.is_alive() for worker in (*self._workers.values(), *self._written_off.values()))
 
     def start(self, job: Job) -> None:
@@ -107,7 +111,7 @@ class WorkerPool:
         worker.inbox.put(job)
 
     def returned(self, finished: Finished) -> bool:
-        """Note a result; False where it is late, its job having been reported as lost."""
+        """Note a result. Returns False where it is late, that is, its job was already reported as lost."""
         self._written_off.pop(finished.worker, None)
         worker = self._workers.get(finished.worker)
         if worker is None:
@@ -118,7 +122,7 @@ class WorkerPool:
         return True
 
     def lost(self, now: float) -> list[Lost]:
-        """Jobs of workers that are stuck, or dead without a word; the workers are replaced."""
+        """The jobs of workers that are stuck or died without a result. Replaces these workers."""
         found = []
         for worker in list(self._workers.values()):
             dead = not worker.thread.is_alive()
@@ -133,13 +137,13 @@ class WorkerPool:
         return found
 
     def stop(self) -> None:
-        """Let workers end once they are done; none is replaced any more."""
+        """Let all workers end after their current job. No worker is replaced any more."""
         self._stopping = True
         for worker in (*self._workers.values(), *self._written_off.values()):
             worker.inbox.put(None)
 
     def join(self, seconds: float) -> bool:
-        """Wait for all threads, at most `seconds` in all; True where none is left."""
+        """Wait for all threads, at most `seconds` in total. Returns whether all have ended."""
         until = time.monotonic() + seconds
         for worker in (*self._workers.values(), *self._written_off.values()):
             worker.thread.join(max(0.0, until - time.monotonic()))
@@ -156,7 +160,7 @@ class WorkerPool:
 
     def _ask(self, number: int, job: Job) -> Finished:
         def raised(error: BaseException, died: bool) -> Finished:
-            name = type(error).__name__  # its text might hold a secret
+            name = type(error).__name__  # not its text, which might contain a secret
             answer = Answer(None, Failure.RAISED, f"the backend raised {name}")
             return Finished(number, job, answer, self._clock.monotonic() - began, name, died)
 
@@ -167,6 +171,6 @@ class WorkerPool:
                 raise TypeError
         except Exception as error:
             return raised(error, died=False)
-        except BaseException as error:  # SystemExit and the like: the thread is not trusted any more
+        except BaseException as error:  # SystemExit and similar: end the thread, whose state is unknown
             return raised(error, died=True)
         return Finished(number, job, answer, self._clock.monotonic() - began)

@@ -1,7 +1,7 @@
-"""Changes of another backend's answers, for ablations: shuffled, delayed, sometimes absent, turning, slow.
+"""Wrappers that change another backend's answers, for ablations: permuted, delayed, sometimes absent, turning, slow.
 
-`question_of` gives the question about another bar, None where there is none; without it only the bar's number is
-changed, which is enough for backends that look at nothing else (mocks, recorded answers without stamps).
+`question_of` returns the question about another bar, or None where there is none. Without it a wrapper changes only the
+bar's number. That is enough for backends that read nothing else (mocks, recorded answers without time stamps).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ QuestionOf = Callable[[int], Question | None]
 
 
 class Wrapper(Mock):
-    """Answers made of another backend's."""
+    """Base class: a backend that changes the answers of `inner`."""
 
     def __init__(self, inner: Backend, question_of: QuestionOf | None = None, seed: int = 0) -> None:
         super().__init__(seed)
@@ -28,7 +28,7 @@ class Wrapper(Mock):
         return self._inner
 
     def asked_about(self, question: Question, bar: int, deadline: float) -> Answer:
-        """What the other backend says about another bar; nothing where there is no question about it."""
+        """The inner backend's answer about another bar, or EMPTY where there is no question about that bar."""
         about = self._question_of(bar) if self._question_of else question._replace(bar=bar)
         if about is None:
             return Answer(None, Failure.EMPTY, f"bar {bar} cannot be asked about")
@@ -36,7 +36,7 @@ class Wrapper(Mock):
 
 
 class Permuted(Wrapper):
-    """Another backend's answers shuffled over `bars`: the honest placebo, with the same distribution of answers."""
+    """The inner backend's answers, shuffled over `bars`. A fair placebo: the distribution of answers stays the same."""
 
     name = "permuted"
 
@@ -57,7 +57,7 @@ class Permuted(Wrapper):
 
 
 class Delayed(Wrapper):
-    """At bar b what another backend said about bar b - `bars`; nothing before the first."""
+    """At bar b, the inner backend's answer about bar b - `bars`; EMPTY where that is below 0."""
 
     name = "delayed"
 
@@ -74,7 +74,7 @@ class Delayed(Wrapper):
 
 
 class Available(Wrapper):
-    """Another backend that answers about a share `p` of the bars."""
+    """The inner backend's answers about a random share `p` of the bars; EMPTY about the others."""
 
     name = "available"
 
@@ -89,7 +89,7 @@ class Available(Wrapper):
 
 
 class Turning(Wrapper):
-    """One backend before bar `turn`, another from it on."""
+    """The inner backend's answers before bar `turn`, and those of `then` from that bar on."""
 
     name = "turning"
 
@@ -109,7 +109,10 @@ class Turning(Wrapper):
 
 
 class Slow(Wrapper):
-    """Another backend whose answers take `seconds` of real time (infinity: hung), cut at the deadline or by `close`."""
+    """Delays the inner backend's answers by `seconds` of real time (infinity: it hangs).
+
+    A delay ends early at the deadline, with TIMEOUT, or by `close`, with STOPPED.
+    """
 
     name = "slow"
 
