@@ -1,7 +1,7 @@
 """Intrabar paths: what finer bars ("second bars") say about the order of prices inside each bar.
 
-A long position is closed when the price falls to a level: a stop, or a floor that trails the high-water mark. Such a
-level stays put or rises with the running high, and never rises faster than it. So the depth of fall that reaches the
+A falling price closes a long position when it reaches a level: a stop, or a floor that trails the high-water mark. Such
+a level stays put or rises with the running high, and never rises faster than it. So the depth of fall that reaches the
 level never shrinks as the high rises. If a fall reaches the level, then an earlier fall that was at least as deep
 reached it too. Only the falls that are deeper than every earlier fall in the bar therefore matter, whatever the level
 is, and a path stores just these. A short position uses the same rule on the bar turned upside down.

@@ -290,8 +290,8 @@ def feature_windows(bars: Bars, schedule: Schedule, dates: np.ndarray, config: R
 def history_needed(config: RunConfig) -> int:
     """Number of bars that a feature window must contain up to and including its first decision bar.
 
-    The observation's window ends before the decision bar. A task's context features are read at the decision bar
-    itself, so they need one bar less of history.
+    The observation's window ends before the decision bar, and its first bar needs the features' warm-up before it. A
+    task's context features are read at the decision bar itself.
     """
     return max(config.env.window + longest_warm_up(config.env.features),
                longest_warm_up(context_features(config.env.task)), TRUE_RANGES + 1, VOLUME_BARS)

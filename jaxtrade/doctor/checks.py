@@ -54,7 +54,7 @@ def check_platform(host: Host) -> Finding:
 
 
 def check_wsl(host: Host) -> Finding:
-    """Detect WSL1, which translates system calls. WSL2 has a real kernel; its release says 'microsoft-standard-WSL2'."""
+    """Detect WSL1, which translates system calls. WSL2 has a real kernel, released as 'microsoft-standard-WSL2'."""
     if host.system != "Linux" or "microsoft" not in host.release.lower():
         return ok("wsl", "not WSL")
     if "wsl2" not in host.release.lower() and version_key(host.release) < (4, 19):

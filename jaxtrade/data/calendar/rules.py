@@ -78,7 +78,7 @@ def _after_sunday(day: date) -> date | None:
 
 
 def new_year(year: int) -> date | None:
-    """1 January. It is not observed if it is a Saturday, because the books of the old year close on that Friday."""
+    """1 January. It is not observed if it is a Saturday, as the old year's books close on the Friday before."""
     return _after_sunday(date(year, 1, 1))
 
 
