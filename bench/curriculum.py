@@ -18,6 +18,7 @@ import numpy as np
 from jaxtrade.config import RunConfig, TransferConfig
 from jaxtrade.interop.world import load_world
 from jaxtrade.rl import transfer
+from jaxtrade.rl.coverage import require_complete
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.source import layout_of
 from jaxtrade.training.population import Stack
@@ -73,7 +74,7 @@ class Phase:
         mine, theirs = layout_of(phase.config), layout_of(self.config)
         transfer.check_layouts(mine, theirs)
         carried = transfer.transfer(state.params, state.normaliser, None, mine, fresh, theirs)
-        transfer.require_complete(carried.coverage, allowed=False)
+        require_complete(carried.coverage, allowed=False)
         return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, theirs, TransferConfig()))
 
     def train(self, state: PyTree) -> tuple[PyTree, np.ndarray]:

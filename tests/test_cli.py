@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade import cli
-from jaxtrade.cli import main
+from jaxtrade.cli import entry, main
 
 ROWS = [  # minutes of ES with an expiry column
     ("2013-10-07T13:30:00Z", "201312", 1676.75, 1677.25, 1676.50, 1677.00, 100),
@@ -168,7 +167,7 @@ def test_a_fault_of_ours_is_shown_and_is_not_exit_1(monkeypatch: pytest.MonkeyPa
     def broken(args: object) -> int:
         raise RuntimeError("planted")
 
-    monkeypatch.setitem(cli.COMMANDS, "data", broken)
+    monkeypatch.setitem(entry.COMMANDS, "data", broken)
     assert main(["data", "describe"]) == 70
     said = capsys.readouterr().err
     assert "planted" in said
@@ -179,7 +178,7 @@ def test_a_full_disk_is_exit_74(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def full(args: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", "runs/x")
 
-    monkeypatch.setitem(cli.COMMANDS, "data", full)
+    monkeypatch.setitem(entry.COMMANDS, "data", full)
     assert main(["data", "describe"]) == 74
     assert "runs/x" in capsys.readouterr().err
 

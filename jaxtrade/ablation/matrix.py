@@ -44,7 +44,7 @@ CHECKPOINTS = "checkpoints"
 _TURN = 0x7412  # stream of the order in which a turn's answers come
 
 
-class Learner(NamedTuple):
+class FusionTraining(NamedTuple):
     """One fusion's agents. `params` are those of the training sessions, without advice."""
 
     config: RunConfig
@@ -76,7 +76,7 @@ def with_fusion(config: RunConfig, fusion: str) -> RunConfig:
     return config.model_copy(update={"advisor": advisor, "env": env})
 
 
-def make_learner(config: RunConfig, fusion: str, market: Market, sessions: SessionSet) -> Learner:
+def make_learner(config: RunConfig, fusion: str, market: Market, sessions: SessionSet) -> FusionTraining:
     """The learner of a fusion on the training sessions. Raises ConfigError as `make_params`."""
     config = with_fusion(config, fusion)
     env = TradingEnv(config.env)
@@ -86,7 +86,7 @@ def make_learner(config: RunConfig, fusion: str, market: Market, sessions: Sessi
     assert chosen is not None  # its kind is on
     algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
                                fusion=chosen)
-    return Learner(config, env, params, plan, chosen, algorithm)
+    return FusionTraining(config, env, params, plan, chosen, algorithm)
 
 
 def padded(answers: Sequence[tuple[np.ndarray, np.ndarray]], bars: int, version: int, least: int = 1) -> Delta:
@@ -118,7 +118,7 @@ def with_all_answers(advice: AdviceState, delta: Delta) -> AdviceState:
     return jax.vmap(with_answers, (axes, 0), axes)(advice, delta)
 
 
-def first_advice(learner: Learner, tables: Sequence[KindTable], followed: np.ndarray,
+def first_advice(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray,
                  askable: np.ndarray) -> AdviceState:
     """The advice of all kinds as a run begins with it: every answer is in its table, and those about training sessions
     are scored, in the order of time. Table and outcomes are [K, ...], all the rest is shared.
@@ -222,15 +222,15 @@ class _Progress:
         """Nothing to release."""
 
 
-def matrix_stack(learner: Learner, advice: AdviceState, seeds: int) -> Stack:
+def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> Stack:
     """K kinds x S seeds: every kind has its own advice and the same S keys, the market is shared by all."""
     axes = kind_axes(advice)
     params = jax.tree.map(lambda _: None, learner.params).replace(advice=axes.view)
     return Stack((advice.outcomes.seen.shape[0], seeds), (Axes(None, params, axes), SEEDS))
 
 
-def train_matrix(learner: Learner, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray, seeds: int,
-                 tell: Callable[[str], None] | None = None, folder: Path | None = None) -> Trained:
+def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray,
+                 seeds: int, tell: Callable[[str], None] | None = None, folder: Path | None = None) -> Trained:
     """Train every kind's agents of the seeds `config.seed`, `config.seed + 1`, ... as one program.
 
     Args:
@@ -265,13 +265,13 @@ def train_matrix(learner: Learner, tables: Sequence[KindTable], followed: np.nda
                    trained.compile_seconds, health)
 
 
-def first_state(learner: Learner, stack: Stack, advice: AdviceState) -> PyTree:
+def first_state(learner: FusionTraining, stack: Stack, advice: AdviceState) -> PyTree:
     """The first states, [K, S, ...]: of one seed the same for every kind, but for the advice shown first."""
     init = jax.jit(stack.wrap(learner.algorithm).init)
     return init(stack.keys(learner.config.seed), learner.params.replace(advice=advice.view)).replace(advice=advice)
 
 
-def _start(learner: Learner, stack: Stack, advice: AdviceState,
+def _start(learner: FusionTraining, stack: Stack, advice: AdviceState,
            folder: Path | None) -> tuple[PyTree, list[JsonlSink], list[dict[str, Any]]]:
     """The state to train from, a sink of rows, and the rows that an earlier process left."""
     first = partial(first_state, learner, stack)

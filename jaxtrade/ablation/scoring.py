@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from jaxtrade.ablation.matrix import Learner, Trained, of_kind
+from jaxtrade.ablation.matrix import FusionTraining, Trained, of_kind
 from jaxtrade.ablation.results import Scores
 from jaxtrade.ablation.tables import KindTable, skill
 from jaxtrade.advisor.compose import table_of
@@ -20,7 +20,7 @@ from jaxtrade.runs.advice import view_of
 from jaxtrade.types import PyTree, SessionSet
 
 
-def policies_of(learner: Learner, trained: Trained, kind: int) -> Policy:
+def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
     """A kind's policies, [S, ...], with the trust that training left: an evaluation measures none."""
     state = jax.tree.map(lambda x: x[kind], trained.state)
     outcomes = of_kind(trained.advice, kind).outcomes
@@ -30,8 +30,8 @@ def policies_of(learner: Learner, trained: Trained, kind: int) -> Policy:
     return policies.replace(fusion=trust)
 
 
-def score(learner: Learner, trained: Trained, tables: Sequence[KindTable], followed: np.ndarray, sessions: SessionSet,
-          split: str) -> Scores:
+def score(learner: FusionTraining, trained: Trained, tables: Sequence[KindTable], followed: np.ndarray,
+          sessions: SessionSet, split: str) -> Scores:
     """Every agent's greedy policy over all decision bars of `sessions`, the seeds of a kind side by side.
 
     followed: int8[T] of every session: what the advice is judged by, which the agents never see. One program serves all

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.advisor.host.faults import Faults
-from jaxtrade.advisor.host.journal import Journal, Position, Recorded
-from jaxtrade.advisor.host.sources import Replayed, Source, Tell
+from jaxtrade.advisor.host.faults import ContainedFaults
+from jaxtrade.advisor.host.journal import Journal, JournalPosition, Recorded
+from jaxtrade.advisor.host.sources import AdviceSource, Replayed, Tell
 from jaxtrade.advisor.host.statistics import Histogram
 from jaxtrade.advisor.table import COLUMNS, Delta
 from jaxtrade.advisor.visible import Handed, Visible, fit
@@ -40,13 +40,13 @@ class Bridge:
 
     name = "advice"
 
-    def __init__(self, source: Source, bars: int, rows: int, journal: Journal | None = None,
+    def __init__(self, source: AdviceSource, bars: int, rows: int, journal: Journal | None = None,
                  history: Recorded | None = None, tell: Tell | None = None) -> None:
         self.bars, self.rows = bars, rows
         for recorded in (history, source if isinstance(source, Replayed) else None):
             fit(recorded.deltas if recorded else (), bars, rows, len(COLUMNS))
         self._source = source
-        self._faults = Faults(tell or logging.getLogger("jaxtrade.advisor").warning)
+        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         self._visible = Visible(source, rows, journal, history, self._faults.tell)
         self._handing = threading.Lock()
         self._error: JournalError | None = None
@@ -133,7 +133,7 @@ class Bridge:
 
         Raises JournalError where the history does not hold that place.
         """
-        self._visible.go_back(Position(memory["deltas"], memory["sha256"]), memory["until"])
+        self._visible.go_back(JournalPosition(memory["deltas"], memory["sha256"]), memory["until"])
         wants = memory["in_flight"]
         self._want(np.array([bar for bar, _ in wants], np.int64), np.array([weight for _, weight in wants]))
 

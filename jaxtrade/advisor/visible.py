@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade.advisor.host.journal import Delta, Journal, Position, Recorded
-from jaxtrade.advisor.host.sources import Row, Source
+from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, Recorded
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource
 from jaxtrade.errors import JournalError
 
 
@@ -33,7 +33,7 @@ class Visible:
     visible any more. taken, handed: rows that a source gave, and those of them that became visible.
     """
 
-    def __init__(self, source: Source, most: int, journal: Journal | None, history: Recorded | None,
+    def __init__(self, source: AdviceSource, most: int, journal: Journal | None, history: Recorded | None,
                  tell: Callable[[str], None]) -> None:
         recorded = history.deltas if history else ()
         if journal is not None and journal.position.deltas != len(recorded):
@@ -54,9 +54,9 @@ class Visible:
         return len(self._history)
 
     @property
-    def position(self) -> Position:
+    def position(self) -> JournalPosition:
         """In the journal, of what the table holds."""
-        return Position(self.place, self._digests[self.place])
+        return JournalPosition(self.place, self._digests[self.place])
 
     # --- forward -----------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Visible:
         self.handed += len(rows)
         return True
 
-    def _record(self, update: int, rows: list[Row]) -> str | None:
+    def _record(self, update: int, rows: list[AdviceRow]) -> str | None:
         """The digest of a new line of the journal; None where it cannot be written."""
         if self._journal is None:
             return ""
@@ -130,7 +130,7 @@ class Visible:
             except OSError as error:
                 self._lose_journal("saved to disk", error)
 
-    def go_back(self, position: Position, until: int) -> None:
+    def go_back(self, position: JournalPosition, until: int) -> None:
         """To what the table of a checkpoint holds. Raises JournalError where the history does not hold that place."""
         if position.deltas > len(self._history):
             raise JournalError(f"the advice journal holds {len(self._history)} deltas, and the checkpoint was written "
@@ -157,7 +157,7 @@ class Visible:
         self.silence(f"advisor: the journal could not be {what} ({error.strerror or type(error).__name__})")
 
 
-def fit(deltas: Sequence[Delta], bars: int, rows: int, width: int) -> None:
+def fit(deltas: Sequence[JournalDelta], bars: int, rows: int, width: int) -> None:
     """Raise JournalError where recorded rows do not fit a table [`bars`, `width`] that gets `rows` at once."""
     for number, delta in enumerate(deltas, 1):
         if len(delta.bars) > rows:

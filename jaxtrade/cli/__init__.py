@@ -1,5 +1,6 @@
 """The command line."""
 
 from jaxtrade.cli.entry import main
+from jaxtrade.cli.parser import build_parser
 
-__all__ = ["main"]
+__all__ = ["build_parser", "main"]

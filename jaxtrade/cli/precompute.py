@@ -55,7 +55,7 @@ class Request(NamedTuple):
     yes: bool
 
 
-class Plan(NamedTuple):
+class AskPlan(NamedTuple):
     """What the command will ask.
 
     bars: number of bars to ask about. hits: those whose answer is in the cache. hopeless: those that the cache knows to
@@ -91,7 +91,7 @@ def precompute(config: RunConfig, request: Request) -> int:
     backend = backend_of(config, market, book, followed_of(market, config), say)
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
-        plan = make_plan(backend, book, bars, options) if slow else Plan(len(bars), 0, 0, Spend())
+        plan = make_plan(backend, book, bars, options) if slow else AskPlan(len(bars), 0, 0, Spend())
         print("\n".join(plan_lines(plan, config, slow)))
         if request.plan:
             return 0
@@ -131,7 +131,7 @@ def _with_files(config: RunConfig, out: Path) -> RunConfig:
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions) -> Plan:
+def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions) -> AskPlan:
     """Estimate the largest cost of asking about the bars, given the cache. Creates no cache file."""
     path = Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
     cache = AdviceCache(path, say)
@@ -151,10 +151,10 @@ def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: S
             most = [total + more for total, more in zip(most, spend, strict=True)]
     finally:
         cache.close()
-    return Plan(len(bars), hits, hopeless, Spend(*most))
+    return AskPlan(len(bars), hits, hopeless, Spend(*most))
 
 
-def plan_lines(plan: Plan, config: RunConfig, slow: bool) -> list[str]:
+def plan_lines(plan: AskPlan, config: RunConfig, slow: bool) -> list[str]:
     """The plan as text."""
     kind, options = config.advisor.kind, config.advisor.service
     if not slow:

@@ -93,8 +93,6 @@ _SHORT.maxlevel = 2
 class RunConfig(Section, frozen=True):
     """The whole configuration of a run."""
 
-    imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
-                           "terms, features, networks, learners, advisors, report sections")
     seed: int = Field(default=0, ge=0, lt=2**31)
     data: DataConfig = DataConfig()
     session: SessionConfig = SessionConfig()
@@ -115,6 +113,8 @@ class RunConfig(Section, frozen=True):
     transfer: TransferConfig = TransferConfig()
     control: ControlConfig = ControlConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
+                           "terms, features, networks, learners, advisors, report sections")
 
     @model_validator(mode="after")
     def _validated_somewhere(self) -> RunConfig:

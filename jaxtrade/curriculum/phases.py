@@ -22,7 +22,8 @@ from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.rl.transfer import coverage_json, movement, percent
+from jaxtrade.rl.coverage import coverage_json, percent
+from jaxtrade.rl.transfer import movement
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.beginning import transferred

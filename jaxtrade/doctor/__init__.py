@@ -4,7 +4,7 @@ Native libraries are loaded in child processes only, so a crash becomes a findin
 process imports neither JAX, NumPy nor pandas.
 """
 
-from jaxtrade.doctor.finding import Finding, Verdict
+from jaxtrade.doctor.finding import Finding, Status
 from jaxtrade.doctor.report import diagnose, exit_code, main, to_json, to_text
 
-__all__ = ["Finding", "Verdict", "diagnose", "exit_code", "main", "to_json", "to_text"]
+__all__ = ["Finding", "Status", "diagnose", "exit_code", "main", "to_json", "to_text"]

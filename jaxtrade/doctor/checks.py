@@ -1,4 +1,4 @@
-"""Checks of the machine's properties. Each is a pure function of `Host`; none loads a native library."""
+"""Checks of the machine's properties. Each is a pure function of `Machine`; none loads a native library."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import zoneinfo
 from collections.abc import Callable
 
 from jaxtrade.doctor.finding import Finding, fail, ok, warn
-from jaxtrade.doctor.host import Host
+from jaxtrade.doctor.host import Machine
 
 MIB, GIB = 1 << 20, 1 << 30
 # Distribution -> (lowest version, first unsupported version). A test compares this with pyproject.toml.
 REQUIRED = {
     "jax": ("0.10.2", "0.12"), "jaxlib": ("0.10.2", "0.12"), "flax": ("0.12.8", "0.13"), "optax": ("0.2.8", "0.3"),
     "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "2"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", ""),
-    "numpy": ("2.4", "3"),
+    "numpy": ("2.4", "3"), "scipy": ("1.17", "2"),
     "pandas": ("3.0", "4"), "pydantic": ("2.13", "3"), "pyyaml": ("6.0", "7"), "matplotlib": ("3.10", "4"),
     "tensorboardx": ("2.6.5", "3"), "python-dateutil": ("2.9", "5"), "tzdata": ("2026.1", ""),
 }
@@ -32,18 +32,18 @@ def gib(size: float) -> str:
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
-def effective_cpus(host: Host) -> float:
+def effective_cpus(host: Machine) -> float:
     return min(float(host.cpus), host.limits.cpus or float(host.cpus))
 
 
-def check_python(host: Host) -> Finding:
+def check_python(host: Machine) -> Finding:
     text = ".".join(map(str, host.python))
     if host.python < (3, 11, 0):
         return fail("python", text, "install Python 3.11 or newer and make the environment anew with it")
     return ok("python", text)
 
 
-def check_platform(host: Host) -> Finding:
+def check_platform(host: Machine) -> Finding:
     text = f"{host.system} {host.release} {host.machine}"
     if host.system == "Darwin" and host.machine == "x86_64":
         return fail("platform", text, "JAX has no current wheels for Intel Macs: use an Apple-silicon Mac, Linux or "
@@ -53,7 +53,7 @@ def check_platform(host: Host) -> Finding:
     return ok("platform", text)
 
 
-def check_wsl(host: Host) -> Finding:
+def check_wsl(host: Machine) -> Finding:
     """Detect WSL1, which translates system calls. WSL2 has a real kernel, released as 'microsoft-standard-WSL2'."""
     if host.system != "Linux" or "microsoft" not in host.release.lower():
         return ok("wsl", "not WSL")
@@ -65,7 +65,7 @@ def check_wsl(host: Host) -> Finding:
     return ok("wsl", f"WSL2 ({host.release})")
 
 
-def check_cpu(host: Host) -> Finding:
+def check_cpu(host: Machine) -> Finding:
     usable = effective_cpus(host)
     limit = f", cgroup limit {host.limits.cpus:g}" if host.limits.cpus is not None else ""
     text = f"{host.cpus} usable{limit}"
@@ -77,7 +77,7 @@ def check_cpu(host: Host) -> Finding:
     return ok("cpu", text)
 
 
-def check_cpu_flags(host: Host) -> Finding:
+def check_cpu_flags(host: Machine) -> Finding:
     if host.machine.lower() not in ("x86_64", "amd64") or host.cpu_flags is None:
         return ok("cpu-flags", f"not listed by this platform ({host.machine}); the jax-cpu check runs the code instead")
     missing = {"avx", "avx2", "fma"} - host.cpu_flags
@@ -89,7 +89,7 @@ def check_cpu_flags(host: Host) -> Finding:
     return ok("cpu-flags", "avx, avx2, fma")
 
 
-def check_memory(host: Host) -> Finding:
+def check_memory(host: Machine) -> Finding:
     sizes = [size for size in (host.memory, host.limits.memory) if size is not None]
     if not sizes:
         return warn("memory", "unknown", "look it up in the system's monitor; 4 GiB are enough for the shipped "
@@ -103,7 +103,7 @@ def check_memory(host: Host) -> Finding:
     return warn("memory", text, fix) if size < 4 * GIB else ok("memory", text)
 
 
-def check_threads(host: Host) -> Finding:
+def check_threads(host: Machine) -> Finding:
     stated = {key: host.env[key] for key in THREAD_KEYS if host.env.get(key)}
     text = ", ".join(f"{key}={value}" for key, value in stated.items()) or "no thread variable set"
     for key, value in stated.items():
@@ -120,7 +120,7 @@ def check_threads(host: Host) -> Finding:
     return ok("threads", text)
 
 
-def check_pids(host: Host) -> Finding:
+def check_pids(host: Machine) -> Finding:
     """Compare the limits on processes with the threads needed. Every XLA and BLAS worker is a thread and counts."""
     need = 64 + 8 * host.cpus
     found = {"ulimit -u": host.max_processes, "cgroup pids": host.limits.pids}
@@ -134,7 +134,7 @@ def check_pids(host: Host) -> Finding:
     return fail("pids", text, fix) if stated[name] < need else ok("pids", text)
 
 
-def check_files(host: Host) -> Finding:
+def check_files(host: Machine) -> Finding:
     if host.max_files is None:
         return ok("open-files", "no limit")
     if host.max_files < 256:
@@ -142,7 +142,7 @@ def check_files(host: Host) -> Finding:
     return ok("open-files", str(host.max_files))
 
 
-def check_packages(host: Host) -> Finding:
+def check_packages(host: Machine) -> Finding:
     wrong = []
     for name, (least, below) in REQUIRED.items():
         found = host.versions.get(name)
@@ -157,7 +157,7 @@ def check_packages(host: Host) -> Finding:
     return ok("packages", ", ".join(f"{name} {host.versions[name]}" for name in ("jax", "jaxlib", "numpy", "pandas")))
 
 
-def check_gpu_plugin(host: Host) -> Finding:
+def check_gpu_plugin(host: Machine) -> Finding:
     """Check the GPU plugin. Without it, JAX ignores the GPU silently. With one of another release, JAX fails or
     crashes."""
     plugins = {name: version for name, version in host.versions.items() if re.fullmatch(r"jax-cuda\d+-plugin", name)}
@@ -186,7 +186,7 @@ def check_gpu_plugin(host: Host) -> Finding:
     return ok("gpu-plugin", text)
 
 
-def check_gpu_hidden(host: Host) -> Finding:
+def check_gpu_hidden(host: Machine) -> Finding:
     if host.gpu_seen and host.env.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return warn("gpu-visible", "CUDA_VISIBLE_DEVICES hides every GPU", "unset CUDA_VISIBLE_DEVICES")
     platforms = host.env.get("JAX_PLATFORMS", "")
@@ -195,7 +195,7 @@ def check_gpu_hidden(host: Host) -> Finding:
     return ok("gpu-visible", "nothing hides a GPU" if host.gpu_seen else "no NVIDIA GPU seen")
 
 
-def check_time_zones(_: Host) -> Finding:
+def check_time_zones(_: Machine) -> Finding:
     try:
         for name in ZONES:
             zoneinfo.ZoneInfo(name)
@@ -204,7 +204,7 @@ def check_time_zones(_: Host) -> Finding:
     return ok("time-zones", ", ".join(ZONES))
 
 
-CHECKS: tuple[Callable[[Host], Finding], ...] = (
+CHECKS: tuple[Callable[[Machine], Finding], ...] = (
     check_python, check_platform, check_wsl, check_cpu, check_cpu_flags, check_memory, check_threads, check_pids,
     check_files, check_packages, check_time_zones, check_gpu_plugin, check_gpu_hidden,
 )

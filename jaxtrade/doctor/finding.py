@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Verdict(enum.StrEnum):
+class Status(enum.StrEnum):
     OK = "OK"
     WARN = "WARN"  # a run works, but slower, or without all of the machine's resources
     FAIL = "FAIL"  # a run would not start, would crash, or would be insecure
@@ -21,22 +21,22 @@ class Finding:
     """
 
     name: str
-    verdict: Verdict
+    verdict: Status
     measured: str
     fix: str = ""
 
     def __post_init__(self) -> None:
-        if self.verdict is not Verdict.OK and not self.fix.strip():
+        if self.verdict is not Status.OK and not self.fix.strip():
             raise ValueError(f"finding {self.name!r} is {self.verdict} and has no fix")
 
 
 def ok(name: str, measured: str) -> Finding:
-    return Finding(name, Verdict.OK, measured)
+    return Finding(name, Status.OK, measured)
 
 
 def warn(name: str, measured: str, fix: str) -> Finding:
-    return Finding(name, Verdict.WARN, measured, fix)
+    return Finding(name, Status.WARN, measured, fix)
 
 
 def fail(name: str, measured: str, fix: str) -> Finding:
-    return Finding(name, Verdict.FAIL, measured, fix)
+    return Finding(name, Status.FAIL, measured, fix)

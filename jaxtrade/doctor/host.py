@@ -17,8 +17,8 @@ NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Limits of the control group; None means no limit. CPUs may be a fraction; memory is in bytes."""
+class MachineLimits:
+    """MachineLimits of the control group; None means no limit. CPUs may be a fraction; memory is in bytes."""
 
     cpus: float | None = None
     memory: int | None = None
@@ -26,7 +26,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Host:
+class Machine:
     """The data that the checks use. `here` fills them from this machine; tests replace fields. Sizes are in bytes."""
 
     system: str
@@ -37,7 +37,7 @@ class Host:
     cpus: int  # CPUs that this process may use
     cpu_flags: frozenset[str] | None  # None if the platform does not list them
     memory: int | None
-    limits: Limits
+    limits: MachineLimits
     max_processes: int | None  # RLIMIT_NPROC; None: no such limit
     max_files: int | None
     versions: Mapping[str, str]  # lower-case distribution name -> version
@@ -105,7 +105,7 @@ def _folders(path: str) -> list[str]:
     return ["".join(f"/{part}" for part in parts[:end]) for end in range(len(parts), -1, -1)]
 
 
-def cgroup_limits(read: Read = read_text) -> Limits:
+def cgroup_limits(read: Read = read_text) -> MachineLimits:
     """The tightest limits among the control groups (version 2 or 1) that contain this process."""
     groups = {}
     for line in (read("/proc/self/cgroup") or "").splitlines():
@@ -129,7 +129,7 @@ def cgroup_limits(read: Read = read_text) -> Limits:
         quota, period = (read(f"/sys/fs/cgroup/cpu{folder}/cpu.cfs_{name}_us") for name in ("quota", "period"))
         if quota is not None and period is not None and int(quota) > 0:
             cpus.append(int(quota) / int(period))
-    return Limits(min(cpus, default=None), number(values("memory", "memory.max", "memory.limit_in_bytes")),
+    return MachineLimits(min(cpus, default=None), number(values("memory", "memory.max", "memory.limit_in_bytes")),
                   number(values("pids", "pids.max", "pids.max")))
 
 
@@ -149,12 +149,12 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def here(run_folder: Path) -> Host:
+def here(run_folder: Path) -> Machine:
     """Describe this machine. Loads no native library."""
     system = platform.system()
     seen = (shutil.which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
             or Path("/dev/dxg").exists())  # /dev/dxg is the GPU under WSL2
-    return Host(system=system, release=platform.release(), machine=platform.machine(),
+    return Machine(system=system, release=platform.release(), machine=platform.machine(),
                 python=(sys.version_info[0], sys.version_info[1], sys.version_info[2]), env=dict(os.environ),
                 cpus=usable_cpus(), cpu_flags=cpu_flags(), memory=total_memory(system), limits=cgroup_limits(),
                 max_processes=rlimit("RLIMIT_NPROC"), max_files=rlimit("RLIMIT_NOFILE"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jaxtrade.doctor.child import ChildResult, crashed_in
 from jaxtrade.doctor.finding import Finding, fail, ok
-from jaxtrade.doctor.host import Host
+from jaxtrade.doctor.host import Machine
 
 NUMPY = """
 import json, numpy as np
@@ -80,10 +80,10 @@ class Layer:
     program: str
     fix: str
     env: Mapping[str, str] = field(default_factory=dict)
-    applies: Callable[[Host], bool] = lambda host: True
+    applies: Callable[[Machine], bool] = lambda host: True
 
 
-def has_plugin(host: Host) -> bool:
+def has_plugin(host: Machine) -> bool:
     return any(name.startswith("jax-cuda") and name.endswith("-plugin") for name in host.versions)
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from jaxtrade import __version__
 from jaxtrade.doctor import checks, storage
 from jaxtrade.doctor.child import ChildResult, run_child
-from jaxtrade.doctor.finding import Finding, Verdict
-from jaxtrade.doctor.host import Host, here
+from jaxtrade.doctor.finding import Finding, Status
+from jaxtrade.doctor.host import Machine, here
 from jaxtrade.doctor.layers import LAYERS, Layer, judge
 
 BUDGET = 18.0  # seconds for all checks, below the documented 20 seconds
 Runner = Callable[[str, float, Mapping[str, str]], ChildResult]
 
 
-def diagnose(host: Host, layers: Sequence[Layer] = LAYERS, run: Runner = run_child,
+def diagnose(host: Machine, layers: Sequence[Layer] = LAYERS, run: Runner = run_child,
              budget: float = BUDGET) -> list[Finding]:
     """Run all checks. The findings have a fixed order: facts, storage, native layers.
 
@@ -44,7 +44,7 @@ def diagnose(host: Host, layers: Sequence[Layer] = LAYERS, run: Runner = run_chi
 
 def exit_code(findings: Sequence[Finding]) -> int:
     """1 if any check failed, else 0. Warnings are not failures."""
-    return int(any(finding.verdict is Verdict.FAIL for finding in findings))
+    return int(any(finding.verdict is Status.FAIL for finding in findings))
 
 
 def to_json(findings: Sequence[Finding]) -> str:
@@ -63,7 +63,7 @@ def to_text(findings: Sequence[Finding]) -> str:
         lines.append(f"{finding.verdict:<4}  {finding.name:<14} {finding.measured}")
         if finding.fix:
             lines.append(f"      {'':<14} fix: {finding.fix}")
-    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
+    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Status}
     lines.append(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jaxtrade.doctor.checks import GIB, MIB, gib
 from jaxtrade.doctor.finding import Finding, fail, ok, warn
-from jaxtrade.doctor.host import Host
+from jaxtrade.doctor.host import Machine
 from jaxtrade.storage.programs import VARIABLE, cache_folder
 
 
@@ -41,7 +41,7 @@ def try_folder(folder: Path) -> float:
     return time.monotonic() - start
 
 
-def check_run_folder(host: Host, attempt: Callable[[Path], float] = try_folder,
+def check_run_folder(host: Machine, attempt: Callable[[Path], float] = try_folder,
                      usage: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free) -> Finding:
     folder = nearest_existing(host.run_folder)
     if not folder.is_dir():
@@ -67,7 +67,7 @@ def check_run_folder(host: Host, attempt: Callable[[Path], float] = try_folder,
     return ok("run-folder", text)
 
 
-def check_cache(host: Host) -> Finding:
+def check_cache(host: Machine) -> Finding:
     """Check who can write to the cache. Its programs are run unchecked, so a writer can run code as this user."""
     if "://" in (name := host.env.get(VARIABLE, "")):
         return warn("compile-cache", f"{name} is remote", "use a local folder that only you can write")
@@ -94,4 +94,4 @@ def check_cache(host: Host) -> Finding:
     return ok("compile-cache", f"{folder}: mode {mode:04o}")
 
 
-CHECKS: tuple[Callable[[Host], Finding], ...] = (check_run_folder, check_cache)
+CHECKS: tuple[Callable[[Machine], Finding], ...] = (check_run_folder, check_cache)

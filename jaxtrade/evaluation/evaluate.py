@@ -23,7 +23,7 @@ from jaxtrade.evaluation import baselines, figures, picture, report, trades
 from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
 from jaxtrade.evaluation.backtest import DecisionBars, backtest, decision_bars
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
-from jaxtrade.evaluation.trades import Clock
+from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def evaluate(
     return EvaluationResult(
         agents=tuple(results),
         decisions=decisions,
-        clock=Clock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
+        clock=BarClock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
         close=np.asarray(market.bars.mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),

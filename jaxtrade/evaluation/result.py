@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxtrade.evaluation.backtest import DecisionBars, Record
 from jaxtrade.evaluation.figures import Figures
-from jaxtrade.evaluation.trades import Clock, Trades
+from jaxtrade.evaluation.trades import BarClock, Trades
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class EvaluationResult:
 
     agents: tuple[AgentResult, ...]
     decisions: DecisionBars
-    clock: Clock
+    clock: BarClock
     close: np.ndarray
     start_balance: float
     settings: dict[str, Any]

@@ -131,7 +131,7 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
 
 
 @dataclass(frozen=True)
-class Clock:
+class BarClock:
     """How rows and ticks are printed. time: int64[T] UTC seconds of each bar's open. zone: the exchange's, IANA."""
 
     time: np.ndarray
@@ -170,14 +170,14 @@ TRADE_COLUMNS = (
 AT_CLOSE = (ExitReason.FLAT, ExitReason.END_OF_DATA)
 
 
-def _exit_time(reason: int, row: Whole, clock: Clock, fill: str) -> str:
+def _exit_time(reason: int, row: Whole, clock: BarClock, fill: str) -> str:
     if reason in AT_CLOSE:
         return clock.closed(row)
     return clock.closed(row - 1) if fill == "close" and reason == ExitReason.ORDER else clock.opened(row)
 
 
 def trade_rows(
-    trades: Trades, decisions: DecisionBars, clock: Clock, close: np.ndarray, fill: str = "next_open"
+    trades: Trades, decisions: DecisionBars, clock: BarClock, close: np.ndarray, fill: str = "next_open"
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of `trades.csv` (TRADE_COLUMNS).
 
@@ -215,7 +215,7 @@ EQUITY_COLUMNS = (
 
 
 def equity_rows(
-    strategy: Record, account: Record, decisions: DecisionBars, clock: Clock, start_balance: float
+    strategy: Record, account: Record, decisions: DecisionBars, clock: BarClock, start_balance: float
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of `equity.csv` (EQUITY_COLUMNS), one per decision bar, as things stood at the close of the bar after it.
 

@@ -21,7 +21,7 @@ from gymnasium.vector.utils import batch_space
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
-from jaxtrade.interop.host import MAX_SEED, Happened, Host, Seen
+from jaxtrade.interop.host import MAX_SEED, Happened, HostEnv, Seen
 from jaxtrade.interop.world import ENV_ID, LIMIT, load_world
 
 Info = dict[str, Any]
@@ -76,7 +76,7 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
     def __init__(self, env: TradingEnv, params: EnvParams) -> None:
         self.env = env
         self.observation_space, self.action_space = spaces_of(env)
-        self._host = Host(env, params)
+        self._host = HostEnv(env, params)
         self._seen: Seen | None = None  # what the next action is chosen on
         self._prepared: Seen | None = None  # the next episode's start, once this one has ended
 
@@ -130,7 +130,7 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
         self.env, self.num_envs = env, num_envs
-        self._host = Host(env, params, num_envs)
+        self._host = HostEnv(env, params, num_envs)
         self.single_observation_space, self.single_action_space = spaces_of(env)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)

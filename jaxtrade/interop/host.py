@@ -99,7 +99,7 @@ def _to_host(tree: Any) -> Any:
     return jax.tree.map(np.array, jax.device_get(tree))
 
 
-class Host:
+class HostEnv:
     """Holds the state of one environment or of N. `state` is None until the first reset."""
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int | None = None) -> None:

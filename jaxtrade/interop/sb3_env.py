@@ -14,7 +14,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnasium_env import checked_actions, reset_info, spaces_of, step_info
-from jaxtrade.interop.host import MAX_SEED, Host, Seen
+from jaxtrade.interop.host import MAX_SEED, HostEnv, Seen
 
 
 class SB3Trading(VecEnv):
@@ -25,7 +25,7 @@ class SB3Trading(VecEnv):
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
         self.env = env
-        self._host = Host(env, params, num_envs)
+        self._host = HostEnv(env, params, num_envs)
         self._seen: Seen | None = None
         self._actions: np.ndarray | None = None
         super().__init__(num_envs, *spaces_of(env))

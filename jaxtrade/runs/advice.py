@@ -23,7 +23,7 @@ from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, read_journal
-from jaxtrade.advisor.host.sources import Live, Nobody, Replayed, Source
+from jaxtrade.advisor.host.sources import AdviceSource, Live, Nobody, Replayed
 from jaxtrade.advisor.table import COLUMNS, AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
@@ -203,7 +203,7 @@ class TrainingAdvisor:
         kind = chosen.kind.partition(":")[0]
         book = None if kind in ("none", "table") else advising.make_book(market, config)
         askable = np.zeros(size, bool) if book is None else book.askable & advising.in_sessions(market, train)
-        source: Source = Nobody()
+        source: AdviceSource = Nobody()
         journal = history = None
         if book is not None and kind == "replay":
             history = _recorded(config, market)

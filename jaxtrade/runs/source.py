@@ -15,10 +15,11 @@ from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
+from jaxtrade.rl.coverage import Coverage, require_complete
 from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.rl.schedules import optimiser
-from jaxtrade.rl.transfer import Coverage, Layout
+from jaxtrade.rl.transfer import Layout
 from jaxtrade.runs import rundir
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.population import Stack
@@ -146,7 +147,7 @@ def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainSt
     layout = layout_of(config)
     moments = source.opt_state if config.transfer.moments else None
     carried = transfer.transfer(source.params, source.normaliser, moments, source.layout, fresh, layout)
-    transfer.require_complete(carried.coverage, config.transfer.allow_dropped)
+    require_complete(carried.coverage, config.transfer.allow_dropped)
     return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer)), \
         carried.coverage
 

@@ -18,8 +18,8 @@ from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.rl.transfer import coverage_json
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred

@@ -16,7 +16,7 @@ from jaxtrade.training.population import Stack
 from jaxtrade.types import LoopState, Row
 
 
-class Action(enum.Enum):
+class Response(enum.Enum):
     """What the run does next."""
 
     GO_ON = "go on"
@@ -24,7 +24,7 @@ class Action(enum.Enum):
     END = "end"
 
 
-def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Action:
+def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Response:
     """What a chunk's rows lead to. All agents roll back where one of them has diverged.
 
     Args:
@@ -33,8 +33,8 @@ def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Action:
             that is not finite is never taken).
     """
     if allowed is None or all(row["finite"] for row in rows):
-        return Action.GO_ON
-    return Action.ROLL_BACK if rollbacks < allowed else Action.END
+        return Response.GO_ON
+    return Response.ROLL_BACK if rollbacks < allowed else Response.END
 
 
 def describe(rows: Sequence[Row]) -> str:

@@ -264,12 +264,12 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
         while run.unfinished:
             rows = run.advance()
             action = divergence.respond(rows, run.rollbacks, max_rollbacks)
-            if action is divergence.Action.ROLL_BACK:
+            if action is divergence.Response.ROLL_BACK:
                 run.roll_back(f"{divergence.describe(rows)}; rolled back to update {run.good.update} "
                               f"(rollback {run.rollbacks + 1} of at most {max_rollbacks})")
                 continue
             run.report(rows)
-            if action is divergence.Action.END:
+            if action is divergence.Response.END:
                 remedy = run.algorithm.remedies.diverged
                 raise divergence.diverged(rows, run.rollbacks, run.io.newest(), remedy)
             run.call_hooks()

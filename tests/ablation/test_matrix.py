@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from jaxtrade.ablation import matrix, scoring
-from jaxtrade.ablation.matrix import KnownAdvice, Learner, first_advice, first_state, matrix_stack, second_answers
+from jaxtrade.ablation.matrix import (
+    FusionTraining,
+    KnownAdvice,
+    first_advice,
+    first_state,
+    matrix_stack,
+    second_answers,
+)
 from jaxtrade.ablation.tables import KindTable, make_tables
 from jaxtrade.advisor.compose import only, table_of
 from jaxtrade.data.market import load_market
@@ -31,7 +38,7 @@ SEEDS = 2
 
 
 class Made(NamedTuple):
-    learner: Learner
+    learner: FusionTraining
     tables: list[KindTable]
     splits: dict
     followed: np.ndarray

@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host.journal import Journal
-from jaxtrade.advisor.host.sources import Nobody, Row, Wants
+from jaxtrade.advisor.host.sources import AdviceRow, Nobody, Wants
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.advisor.table import Delta
 from tests.advisor.service_parts import question
@@ -20,19 +20,19 @@ T, M = 100, 4
 HEADER = {"run": "r", "config": "c", "prompt_version": "p1", "schema": "s1", "identity": {}, "versions": {}}
 
 
-def row(bar: int, confidence: float = 0.8) -> Row:
-    return Row.of(bar, (0.1, 1.5, -0.5, confidence, 0.25, 30))
+def row(bar: int, confidence: float = 0.8) -> AdviceRow:
+    return AdviceRow.of(bar, (0.1, 1.5, -0.5, confidence, 0.25, 30))
 
 
 class HandSource(Nobody):
     """Gives what the test has put into `rows`; remembers what was wanted."""
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
+    def __init__(self, rows: Iterable[AdviceRow] = ()) -> None:
         self.rows = deque(rows)
         self.wants: list[list[tuple[int, float]]] = []
         self.stops = 0
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         return [self.rows.popleft() for _ in range(min(most, len(self.rows)))]
 
     def want(self, wants: Wants) -> None:

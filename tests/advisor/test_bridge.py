@@ -15,8 +15,8 @@ import pytest
 
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.host import journal as journals
-from jaxtrade.advisor.host.journal import Delta, Journal, Recorded, read_journal
-from jaxtrade.advisor.host.sources import Nobody, Replayed, Row
+from jaxtrade.advisor.host.journal import Journal, JournalDelta, Recorded, read_journal
+from jaxtrade.advisor.host.sources import AdviceRow, Nobody, Replayed
 from jaxtrade.errors import JournalError
 from jaxtrade.training.hooks import Change, StatefulHook
 from tests.advisor.bridge_parts import HEADER, HandSource, M, T, journal, plain, row, seen
@@ -59,7 +59,7 @@ def test_a_row_is_in_the_journal_before_it_is_visible(tmp_path: Path, monkeypatc
     bridge.delta(0)
     assert order == [1]
     recorded = read_journal(tmp_path / "journal.jsonl").deltas[0]
-    assert recorded == Delta(0, 1, (3,), (row(3).values,))
+    assert recorded == JournalDelta(0, 1, (3,), (row(3).values,))
 
 
 class FullDisk:
@@ -227,7 +227,7 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) 
 def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int]) -> None:
     """Update 0 and 3 have rows: to leave one out is another run."""
     told: list[str] = []
-    recorded = Recorded({}, (Delta(0, 1, (1,), (row(1).values,)), Delta(3, 2, (2,), (row(2).values,))),
+    recorded = Recorded({}, (JournalDelta(0, 1, (1,), (row(1).values,)), JournalDelta(3, 2, (2,), (row(2).values,))),
                         journals.Position(2, "b"), (), ("", "a", "b"))
     bridge = Bridge(Replayed(recorded), T, M, tell=told.append)
     last = seen(bridge, updates)[-1]
@@ -250,11 +250,12 @@ def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("delta", "why"), [
-    (Delta(0, 1, tuple(range(M + 1)), (row(0).values,) * (M + 1)), "5 rows, and this run takes advisor.rows = 4"),
-    (Delta(0, 1, (T,), (row(0).values,)), f"bars {T} to {T}, and the market has {T}"),
-    (Delta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
+    (JournalDelta(0, 1, tuple(range(M + 1)), (row(0).values,) * (M + 1)),
+     "5 rows, and this run takes advisor.rows = 4"),
+    (JournalDelta(0, 1, (T,), (row(0).values,)), f"bars {T} to {T}, and the market has {T}"),
+    (JournalDelta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
 ])
-def test_a_recording_that_does_not_fit_is_refused(delta: Delta, why: str) -> None:
+def test_a_recording_that_does_not_fit_is_refused(delta: JournalDelta, why: str) -> None:
     recorded = Recorded({}, (delta,), journals.Position(1, "a"), (), ("", "a"))
     with pytest.raises(JournalError, match=why):
         Bridge(Replayed(recorded), T, M)
@@ -276,7 +277,7 @@ def test_only_wants_that_mean_something_go_on() -> None:
 class Raising(HandSource):
     """Whose methods raise."""
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         raise RuntimeError("sk-CANARY")
 
     def want(self, wants: object) -> None:

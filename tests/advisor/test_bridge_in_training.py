@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from flax import struct
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import exchange
 from jaxtrade.advisor.host.journal import Journal, read_journal
-from jaxtrade.advisor.host.sources import Replayed, Row, Source
+from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Replayed
 from jaxtrade.advisor.table import AdviceTable, demand, empty_table, received
 from jaxtrade.config import TrainConfig
 from jaxtrade.storage import checkpoint
@@ -47,9 +47,8 @@ class State(struct.PyTreeNode):
     learned: jax.Array
 
 
-class Sizes(NamedTuple):
-    num_envs: int = 1
-    num_steps: int = 1
+def halved(hparams: Floats, times: int) -> Floats:
+    return hparams.replace(learning_rate=hparams.learning_rate * 0.5**times)
 
 
 def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
@@ -72,7 +71,8 @@ def learner(bridge: Bridge, faults: Sequence[tuple[int, int]]) -> Algorithm:
                 {"finite": ~fails, "learned": learned, "learning_rate": state.hparams.learning_rate,
                  "approx_kl": state.learned, "param_delta": state.learned, "illegal": jnp.int32(0)})
 
-    return Algorithm(init, update, lambda *_: None, None, Sizes())  # type: ignore[arg-type,return-value]
+    nothing: Any = None
+    return Algorithm(init, update, nothing, nothing, nothing, 1, retry=halved)
 
 
 class Whimsical(HandSource):
@@ -88,11 +88,11 @@ class Whimsical(HandSource):
             if self.rng.random() < 0.2 and all(known.bar != bar for known in self.rows):
                 self.rows.append(row(bar, self.rng.random()))
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         return super().take(update, deltas, self.rng.choice([0, 1, most]))
 
 
-def run(folder: Path, source: Source, faults: Sequence[tuple[int, int]] = ((8, 0), (15, 1), (14, 2)),
+def run(folder: Path, source: AdviceSource, faults: Sequence[tuple[int, int]] = ((8, 0), (15, 1), (14, 2)),
         start: checkpoint.Restored | None = None) -> tuple[TrainResult, Bridge]:
     folder.mkdir(exist_ok=True)
     if start is None:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.advisor.host.journal import Delta, Journal, Position, read_journal, row_text
+from jaxtrade.advisor.host.journal import Journal, JournalDelta, JournalPosition, read_journal, row_text
 from jaxtrade.errors import JournalError
 
 HEADER = {"run": "nq-train-1", "config": "c" * 64, "prompt_version": "p1", "schema": "s1",
           "identity": {"kind": "mock", "model": "tiny"}, "versions": {"jax": "0.10.2"}}
-DELTAS = [Delta(1, 1, (5, 9), ((0.1, -0.2, 0.3), (1.0, 2.0, -3.5))), Delta(1, 2, (6,), ((0.25, 0.5, 1e-7),)),
-          Delta(4, 3, (5,), ((1 / 3, 2 / 3, 5e-324),))]
+DELTAS = [JournalDelta(1, 1, (5, 9), ((0.1, -0.2, 0.3), (1.0, 2.0, -3.5))),
+          JournalDelta(1, 2, (6,), ((0.25, 0.5, 1e-7),)),
+          JournalDelta(4, 3, (5,), ((1 / 3, 2 / 3, 5e-324),))]
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal.jsonl"
 
 
-def write(path: Path, deltas: list[Delta] = DELTAS, close: bool = True) -> Journal:
+def write(path: Path, deltas: list[JournalDelta] = DELTAS, close: bool = True) -> Journal:
     journal = Journal.create(path, HEADER)
     for delta in deltas:
         journal.append(*delta)
@@ -46,7 +47,7 @@ def test_what_is_read_is_what_was_written_to_the_bit(path: Path) -> None:
 
 def test_float32_rows_come_back_as_the_same_float32(path: Path) -> None:
     values = [struct.unpack("f", struct.pack("I", bits))[0] for bits in (1, 0x3DCCCCCD, 0x7F7FFFFF, 0x80000000)]
-    write(path, [Delta(1, 1, (0,), (tuple(values),))])
+    write(path, [JournalDelta(1, 1, (0,), (tuple(values),))])
     (row,) = read_journal(path).deltas[0].rows
     assert [struct.pack("f", value) for value in row] == [struct.pack("f", value) for value in values]
 
@@ -74,7 +75,7 @@ def test_digests_are_those_of_every_place(path: Path) -> None:
     journal = Journal.create(path, HEADER)
     places = [journal.position, *(journal.append(*delta) for delta in DELTAS)]
     found = read_journal(path)
-    assert [Position(i, digest) for i, digest in enumerate(found.digests)] == places
+    assert [JournalPosition(i, digest) for i, digest in enumerate(found.digests)] == places
     kept = Journal.resume(path, places[1])[1]
     assert kept.digests == found.digests[:2]
 
@@ -176,7 +177,7 @@ def test_missing_lines_at_the_end_are_seen_by_a_position(path: Path) -> None:
 def test_another_history_is_seen_by_a_position(path: Path) -> None:
     write(path)
     with pytest.raises(JournalError, match=r"line 3 \(delta 2\) is not the one that the run wrote"):
-        read_journal(path, position=Position(2, "0" * 64))
+        read_journal(path, position=JournalPosition(2, "0" * 64))
 
 
 @pytest.mark.parametrize("cut", range(1, 40, 7))
@@ -229,16 +230,16 @@ def test_resume_of_an_edited_journal_changes_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("delta", "message"), [
-    (Delta(4, 3, (7,), ((1.0,),)), "version 3 of update 4 after version 3"),
-    (Delta(3, 4, (7,), ((1.0,),)), "version 4 of update 3 after version 3 of update 4"),
-    (Delta(5, 4, (7, 7), ((1.0,), (2.0,))), "1 distinct bars out of 2"),
-    (Delta(5, 4, (7, 8), ((1.0,),)), "1 rows of 2"),
-    (Delta(5, 4, (), ()), "0 rows of 0"),
-    (Delta(5, 4, (7, 8), ((1.0,), (1.0, 2.0))), "several widths"),
-    (Delta(5, 4, (7,), ((math.nan,),)), "not JSON compliant"),
-    (Delta(5, 4, (7,), ((math.inf,),)), "not JSON compliant"),
+    (JournalDelta(4, 3, (7,), ((1.0,),)), "version 3 of update 4 after version 3"),
+    (JournalDelta(3, 4, (7,), ((1.0,),)), "version 4 of update 3 after version 3 of update 4"),
+    (JournalDelta(5, 4, (7, 7), ((1.0,), (2.0,))), "1 distinct bars out of 2"),
+    (JournalDelta(5, 4, (7, 8), ((1.0,),)), "1 rows of 2"),
+    (JournalDelta(5, 4, (), ()), "0 rows of 0"),
+    (JournalDelta(5, 4, (7, 8), ((1.0,), (1.0, 2.0))), "several widths"),
+    (JournalDelta(5, 4, (7,), ((math.nan,),)), "not JSON compliant"),
+    (JournalDelta(5, 4, (7,), ((math.inf,),)), "not JSON compliant"),
 ])
-def test_what_cannot_follow_is_not_written(path: Path, delta: Delta, message: str) -> None:
+def test_what_cannot_follow_is_not_written(path: Path, delta: JournalDelta, message: str) -> None:
     """I12: versions rise, and a row never changes within one."""
     journal = write(path, close=False)
     before = path.read_bytes()

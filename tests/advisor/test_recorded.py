@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.advisor.host import wrappers
-from jaxtrade.advisor.host.recorded import RecordedBackend, Row, read_recorded, read_rows
+from jaxtrade.advisor.host.recorded import RecordedBackend, RecordedRow, read_recorded, read_rows
 from jaxtrade.advisor.host.types import Failure
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.asking import ask, question, recorded_line
@@ -34,14 +34,14 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_identity_is_that_of_the_rows() -> None:
-    one, same, other = (RecordedBackend(rows) for rows in ({1: Row("a"), 2: Row("b")}, {2: Row("b"), 1: Row("a")},
-                                                           {1: Row("a"), 2: Row("c")}))
+    a, b, c = (RecordedRow(text) for text in "abc")
+    one, same, other = (RecordedBackend(rows) for rows in ({1: a, 2: b}, {2: b, 1: a}, {1: a, 2: c}))
     assert one.identity() == same.identity() != other.identity()
     assert RecordedBackend({}, "pipe").identity() != RecordedBackend({}).identity()
 
 
 def test_a_mapping_and_the_pipe_format() -> None:
-    answer = ask(RecordedBackend({0: Row("SELL | 0.5 | x")}, "pipe"))
+    answer = ask(RecordedBackend({0: RecordedRow("SELL | 0.5 | x")}, "pipe"))
     assert answer.advice is not None
     assert answer.advice.sell == 1.5
     with pytest.raises(ConfigError, match="json or pipe"):
@@ -49,15 +49,15 @@ def test_a_mapping_and_the_pipe_format() -> None:
 
 
 def test_rows_of_other_data_are_failures() -> None:
-    for row in (Row(RAW, time="2023-03-01T10:31:00-05:00"), Row(RAW, symbol="NQ")):
+    for row in (RecordedRow(RAW, time="2023-03-01T10:31:00-05:00"), RecordedRow(RAW, symbol="NQ")):
         answer = ask(RecordedBackend({0: row}))
         assert (answer.advice, answer.failure) == (None, Failure.SCHEMA)
         assert "was recorded for" in answer.detail
-    assert ask(RecordedBackend({0: Row(RAW, question(0).time, "ES")})).advice is not None
+    assert ask(RecordedBackend({0: RecordedRow(RAW, question(0).time, "ES")})).advice is not None
 
 
 def test_a_recording_can_be_permuted() -> None:
-    rows = {bar: Row(json.dumps({**GOOD, "horizon_bars": bar + 1})) for bar in range(20)}
+    rows = {bar: RecordedRow(json.dumps({**GOOD, "horizon_bars": bar + 1})) for bar in range(20)}
     placebo = wrappers.Permuted(RecordedBackend(rows), range(20), seed=2)
     found = [ask(placebo, bar=bar).advice for bar in range(20)]
     horizons = [advice.horizon for advice in found if advice]

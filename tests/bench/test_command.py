@@ -14,6 +14,7 @@ import pytest
 
 from bench import catalogue, command
 from jaxtrade import cli
+from jaxtrade.cli import entry
 from jaxtrade.errors import ConfigError
 from tests.bench.made_up import env_step, write
 
@@ -183,15 +184,15 @@ def test_where_the_benches_are_found(layout: str, tmp_path: Path, monkeypatch: p
         beside.mkdir()
         (beside / "catalogue.py").touch()
     asked: list[str] = []
-    monkeypatch.setattr(cli, "__file__", str(package / "cli.py"))
-    monkeypatch.setattr(cli, "importlib", SimpleNamespace(import_module=asked.append))
+    monkeypatch.setattr(entry, "__file__", str(package / "cli" / "entry.py"))
+    monkeypatch.setattr(entry, "importlib", SimpleNamespace(import_module=asked.append))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    cli.bench_module("command")
+    entry.bench_module("command")
     assert asked == [{"installed": "jaxtrade.bench.command", "checkout": "bench.command"}[layout]]
     assert (str(tmp_path / "site") in sys.path) == (layout == "checkout")
 
 
 def test_missing_benches_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "jaxtrade" / "cli.py"))
+    monkeypatch.setattr(entry, "__file__", str(tmp_path / "jaxtrade" / "cli" / "entry.py"))
     with pytest.raises(ConfigError, match="benches are missing"):
-        cli.bench_module("command")
+        entry.bench_module("command")

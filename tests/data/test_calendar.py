@@ -15,7 +15,7 @@ import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.bundled import bundled
-from jaxtrade.data.calendar.rules import REGULAR, Change, good_friday, payrolls_good_friday
+from jaxtrade.data.calendar.rules import REGULAR, DayChange, good_friday, payrolls_good_friday
 from jaxtrade.data.calendar.schedule import (
     check_stamps,
     file_schedule,
@@ -137,7 +137,7 @@ def test_dates_outside_the_table_name_the_way_out(first, last):
 # --- rules and exceptions ---------------------------------------------------------------------------------------------
 
 def changes(name, first=None, last=None):
-    """Date -> Change of a calendar's trade dates first..last (its verified ones), ordinary dates left out."""
+    """Date -> DayChange of a calendar's trade dates first..last (its verified ones), ordinary dates left out."""
     hours = CALENDARS[name]
     first, last = first or hours.eras[0].valid_from, last or hours.verified_to
     found = hours.changes(int(first[:4]), int(last[:4]))
@@ -149,7 +149,7 @@ def test_rules_give_every_verified_day_and_no_other(name):
     """verified_days.csv lists the days that differ from the regular hours, as notices and bars have them."""
     with open(Path(__file__).parent / "verified_days.csv", newline="") as lines:
         rows = [row for row in csv.DictReader(lines) if row["calendar"] == name]
-    listed = {row["date"]: Change(closed=True) if row["change"] == "closed" else Change(**{row["change"]: row["at"]})
+    listed = {row["date"]: DayChange(**({"closed": True} if row["change"] == "closed" else {row["change"]: row["at"]}))
               for row in rows}
     assert len(listed) == len(rows) > 40
     assert changes(name) == listed

@@ -1,4 +1,5 @@
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,6 @@ from jaxtrade.data.synthetic.expiries import expiry_table
 from jaxtrade.data.synthetic.statistics import compared, statistics, table
 from jaxtrade.data.synthetic.surrogate import phase_randomised_values
 from jaxtrade.errors import ConfigError
-from tests.test_layering import ROOT
 
 NQ, ES = get_contract("NQ"), get_contract("ES")
 
@@ -131,7 +131,7 @@ def test_a_phase_randomised_copy_keeps_the_spectrum_and_nothing_else():
 
 
 def test_the_committed_statistics_are_what_the_code_computes():
-    assert table(compared()) in (ROOT / "docs/synthetic_statistics.md").read_text(encoding="utf-8")
+    assert table(compared()) in (Path(__file__).parents[2] / "docs/synthetic_statistics.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("overrides", "message"), [

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from jaxtrade.doctor import Finding, Verdict, diagnose, exit_code, to_json, to_text
+from jaxtrade.doctor import Finding, Status, diagnose, exit_code, to_json, to_text
 from jaxtrade.doctor import checks as facts
 from jaxtrade.doctor import host as machine
 from jaxtrade.doctor.child import ChildResult, crash_name, run_child
-from jaxtrade.doctor.host import Host, Limits
+from jaxtrade.doctor.host import Machine, MachineLimits
 from jaxtrade.doctor.layers import LAYERS, Layer, judge
 from jaxtrade.doctor.storage import check_cache, check_run_folder
 
@@ -31,9 +31,10 @@ VERSIONS = {name: least for name, (least, _) in facts.REQUIRED.items()}
 CUDA = {"jax-cuda13-plugin": "0.10.2", "jax-cuda13-pjrt": "0.10.2"}
 
 
-def healthy(**changes: object) -> Host:
-    host = Host(system="Linux", release="6.8.0-generic", machine="x86_64", python=(3, 11, 7), env={}, cpus=8,
-                cpu_flags=frozenset({"avx", "avx2", "fma"}), memory=16 * GIB, limits=Limits(), max_processes=None,
+def healthy(**changes: object) -> Machine:
+    host = Machine(system="Linux", release="6.8.0-generic", machine="x86_64", python=(3, 11, 7), env={}, cpus=8,
+                cpu_flags=frozenset({"avx", "avx2", "fma"}), memory=16 * GIB, limits=MachineLimits(),
+                max_processes=None,
                 max_files=1024, versions=VERSIONS, gpu_seen=False, run_folder=Path("runs"), read=lambda _: None)
     return dataclasses.replace(host, **changes)  # type: ignore[arg-type]
 
@@ -54,18 +55,19 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
     "wsl2, runs on a Windows drive": ({"release": WSL2, "run_folder": Path("/mnt/c/runs")}, "WARN", "wsl", "/mnt/c",
                                       "under ~"),
     "one CPU": ({"cpus": 1}, "WARN", "cpu", "1 usable", "2 CPUs"),
-    "one CPU by cgroup": ({"limits": Limits(cpus=1.0)}, "WARN", "cpu", "cgroup limit 1", "--cpus"),
-    "throttled by cgroup": ({"limits": Limits(cpus=4.0)}, "WARN", "cpu", "cgroup limit 4", "NPROC=4"),
+    "one CPU by cgroup": ({"limits": MachineLimits(cpus=1.0)}, "WARN", "cpu", "cgroup limit 1", "--cpus"),
+    "throttled by cgroup": ({"limits": MachineLimits(cpus=4.0)}, "WARN", "cpu", "cgroup limit 4", "NPROC=4"),
     "no AVX": ({"cpu_flags": frozenset({"sse4_2"})}, "FAIL", "cpu-flags", "no AVX", "host"),
     "no AVX2": ({"cpu_flags": frozenset({"avx"})}, "WARN", "cpu-flags", "no avx2, fma", "host"),
-    "memory cgroup": ({"limits": Limits(memory=GIB // 2)}, "FAIL", "memory", "512 MiB (cgroup limit)", "--memory"),
+    "memory cgroup": ({"limits": MachineLimits(memory=GIB // 2)}, "FAIL", "memory", "512 MiB (cgroup limit)",
+                      "--memory"),
     "little memory": ({"memory": 2 * GIB}, "WARN", "memory", "2.0 GiB", "rollout.num_envs"),
     "unknown memory": ({"memory": None}, "WARN", "memory", "unknown", "monitor"),
     "thread limit": ({"env": {"OMP_NUM_THREADS": "1"}}, "WARN", "threads", "OMP_NUM_THREADS=1", "unset OMP_NUM_"),
     "thread nonsense": ({"env": {"NPROC": "all"}}, "FAIL", "threads", "NPROC=all", "whole number"),
     "too many threads": ({"env": {"OPENBLAS_NUM_THREADS": "127"}}, "WARN", "threads", "127", "lower OPENBLAS"),
     "process limit": ({"max_processes": 50}, "FAIL", "pids", "ulimit -u 50", "ulimit -u 512"),
-    "pids cgroup": ({"limits": Limits(pids=32)}, "FAIL", "pids", "cgroup pids 32", "--pids-limit"),
+    "pids cgroup": ({"limits": MachineLimits(pids=32)}, "FAIL", "pids", "cgroup pids 32", "--pids-limit"),
     "few files": ({"max_files": 64}, "WARN", "open-files", "64", "ulimit -n"),
     "package missing": ({"versions": {k: v for k, v in VERSIONS.items() if k != "six"}}, "FAIL", "packages",
                         "six missing", "six>=1.16"),
@@ -87,20 +89,20 @@ FAULTS = {  # fault: (host, verdict, name of the finding, part of what was measu
 }
 
 
-def found(host: Host) -> list[Finding]:
+def found(host: Machine) -> list[Finding]:
     return [check(host) for check in facts.CHECKS]
 
 
 def test_a_healthy_machine_has_no_finding() -> None:
-    assert {finding.verdict for finding in found(healthy())} == {Verdict.OK}
-    assert {f.verdict for f in found(healthy(gpu_seen=True, versions=VERSIONS | CUDA))} == {Verdict.OK}
-    assert {f.verdict for f in found(healthy(release=WSL2))} == {Verdict.OK}
+    assert {finding.verdict for finding in found(healthy())} == {Status.OK}
+    assert {f.verdict for f in found(healthy(gpu_seen=True, versions=VERSIONS | CUDA))} == {Status.OK}
+    assert {f.verdict for f in found(healthy(release=WSL2))} == {Status.OK}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named_with_its_fix(fault: str) -> None:
     changes, verdict, name, measured, fix = FAULTS[fault]
-    bad = [finding for finding in found(healthy(**changes)) if finding.verdict is not Verdict.OK]
+    bad = [finding for finding in found(healthy(**changes)) if finding.verdict is not Status.OK]
     assert [finding.name for finding in bad] == [name], bad
     assert bad[0].verdict == verdict
     assert measured in bad[0].measured
@@ -113,7 +115,7 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(facts.zoneinfo, "ZoneInfo", absent)
     finding = facts.check_time_zones(healthy())
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is Status.FAIL
     assert "America/New_York" in finding.measured
     assert "tzdata" in finding.fix
 
@@ -124,19 +126,19 @@ def test_missing_time_zones(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_run_folder_that_cannot_be_used(number: int, measured: str, fix: str, tmp_path: Path) -> None:
     host = healthy(run_folder=tmp_path / "runs")
     finding = check_run_folder(host, attempt=refuse(number), usage=lambda _: 0)
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is Status.FAIL
     assert measured in finding.measured
     assert fix in finding.fix
 
 
 def test_run_folder_good_full_slow_or_a_file(tmp_path: Path) -> None:
     host = healthy(run_folder=tmp_path / "a" / "runs")
-    assert check_run_folder(host, usage=lambda _: 5 * GIB).verdict is Verdict.OK
+    assert check_run_folder(host, usage=lambda _: 5 * GIB).verdict is Status.OK
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
     assert "free some space" in check_run_folder(host, usage=lambda _: 1000).fix
     assert "local disk" in check_run_folder(host, attempt=lambda _: 3.0, usage=lambda _: 5 * GIB).fix
     (tmp_path / "file").write_text("x")
-    assert check_run_folder(healthy(run_folder=tmp_path / "file")).verdict is Verdict.FAIL
+    assert check_run_folder(healthy(run_folder=tmp_path / "file")).verdict is Status.FAIL
 
 
 def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
@@ -152,13 +154,13 @@ def test_the_module_runs_without_pydantic(tmp_path: Path) -> None:
 def test_cache_that_others_can_write(tmp_path: Path) -> None:
     host = healthy(env={"JAX_COMPILATION_CACHE_DIR": str(tmp_path)})
     tmp_path.chmod(0o700)
-    assert check_cache(host).verdict is Verdict.OK
+    assert check_cache(host).verdict is Status.OK
     tmp_path.chmod(0o777)
     finding = check_cache(host)
-    assert finding.verdict is Verdict.FAIL
+    assert finding.verdict is Status.FAIL
     assert "0777" in finding.measured
     assert "chmod 700" in finding.fix
-    assert check_cache(dataclasses.replace(host, system="Windows")).verdict is Verdict.OK
+    assert check_cache(dataclasses.replace(host, system="Windows")).verdict is Status.OK
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o777  # looks, changes nothing
 
 
@@ -170,7 +172,7 @@ def one(program: str, timeout: float = 20) -> Finding:
 @pytest.mark.parametrize("name", ["SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGKILL"])
 def test_a_child_that_dies_is_a_finding(name: str) -> None:
     finding = one(f"import os, signal; os.kill(os.getpid(), signal.{name})")
-    assert finding == Finding("fake", Verdict.FAIL, f"died by {name}", "do this")
+    assert finding == Finding("fake", Status.FAIL, f"died by {name}", "do this")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
@@ -184,7 +186,7 @@ def test_children_that_hang_raise_or_say_nothing() -> None:
     start = time.monotonic()
     hang = one("import time; time.sleep(60)", timeout=1)
     assert time.monotonic() - start < 10
-    assert (hang.verdict, hang.measured) == (Verdict.FAIL, "hangs: no answer in 1 s")
+    assert (hang.verdict, hang.measured) == (Status.FAIL, "hangs: no answer in 1 s")
     assert one("import no_such_module_here").measured == "ModuleNotFoundError: No module named 'no_such_module_here'"
     assert one("pass").measured == "ended without a result"
     assert one("print('{\"numpy\": \"2.4\"}')").measured.startswith("numpy 2.4 (")
@@ -223,7 +225,7 @@ def test_a_layer_that_hangs_does_not_hide_the_others_or_break_the_budget(tmp_pat
 
 
 def test_a_finding_without_fix_cannot_be_made() -> None:
-    for verdict in (Verdict.WARN, Verdict.FAIL):
+    for verdict in (Status.WARN, Status.FAIL):
         with pytest.raises(ValueError, match="no fix"):
             Finding("x", verdict, "bad", " ")
     assert all(layer.fix.strip() for layer in LAYERS)
@@ -240,9 +242,9 @@ CGROUP1 = {"/proc/self/cgroup": "5:cpu,cpuacct:/d\n4:memory:/d\n3:pids:/\n0::/\n
 
 
 def test_cgroup_limits_of_both_versions() -> None:
-    assert machine.cgroup_limits(CGROUP2.get) == Limits(cpus=1.5, memory=1 << 30, pids=99)
-    assert machine.cgroup_limits(CGROUP1.get) == Limits(cpus=0.5, memory=1 << 29, pids=None)
-    assert machine.cgroup_limits(lambda _: None) == Limits()  # macOS, Windows
+    assert machine.cgroup_limits(CGROUP2.get) == MachineLimits(cpus=1.5, memory=1 << 30, pids=99)
+    assert machine.cgroup_limits(CGROUP1.get) == MachineLimits(cpus=0.5, memory=1 << 29, pids=None)
+    assert machine.cgroup_limits(lambda _: None) == MachineLimits()  # macOS, Windows
 
 
 def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:

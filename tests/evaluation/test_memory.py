@@ -29,7 +29,7 @@ def made(tmp_path_factory):
     """An untrained network with lively outputs and a normaliser that is not the identity, saved as a run would."""
     env, params, config = setup(MARKET, MARKET.sessions(0, 1), account={"drawdown": 400.0}, **sections_of(PPO))
     algorithm = make_ppo(config, env, 1)
-    policy = policy_of(algorithm.init(jax.random.key(1), params))
+    policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
     rng = np.random.default_rng(0)
     size = env.observation_size
     stats = RunningStats(jnp.full((1, size), 9.0), jnp.asarray(rng.normal(size=(1, size)), jnp.float32),

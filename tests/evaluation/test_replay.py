@@ -34,7 +34,7 @@ def buys(policy, memory, ref, params, key, explore):
 def replayed(**sections):
     market = DatedMarket(**vars(hand_market(1)))
     env, params, _ = setup(market, market.sessions(0), **sections)
-    algorithm = Algorithm(None, None, buys, env, None)
+    algorithm = Algorithm(None, None, buys, None, env, 0)
     return env, params, list(replay_lines(env, params, market, algorithm, (), "2024-01-02"))
 
 
@@ -97,4 +97,4 @@ def test_a_date_without_a_session_is_refused():
     market = DatedMarket(**vars(hand_market(1)))
     env, params, _ = setup(market, market.sessions(0))
     with pytest.raises(ConfigError, match="2024-01-03"):
-        replay_lines(env, params, market, Algorithm(None, None, buys, env, None), (), "2024-01-03")
+        replay_lines(env, params, market, Algorithm(None, None, buys, None, env, 0), (), "2024-01-03")

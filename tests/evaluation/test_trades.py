@@ -13,7 +13,7 @@ from jaxtrade.env.state import ExitReason
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.evaluate import evaluate, write
-from jaxtrade.evaluation.trades import TRADE_COLUMNS, Clock, assemble_trades, trade_rows
+from jaxtrade.evaluation.trades import TRADE_COLUMNS, BarClock, assemble_trades, trade_rows
 from tests.evaluation.tiny import WALK as MARKET
 from tests.evaluation.tiny import hand_market, rule, setup, tiny_market
 
@@ -108,11 +108,11 @@ def test_entries_without_exits_are_a_bug():
 
 
 def test_stamps_and_prices_are_exact():
-    clock = Clock(np.array([1_381_498_200, 1_704_205_800]), 60, Decimal("0.25"), 2, "America/New_York")
+    clock = BarClock(np.array([1_381_498_200, 1_704_205_800]), 60, Decimal("0.25"), 2, "America/New_York")
     assert clock.opened(0) == "2013-10-11T09:30:00-04:00"
     assert clock.closed(1) == "2024-01-02T09:31:00-05:00"
     assert clock.price(6_801) == "1700.25"
-    assert Clock(clock.time, 60, Decimal("0.00001"), 5, "America/New_York").price(134_567) == "1.34567"
+    assert BarClock(clock.time, 60, Decimal("0.00001"), 5, "America/New_York").price(134_567) == "1.34567"
 
 
 @pytest.mark.parametrize(("fill", "times"), [
@@ -135,7 +135,7 @@ def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
     """Entries, stops and targets (and orders at the open): the open stamp of their bar; orders at a close: its."""
     _, trades, decisions = run("random", brackets={"target_multiple": 1, "stop_atr": 800})
     holes = 90 * np.arange(len(MARKET.bars.time))  # half a minute is missing after each bar: no stamp is also another
-    clock = Clock(MARKET.bars.time[0] + holes, 60, Decimal("0.25"), 2, "America/New_York")
+    clock = BarClock(MARKET.bars.time[0] + holes, 60, Decimal("0.25"), 2, "America/New_York")
     for fill in ("next_open", "close"):
         rows = list(trade_rows(trades, decisions, clock, MARKET.bars.close, fill))
         assert {row[9] for row in rows} >= {"stop", "target", "order"}

@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.interop.host import Host
+from jaxtrade.interop.host import HostEnv
 from tests.interop.doors import ENV, PARAMS
 
 
@@ -18,4 +18,4 @@ def test_without_a_cpu_backend_the_fix_is_named(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(jax, "devices", only_cuda)
     with pytest.raises(ConfigError, match=r"run on the CPU.*Available backends are \['cuda'\].*JAX_PLATFORMS=cuda,cpu"):
-        Host(ENV, PARAMS)
+        HostEnv(ENV, PARAMS)

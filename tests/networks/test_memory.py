@@ -19,7 +19,7 @@ STEPS, SEQUENCES = 7, 4
 def network():
     """A small recurrent network with lively weights, biases too."""
     network = ActorCritic(4, (6,), precision="highest", memory=WIDTH)
-    variables = network.init(jax.random.key(0), network.first_carry(), jnp.zeros(SIZE))
+    variables = jax.jit(network.init)(jax.random.key(0), network.first_carry(), jnp.zeros(SIZE))
     rng = np.random.default_rng(0)
     lively = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), variables["params"])
     return network, lively

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,10 @@ import numpy as np
 from jaxtrade.networks.heads import ActorCritic
 
 
+@functools.cache
 def make(hidden=(16, 8), activation="tanh"):
     network = ActorCritic(5, hidden, activation)
-    return network, network.init(jax.random.key(0), None, jnp.zeros(11))
+    return network, jax.jit(network.init)(jax.random.key(0), None, jnp.zeros(11))
 
 
 def test_shapes_and_batching():

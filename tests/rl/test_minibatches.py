@@ -7,7 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.rl.minibatches import minibatch_rows, take_rows
+from jaxtrade.rl import minibatches
+from jaxtrade.rl.minibatches import take_rows
+
+# As one program: operation by operation each shape would compile forty of them.
+minibatch_rows = jax.jit(minibatches.minibatch_rows, static_argnums=(1, 2, 3, 4, 5))
 
 
 @pytest.mark.parametrize(("num_steps", "num_envs", "groups", "count"), [(4, 8, 4, 2), (3, 16, 8, 6), (5, 2, 1, 5)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,21 +13,25 @@ from jaxtrade.config import load_config
 from jaxtrade.env.summary import summarise
 from jaxtrade.networks.normalize import merge
 from jaxtrade.rl.ppo import loss, make_ppo, rollout
-from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.storage import checkpoint
 
 UPDATES = 4
 SMALL = ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=2",
          "network.hidden=[16]",
          "ppo.learning_rate=0.01", "episode.max_steps=25")
-SETUP = prepare(load_config("quickstart", SMALL))
-ENV, PARAMS, CONFIG = SETUP.env, SETUP.params, SETUP.config
+
+
+@functools.cache
+def setup() -> Setup:
+    """Environment, parameters and configuration; bars are read when the first test asks."""
+    return prepare(load_config("quickstart", SMALL))
 
 
 class Learner:
-    def __init__(self, env=ENV):
+    def __init__(self, env=None):
         self.traces = 0
-        self.algorithm = make_ppo(CONFIG, env, UPDATES, summarise=summarise, precision="highest")
+        self.algorithm = make_ppo(setup().config, env or setup().env, UPDATES, summarise=summarise, precision="highest")
 
         def update(state, params):
             self.traces += 1
@@ -34,12 +40,12 @@ class Learner:
         self.init, self.update = jax.jit(self.algorithm.init), jax.jit(update)
 
     def start(self):
-        return self.init(jax.random.key(0), PARAMS)
+        return self.init(jax.random.key(0), setup().params)
 
     def run(self, state, updates=UPDATES):
         history = []
         for _ in range(updates):
-            state, metrics = self.update(state, PARAMS)
+            state, metrics = self.update(state, setup().params)
             history.append(jax.device_get(metrics))
         return state, history
 
@@ -63,19 +69,19 @@ def test_ratio_is_one_after_resets_with_masks(trained):
     """Rollouts of 64 steps, episodes of at most 25: every rollout holds resets; masks differ from bar to bar."""
     _, history = trained
     assert max(m["ratio_error"] for m in history) <= 1e-5
-    assert all(m["episodes"] >= CONFIG.rollout.num_envs for m in history)
+    assert all(m["episodes"] >= setup().config.rollout.num_envs for m in history)
     assert all(m["approx_kl"] > 0 for m in history)
-    assert all(0 < m["entropy"] < np.log(ENV.num_actions) for m in history)
+    assert all(0 < m["entropy"] < np.log(setup().env.num_actions) for m in history)
 
 
 @pytest.mark.slow
 def test_ratio_is_one_where_the_account_is_in_sight():
     """What `advised` shows of the account changes after acting: the reference must hold it as it was."""
-    setup = prepare(load_config("quickstart", (*SMALL, "env.task=advised", "env.advice=true")))
-    learner = Learner(setup.env)
-    state, history = learner.init(jax.random.key(0), setup.params), []
+    advised = prepare(load_config("quickstart", (*SMALL, "env.task=advised", "env.advice=true")))
+    learner = Learner(advised.env)
+    state, history = learner.init(jax.random.key(0), advised.params), []
     for _ in range(UPDATES):
-        state, metrics = learner.update(state, setup.params)
+        state, metrics = learner.update(state, advised.params)
         history.append(jax.device_get(metrics))
     assert max(m["ratio_error"] for m in history) <= 1e-5
     assert sum(m["illegal"] for m in history) == 0
@@ -95,8 +101,8 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
 
     def faulty(parameters, policy, forward, batch, *rest):
         if fault == "normaliser":
-            policy = policy.replace(normaliser=merge(policy.normaliser,
-                                                     jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS)))
+            observations = jax.vmap(setup().env.observe, (0, None))(batch.ref, setup().params)
+            policy = policy.replace(normaliser=merge(policy.normaliser, observations))
 
         def wrong(*arguments):
             judged = forward(*arguments)
@@ -122,7 +128,7 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
 def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_path):
     half, _ = learner.run(learner.start(), 2)
     checkpoint.save(tmp_path, 2, half, {})
-    like = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS)
+    like = jax.eval_shape(learner.algorithm.init, jax.random.key(0), setup().params)
     resumed, _ = learner.run(checkpoint.restore_latest(tmp_path, like).state, 2)
     for a, b in zip(leaves(resumed), leaves(trained[0]), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -131,16 +137,17 @@ def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_p
 
 @pytest.mark.slow
 def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
-    states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), PARAMS)
-    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, PARAMS, ())
-    rows, columns = PARAMS.market.view.value.shape
+    params = setup().params
+    states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), params)
+    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, ())
+    rows, columns = params.market.view.value.shape
     text = lowered.as_text()
     assert f"tensor<{rows}x{columns}xf32>" in text  # the market is there,
     assert f"tensor<8x{rows}x{columns}xf32>" not in text  # not once per seed
     many = lowered.compile()
-    stacked, _ = many(states, PARAMS, ())
+    stacked, _ = many(states, params, ())
     for i in range(8):
-        alone, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), PARAMS)
+        alone, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params)
         for x, y in zip(jax.tree.leaves(alone.params), jax.tree.leaves(stacked.params), strict=True):
             np.testing.assert_allclose(x, y[i], atol=1e-6)
         np.testing.assert_array_equal(alone.env_state.account.equity, stacked.env_state.account.equity[i])

@@ -11,7 +11,7 @@ from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.sinks import JsonlSink, read_rows
 from jaxtrade.training import loop
-from jaxtrade.training.divergence import Action, respond, rolled_back
+from jaxtrade.training.divergence import Response, respond, rolled_back
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import train
 from jaxtrade.training.population import Stack
@@ -173,9 +173,10 @@ def test_one_agents_fault_takes_all_of_them_back(tmp_path):
 
 
 @pytest.mark.parametrize(("finite", "rollbacks", "allowed", "action"), [
-    ([True, True], 0, 0, Action.GO_ON), ([True, False], 0, 0, Action.END), ([True, False], 0, 2, Action.ROLL_BACK),
-    ([False, False], 1, 2, Action.ROLL_BACK), ([False, True], 2, 2, Action.END),
-    ([True, False], 9, None, Action.GO_ON)])
+    ([True, True], 0, 0, Response.GO_ON), ([True, False], 0, 0, Response.END),
+    ([True, False], 0, 2, Response.ROLL_BACK),
+    ([False, False], 1, 2, Response.ROLL_BACK), ([False, True], 2, 2, Response.END),
+    ([True, False], 9, None, Response.GO_ON)])
 def test_what_a_chunk_leads_to(finite, rollbacks, allowed, action):
     assert respond([{"finite": each} for each in finite], rollbacks, allowed) is action
 

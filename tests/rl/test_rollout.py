@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,6 +22,7 @@ def random_act(carry, ref, key):
     return carry + 1, jax.random.randint(key, (), 0, 2), ref.cue
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def roll(num_envs, num_steps=7):
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
     return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), jnp.full((num_envs, 1), 7.0), PARAMS,

@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, normalise
+from jaxtrade.rl import coverage as coverage_report
 from jaxtrade.rl import transfer
+from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 from jaxtrade.rl.opening import closed, opened, opening_at
 from jaxtrade.rl.ppo.network import make_network
 from jaxtrade.rl.schedules import optimiser
@@ -105,11 +106,11 @@ def test_report_accounts_for_every_number(config: NetworkConfig) -> None:
     coverage = carried.coverage
     arrays = len(jax.tree.leaves(before.params))
     assert coverage.complete
-    assert (coverage.share, transfer.percent(coverage)) == (1.0, "100 %")
+    assert (coverage.share, coverage_report.percent(coverage)) == (1.0, "100 %")
     assert len(coverage.parts) == 3 * arrays + 3  # parameters, two moments of each, three figures of the normaliser
     assert sum(part.size for part in coverage.parts[:arrays]) == sum(x.size for x in jax.tree.leaves(before.params))
     assert (coverage.new_slots, coverage.new_actions) == (("x", "y"), ("MOVE", "CLOSE"))
-    assert "transfer coverage 100 %" in transfer.coverage_lines(coverage)[-1]
+    assert "transfer coverage 100 %" in coverage_report.coverage_lines(coverage)[-1]
     outcomes = {part.name: part.outcome for part in coverage.parts}
     assert outcomes["policy_torso/Dense_0/kernel"] == outcomes["policy_head/bias"] == "widened"
     assert outcomes["value_head/kernel"] == "copied"
@@ -212,10 +213,10 @@ def test_a_population_is_widened_agent_by_agent() -> None:
 def test_what_finds_no_place_is_an_error() -> None:
     _, carried = carry_over(LARGE, SMALL)
     assert not carried.coverage.complete
-    assert transfer.percent(carried.coverage) != "100 %"
+    assert coverage_report.percent(carried.coverage) != "100 %"
     with pytest.raises(ConfigError, match=r"coverage \d+\.\d+ %.*policy_head/bias.*no MOVE, CLOSE.*allow_dropped"):
-        transfer.require_complete(carried.coverage, allowed=False)
-    transfer.require_complete(carried.coverage, allowed=True)
+        coverage_report.require_complete(carried.coverage, allowed=False)
+    coverage_report.require_complete(carried.coverage, allowed=True)
 
 
 @pytest.mark.parametrize(("change", "message"), [

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-class Faults:
+class ContainedFaults:
     """What was contained, of one object. `tell` gets one line per kind; one that raises is counted, and ends nothing.
     """
 

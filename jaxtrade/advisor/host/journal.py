@@ -3,7 +3,7 @@
 One JSON object a line. Each carries the SHA-256 of its own canonical form and of the line before, so that a line that
 was changed, taken out, put in or moved breaks the chain there. A run that was killed leaves no `end` line and perhaps
 a torn last one: the torn line is cut, and both are said. That whole lines are missing at the end can only be seen from
-outside, by a `Position` kept elsewhere (a checkpoint's).
+outside, by a `JournalPosition` kept elsewhere (a checkpoint's).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FORMAT = 1
 HEADER = ("run", "config", "schema", "prompt_version", "identity", "versions")
 
 
-class Position(NamedTuple):
+class JournalPosition(NamedTuple):
     """A place in a journal: deltas before it, and the digest of the last of them (or of the header)."""
 
     deltas: int
     sha256: str
 
 
-class Delta(NamedTuple):
+class JournalDelta(NamedTuple):
     """Rows that became visible together. update: from which on; version: of the table, rising by delta; rows[i]: what
     the table holds of bars[i]."""
 
@@ -46,8 +46,8 @@ class Recorded(NamedTuple):
     of the line before delta i + 1, the header's first."""
 
     header: dict[str, Any]
-    deltas: tuple[Delta, ...]
-    position: Position
+    deltas: tuple[JournalDelta, ...]
+    position: JournalPosition
     notes: tuple[str, ...]
     digests: tuple[str, ...]
 
@@ -99,7 +99,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.header: dict[str, Any] | None = None
-        self.deltas: list[Delta] = []
+        self.deltas: list[JournalDelta] = []
         self.digest = ""
         self.digests: list[str] = []
         self.place: _Place | None = None
@@ -136,9 +136,9 @@ class _Reader:
         else:
             self.deltas.append(self._delta(number, found))
 
-    def _delta(self, number: int, found: Mapping[str, Any]) -> Delta:
+    def _delta(self, number: int, found: Mapping[str, Any]) -> JournalDelta:
         try:
-            delta = Delta(found["update"], found["version"], tuple(found["bars"]),
+            delta = JournalDelta(found["update"], found["version"], tuple(found["bars"]),
                           tuple(tuple(row) for row in found["rows"]))
             _check_widths(delta.rows)
             self.place = _check(delta.update, delta.version, delta.bars, len(delta.rows), self.place)
@@ -165,13 +165,13 @@ def _read(path: Path) -> tuple[Recorded, int]:
                      "the run was killed while it wrote")
     elif not reader.ended:
         notes.append(f"{path}: no end line: the run was killed, or goes on")
-    position = Position(len(reader.deltas), reader.digest)
+    position = JournalPosition(len(reader.deltas), reader.digest)
     return Recorded(reader.header, tuple(reader.deltas), position, tuple(notes),
                     tuple(reader.digests)), size
 
 
 def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
-                 position: Position | None = None) -> Recorded:
+                 position: JournalPosition | None = None) -> Recorded:
     """Read and check a whole journal.
 
     Args:
@@ -191,7 +191,7 @@ def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
     return recorded
 
 
-def _find(path: Path, recorded: Recorded, position: Position) -> int:
+def _find(path: Path, recorded: Recorded, position: JournalPosition) -> int:
     """Bytes up to `position`. Raises JournalError where the journal does not hold it."""
     if position.deltas > recorded.position.deltas:
         raise JournalError(f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
@@ -230,7 +230,7 @@ class Journal:
         return cls(path, digest, 0, None)
 
     @classmethod
-    def resume(cls, path: Path | str, position: Position | None = None,
+    def resume(cls, path: Path | str, position: JournalPosition | None = None,
                expected: Mapping[str, Any] | None = None) -> tuple[Journal, Recorded]:
         """Go on with a journal after `position` (default: its end). Later deltas belong to a history that could not be
         resumed: they are set aside as `*.stale`. Returns what is kept, too.
@@ -251,16 +251,17 @@ class Journal:
         return cls(path, kept.sha256, kept.deltas, last), recorded
 
     @property
-    def position(self) -> Position:
-        return Position(self._deltas, self._digest)
+    def position(self) -> JournalPosition:
+        return JournalPosition(self._deltas, self._digest)
 
-    def append(self, update: int, version: int, bars: Sequence[int], rows: Sequence[Sequence[float]]) -> Position:
+    def append(self, update: int, version: int, bars: Sequence[int],
+               rows: Sequence[Sequence[float]]) -> JournalPosition:
         """Record rows that become visible at `update`. Raises as `append_texts`, and ValueError for a number that is
         not finite."""
         _check_widths(rows)
         return self.append_texts(int(update), int(version), [int(bar) for bar in bars], [row_text(row) for row in rows])
 
-    def append_texts(self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]) -> Position:
+    def append_texts(self, update: int, version: int, bars: Sequence[int], texts: Sequence[str]) -> JournalPosition:
         """The same of rows whose `row_text` another thread has made: that is most of the work.
 
         Raises:

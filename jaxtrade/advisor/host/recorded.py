@@ -22,7 +22,7 @@ PARSERS = {"json": parse_advice, "pipe": parse_pipe}
 _KEYS = {"bar", "time", "symbol", "raw", "model"}
 
 
-class Row(NamedTuple):
+class RecordedRow(NamedTuple):
     """What was recorded about a bar; empty strings where the record does not say."""
 
     raw: str
@@ -36,7 +36,7 @@ class RecordedBackend:
 
     name = "recorded"
 
-    def __init__(self, rows: Mapping[int, Row], answer_format: str = "json") -> None:
+    def __init__(self, rows: Mapping[int, RecordedRow], answer_format: str = "json") -> None:
         if answer_format not in PARSERS:
             raise ConfigError(f"advisor answer_format {answer_format!r}: expected {' or '.join(PARSERS)}")
         self._rows, self._format = dict(rows), answer_format
@@ -68,7 +68,7 @@ class RecordedBackend:
         """Nothing to let go."""
 
 
-def read_recorded(path: Path) -> dict[int, Row]:
+def read_recorded(path: Path) -> dict[int, RecordedRow]:
     """Rows of a JSONL file by bar. Raises DataError with file and line for a row that cannot be used."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -77,9 +77,9 @@ def read_recorded(path: Path) -> dict[int, Row]:
     return read_rows(str(path), lines)
 
 
-def read_rows(name: str, lines: Iterable[str]) -> dict[int, Row]:
+def read_rows(name: str, lines: Iterable[str]) -> dict[int, RecordedRow]:
     """As `read_recorded`, of lines; `name` stands in messages."""
-    rows: dict[int, Row] = {}
+    rows: dict[int, RecordedRow] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -92,7 +92,7 @@ def read_rows(name: str, lines: Iterable[str]) -> dict[int, Row]:
     return rows
 
 
-def _row(where: str, line: str) -> tuple[int, Row]:
+def _row(where: str, line: str) -> tuple[int, RecordedRow]:
     try:
         value: Any = strict_json(line, 8 * MAX_BYTES)  # a JSON string is longer than its text
     except RefusedError as refused:
@@ -104,4 +104,4 @@ def _row(where: str, line: str) -> tuple[int, Row]:
     texts = {key: text for key, text in value.items() if key != "bar"}
     if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
         raise DataError(f"{where}: {wrong[0]} is no text")
-    return value["bar"], Row(**texts)
+    return value["bar"], RecordedRow(**texts)

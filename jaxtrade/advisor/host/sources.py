@@ -12,8 +12,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from jaxtrade.advisor.host.faults import Faults
-from jaxtrade.advisor.host.journal import Delta, Recorded, row_text
+from jaxtrade.advisor.host.faults import ContainedFaults
+from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.errors import JaxtradeError, JournalError
 
@@ -31,7 +31,7 @@ _MOST_QUESTIONS = 4096  # kept, as bars are wanted again and again until they ar
 _JOIN_S = 0.3  # of a stop, for both threads
 
 
-class Row(NamedTuple):
+class AdviceRow(NamedTuple):
     """A row of the table. packed: its float32 values in `Advice`'s order, in the machine's bytes; text:
     `journal.row_text` of them."""
 
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     text: str
 
     @classmethod
-    def of(cls, bar: int, values: Sequence[float]) -> Row:
+    def of(cls, bar: int, values: Sequence[float]) -> AdviceRow:
         """Raises struct.error, OverflowError or ValueError where there is a value that is no finite float32."""
         packed = struct.pack(_ROW, *values)
         return cls(bar, packed, row_text(struct.unpack(_ROW, packed)))
@@ -50,10 +50,10 @@ class Row(NamedTuple):
         return struct.unpack(_ROW, self.packed)
 
 
-class Source(Protocol):
+class AdviceSource(Protocol):
     """Gives rows. No method waits."""
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """At most `most` rows of distinct bars that become visible at `update`, after so many deltas."""
         ...
 
@@ -87,7 +87,7 @@ class Service(Protocol):
 class Nobody:
     """No rows, ever."""
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         return []
 
     def want(self, wants: Wants) -> None:
@@ -110,10 +110,10 @@ class Replayed(Nobody):
         self._deltas = recorded.deltas
 
     @property
-    def deltas(self) -> tuple[Delta, ...]:
+    def deltas(self) -> tuple[JournalDelta, ...]:
         return self._deltas
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """Raises JournalError where earlier rows were never taken, or too many: this run is not that one."""
         index = bisect_left(self._deltas, update, key=_update)
         if index != deltas:
@@ -124,7 +124,7 @@ class Replayed(Nobody):
         if index == len(self._deltas) or self._deltas[index].update != update:
             return []
         delta = self._deltas[index]
-        return [Row.of(bar, row) for bar, row in zip(delta.bars, delta.rows, strict=True)]
+        return [AdviceRow.of(bar, row) for bar, row in zip(delta.bars, delta.rows, strict=True)]
 
     def statistics(self) -> dict[str, Any]:
         return {"recorded_deltas": len(self._deltas)}
@@ -143,9 +143,9 @@ class Live:
     def __init__(self, service: Service, question_of: Callable[[int], Question], tell: Tell | None = None,
                  ahead: int = 1024) -> None:
         self._service, self._question_of, self._ahead = service, question_of, ahead
-        self._faults = Faults(tell or logging.getLogger("jaxtrade.advisor").warning)
+        self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
-        self._ready: deque[Row] = deque()
+        self._ready: deque[AdviceRow] = deque()
         self._open: OrderedDict[int, float] = OrderedDict()  # the training thread's
         self._questions: OrderedDict[int, Question] = OrderedDict()  # the asker's
         self._unaskable: set[int] = set()  # the asker's too
@@ -158,11 +158,11 @@ class Live:
 
     # --- for the training thread -------------------------------------------------------------------------------------
 
-    def take(self, update: int, deltas: int, most: int) -> list[Row]:
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """Two answers about one bar do not come together: the later one stays."""
         del update, deltas
-        found: dict[int, Row] = {}
-        again: list[Row] = []
+        found: dict[int, AdviceRow] = {}
+        again: list[AdviceRow] = []
         for _ in range(len(self._ready)):
             if len(found) == most:
                 break
@@ -264,7 +264,7 @@ class Live:
 
     def _prepare(self, bar: int, advice: Advice) -> None:
         try:
-            row = Row.of(bar, advice)
+            row = AdviceRow.of(bar, advice)
         except (struct.error, OverflowError, TypeError, ValueError):
             self._refused += 1
             self._faults.trouble("row", f"advisor: an answer about bar {bar} has a number that is no finite float32; "
@@ -273,5 +273,5 @@ class Live:
             self._ready.append(row)
 
 
-def _update(delta: Delta) -> int:
+def _update(delta: JournalDelta) -> int:
     return delta.update

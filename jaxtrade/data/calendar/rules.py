@@ -16,7 +16,7 @@ MONDAY_TO_THURSDAY, FRIDAYS = range(MONDAY, FRIDAY), range(FRIDAY, SATURDAY)
 
 
 @dataclass(frozen=True)
-class Change:
+class DayChange:
     """How a trade date differs from its era's hours: no session, or another close or open ("HH:MM").
 
     With all fields at their defaults, the date has its era's hours. An exception can use this to cancel a rule.
@@ -27,7 +27,7 @@ class Change:
     open: str | None = None
 
 
-CLOSED, REGULAR = Change(closed=True), Change()
+CLOSED, REGULAR = DayChange(closed=True), DayChange()
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Rule:
     where the hours come from.
     """
 
-    change: Change
+    change: DayChange
     source: str
     holidays: tuple[Holiday, ...]
     since: str = "0001-01-01"
@@ -55,12 +55,12 @@ class Rule:
 class Exceptions:
     """One change on dates that the rules miss or get wrong. days: ISO dates."""
 
-    change: Change
+    change: DayChange
     source: str
     days: str
 
 
-def changes(rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int) -> dict[str, Change]:
+def changes(rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int) -> dict[str, DayChange]:
     """The changes in the years first..last, by ISO date. An exception overrides every rule."""
     years = range(first, last + 1)
     by_rule = {day.isoformat(): rule.change for rule in rules for year in years for day in rule.days(year)}

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from jaxtrade.data.calendar import tables
-from jaxtrade.data.calendar.rules import REGULAR, Change
+from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 
@@ -146,7 +146,7 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
     return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
 
 
-def _table_row(day: date, era: tables.Era, change: Change, contract: Contract) -> Row:
+def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract) -> Row:
     """The session of one trade date. A halt that has not ended by an early close is dropped."""
     regular = era.friday if era.friday and day.weekday() == 4 else era.close
     start = _opening(day, _clock(change.open or era.open), contract)
