@@ -1,4 +1,4 @@
-"""`jaxtrade ablate advisor`: its flags, and which function serves them. Loads nothing heavy."""
+"""`jaxtrade ablate advisor`: its flags and its handler. Imports no heavy library at load time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.storage.programs import pin_threads
 
-SEEDS = 10  # where neither --seeds nor the configuration says more than one
-# `--test`: a few minutes on two cores, compilation included
+SEEDS = 10  # used if neither --seeds nor the configuration asks for more than one
+# `--test` takes a few minutes on two cores, with compilation.
 TEST_KINDS = "mock:random,mock:permuted/mock:skilled:0.7,mock:skilled:0.7,mock:oracle"
 TEST_FUSIONS, TEST_SEEDS = "trust", 2
 TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.test_sessions=6", "rollout.num_envs=32",
@@ -23,7 +23,7 @@ TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.
 
 
 def add_parser(commands: Any) -> None:
-    """The parser of `ablate`."""
+    """Add the parser of `ablate`."""
     ablate = commands.add_parser("ablate", help="train the same agents with and without a part, and compare them")
     parts = ablate.add_subparsers(dest="part", required=True, metavar="PART")
     advisor = parts.add_parser("advisor", help="advisors x fusions x seeds, compared day by day with no advice and "
@@ -45,9 +45,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve `ablate`. Returns 0, whatever was found: a market may well hold nothing to gain.
+    """Handle `ablate`. Returns 0 for every outcome, because a market may simply offer nothing to gain.
 
-    Raises ConfigError, DataError: before anything is trained.
+    Raises ConfigError or DataError before anything is trained.
     """
     from jaxtrade.ablation.folder import check_new, reopen, settings_of
     from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
@@ -76,7 +76,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def with_seeds(config: RunConfig, seeds: int | None) -> RunConfig:
-    """The configuration with as many seeds as were asked for, else its own, else `SEEDS`. Raises ConfigError."""
+    """The configuration with the requested number of seeds: `seeds`, else its own if above one, else `SEEDS`.
+
+    Raises ConfigError.
+    """
     if seeds is not None and not 1 <= seeds <= 1024:
         raise ConfigError(f"--seeds {seeds}: expected 1 to 1024")
     chosen = seeds or (config.train.num_seeds if config.train.num_seeds > 1 else SEEDS)

@@ -1,4 +1,4 @@
-"""`jaxtrade advise precompute`, `inspect` and `replay`: flags, and which function serves them. Loads nothing heavy."""
+"""`jaxtrade advise precompute`, `inspect` and `replay`: flags and handlers. Imports no heavy library at load time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtrade.errors import ConfigError
 
 
 def add_parser(commands: Any) -> None:
-    """The parser of `advise`."""
+    """Add the parser of `advise`."""
     advise = commands.add_parser("advise", help="ask an advisor about a range of bars, look at what was answered, or "
                                  "replay a run")
     actions = advise.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve `advise`; returns the exit code."""
+    """Handle `advise`. Returns the exit code."""
     if args.action == "replay":
         from jaxtrade.cli.replaying import replay
 

@@ -1,4 +1,4 @@
-"""The `jaxtrade` command. Parsing imports neither JAX nor pandas: help and configuration errors answer at once."""
+"""The `jaxtrade` command. Parsing imports neither JAX nor pandas, so help and configuration errors appear at once."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def _bench(args: argparse.Namespace) -> int:
 
 
 def bench_module(name: str) -> ModuleType:
-    """A module of the benches: inside the installed package, or of `bench/` at the top of this source checkout.
+    """Import a benchmark module, from the installed package or from `bench/` at the top of the source checkout.
 
-    Raises ConfigError where this installation has neither.
+    Raises ConfigError if this installation has neither.
     """
     package = Path(__file__).resolve().parent.parent
     if (package / "bench").is_dir():
@@ -90,7 +90,7 @@ def bench_module(name: str) -> ModuleType:
     if not (root / "bench" / "catalogue.py").is_file():
         raise ConfigError(f"the benches are missing: there is neither {package / 'bench'} nor {root / 'bench'}; "
                           "reinstall jaxtrade")
-    if str(root) not in sys.path:  # an editable install finds the package without its folder's being on the path
+    if str(root) not in sys.path:  # an editable install does not put this folder on the path
         sys.path.insert(0, str(root))
     return importlib.import_module(f"bench.{name}")
 
@@ -100,15 +100,18 @@ COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluat
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code (0 done, 1 a check failed, 2 usage, config or data, 70 internal, 73 run
-    locked, 74 disk, 75 preempted, 76 diverged, 130 Ctrl-C)."""
+    """Entry point. Returns the exit code.
+
+    0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
+    75 preempted, 76 diverged, 130 Ctrl-C.
+    """
     args = build_parser().parse_args(argv)
     try:
         return COMMANDS[args.command](args)
     except JaxtradeError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    except BrokenPipeError:  # the reader of our output went away: not a fault of the run
+    except BrokenPipeError:  # the reader of the output closed the pipe; the run has no fault
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -120,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except Exception as error:  # anything else is a fault of ours, and is shown whole
+    except Exception as error:  # any other exception is a bug, so its traceback is shown
         return _internal(error)
 
 

@@ -1,4 +1,4 @@
-"""`jaxtrade advise inspect`: what a snapshot, a journal or a run's advice holds."""
+"""`jaxtrade advise inspect`: report the content of a snapshot, a journal or a run's advice."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ BINS = AdvisorConfig().bins
 
 
 def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
-    """The report on a snapshot, journal or run folder as text or JSON; config: of a snapshot's market, for hit rates.
+    """The report on a snapshot, journal or run folder, as text or JSON.
 
-    Raises ConfigError (no such file, a market where it is no use), DataError, JournalError.
+    config: names the market of a snapshot, which is needed for hit rates. Raises ConfigError (no such file, or a market
+    that is not needed), DataError, JournalError.
     """
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file; expected a snapshot, a journal or a run's folder")
@@ -38,7 +39,7 @@ def inspect(path: Path, config: RunConfig | None, as_json: bool) -> str:
 
 
 def _journal_of(path: Path) -> Path | None:
-    """The journal that a path is, or that is in it; None for a snapshot."""
+    """The journal at a path: the file itself, or the journal in a run folder. None for a snapshot."""
     if path.is_dir():
         if not (path / JOURNAL).is_file():
             raise ConfigError(f"{path}: holds no {JOURNAL}; expected a run's folder that had an advisor")
@@ -47,7 +48,7 @@ def _journal_of(path: Path) -> Path | None:
 
 
 def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
-    """JSON values; hit rates where the market is known."""
+    """The report on a snapshot as JSON values. Contains hit rates if `config` gives the market."""
     followed, bins = None, BINS
     if config is None:
         snapshot = read_snapshot(path)
@@ -60,7 +61,7 @@ def snapshot_report(path: Path, config: RunConfig | None) -> dict[str, Any]:
 
 
 def journal_report(path: Path) -> dict[str, Any]:
-    """JSON values."""
+    """The report on a journal as JSON values."""
     recorded = read_journal(path)
     if any(len(row) != WIDTH for delta in recorded.deltas for row in delta.rows):
         raise JournalError(f"{path}: rows are not {WIDTH} wide; it is no journal of this version")
@@ -73,10 +74,13 @@ def journal_report(path: Path) -> dict[str, Any]:
 
 
 def described(bars: np.ndarray, rows: np.ndarray, bins: int, followed: np.ndarray | None = None) -> dict[str, Any]:
-    """Counts of rows float32[n, 6] about bars int[n], and by `bins` equal ranges of confidence.
+    """Count advice, in total and in `bins` equal ranges of confidence.
 
-    followed: int8[T] as from `followed_of`: ranges then have `scored`, rows with a direction about bars where one was
-    right, and `hits` of them.
+    Args:
+        bars: int[n], the bars that the advice is about.
+        rows: float32[n, 6], the advice.
+        followed: int8[T], from `followed_of`. If given, each range has `scored` (advice with a direction, on bars where
+            one direction was right) and `hits` (the scored advice that was right).
     """
     side = directions(rows)
     confidence = rows[:, 3].astype(np.float64)
@@ -110,7 +114,7 @@ _HEAD = ("confidence", "rows", "scored", "hit rate")
 
 
 def _range_cells(each: dict[str, Any]) -> list[str]:
-    """A range of confidence as cells under `_HEAD`, the last two only where hits were counted."""
+    """A range of confidence as cells under `_HEAD`. The last two cells are present only if hits were counted."""
     cells = [f"{each['from']:.2f} - {each['to']:.2f}", str(each["rows"])]
     if "hits" in each:
         cells += [str(each["scored"]), f"{each['hits'] / each['scored']:.1%}" if each["scored"] else "-"]

@@ -1,4 +1,4 @@
-"""The parser of the command line: every command and flag. Loads nothing heavy."""
+"""The command-line parser: every command and flag. Imports no heavy library at load time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ADVISOR = ("who advises on the bars: rules, mock:skilled:0.6, the URL of an Open
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Every command and flag."""
+    """Build the parser with every command and flag."""
     parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,7 +1,7 @@
-"""`jaxtrade advise precompute`: ask about all bars of a split beforehand, and write a snapshot.
+"""`jaxtrade advise precompute`: ask an advisor about all bars of a split in advance, and write a snapshot.
 
-What it will ask is said first. A server's answers are kept in a cache beside the snapshot, which is all the state there
-is: run again, it asks about what is missing.
+The command first prints a plan with its cost. It keeps a server's answers in a cache beside the snapshot and has no
+other state. If it is run again, it asks only about bars that are missing from the cache.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ class Request(NamedTuple):
 
 
 class AskPlan(NamedTuple):
-    """bars: asked about. hits, hopeless: of which the cache has the answer, or knows that there is none. most: of the
-    rest, each asked once."""
+    """What the command will ask.
+
+    bars: number of bars to ask about. hits: those whose answer is in the cache. hopeless: those that the cache knows to
+    fail. most: the largest cost of the others, if each is asked once.
+    """
 
     bars: int
     hits: int
@@ -66,7 +69,7 @@ class AskPlan(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What asking came to. unsettled: bars that were not asked to the end; why: what stopped it."""
+    """The answers. unsettled: number of bars without a final answer or failure. why: what stopped the asking."""
 
     bars: np.ndarray
     rows: np.ndarray
@@ -76,9 +79,9 @@ class _Result(NamedTuple):
 
 
 def precompute(config: RunConfig, request: Request) -> int:
-    """Serve the command. Returns 0, or 1 where it stopped before every bar was settled.
+    """Handle the command. Returns 0, or 1 if it stopped before every bar had an answer or a failure.
 
-    Raises ConfigError (flags, a cost without --yes), DataError (no advice at all), InterruptedRunError (Ctrl-C).
+    Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all), InterruptedRunError (Ctrl-C).
     """
     _check_out(request.out)
     market = load_market(config)
@@ -102,7 +105,7 @@ def precompute(config: RunConfig, request: Request) -> int:
 
 
 def _check_out(out: Path) -> None:
-    """Before anything is paid for."""
+    """Check the output file before anything is paid for."""
     if out.suffix != ".npz" or out.is_dir():
         raise ConfigError(f"--out {out}: expected a file whose name ends in .npz")
     if not out.parent.is_dir():
@@ -110,7 +113,7 @@ def _check_out(out: Path) -> None:
 
 
 def chosen_bars(market: Market, book: QuestionBook, config: RunConfig, request: Request) -> np.ndarray:
-    """int64[n]: every N-th askable bar of the split's sessions. Raises ConfigError where there is none."""
+    """Every N-th askable bar of the split's sessions, int64[n]. Raises ConfigError if there is none."""
     inside = in_sessions(market, split_sessions(market, config.split)[request.split])
     bars = np.flatnonzero(inside & book.askable)[::request.every]
     if not len(bars):
@@ -120,7 +123,7 @@ def chosen_bars(market: Market, book: QuestionBook, config: RunConfig, request: 
 
 
 def _with_files(config: RunConfig, out: Path) -> RunConfig:
-    """With cache and ledger beside the snapshot, where the configuration names none."""
+    """The configuration with cache and ledger beside the snapshot, if it names none."""
     service = service_options(config.advisor, out.with_suffix(".cache.sqlite"), out.with_suffix(".ledger.sqlite"))
     return config.model_copy(update={"advisor": config.advisor.model_copy(update={"service": service})})
 
@@ -129,7 +132,7 @@ def _with_files(config: RunConfig, out: Path) -> RunConfig:
 
 
 def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions) -> AskPlan:
-    """What asking about the bars may take, after what the cache knows. A cache that is not there yet is not made."""
+    """Estimate the largest cost of asking about the bars, given the cache. Creates no cache file."""
     path = Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
     cache = AdviceCache(path, say)
     cache.open()
@@ -204,7 +207,7 @@ def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, ba
 
 
 def _reporter() -> Callable[[Asked], None]:
-    """Prints a line every few seconds."""
+    """Returns a callback that prints a progress line every few seconds."""
     began = told = time.monotonic()
 
     def report(asked: Asked) -> None:
@@ -218,7 +221,7 @@ def _reporter() -> Callable[[Asked], None]:
 
 
 def progress_line(asked: Asked, seconds: float) -> str:
-    """Where asking is after so many seconds."""
+    """One line about the progress after `seconds`."""
     parts = [f"{asked.settled} of {asked.total} bars ({asked.settled / asked.total:.0%})", f"{asked.advised} advised"]
     if asked.settled:
         left = round((asked.total - asked.settled) * seconds / asked.settled)
@@ -235,7 +238,7 @@ def progress_line(asked: Asked, seconds: float) -> str:
 
 def _written(found: _Result, config: RunConfig, request: Request, market: Market, book: QuestionBook,
              backend: Backend, asked: int) -> int:
-    """Write the snapshot and say what is in it."""
+    """Write the snapshot and print what it contains. Returns the exit code."""
     failed = ", ".join(f"{count} {kind}" for kind, count in sorted(found.failures.items())) or "none"
     if not len(found.bars):
         raise DataError(f"{config.advisor.kind}: no advice about any of {asked} bars (failures: {failed}"

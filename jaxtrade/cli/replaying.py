@@ -1,4 +1,4 @@
-"""`jaxtrade advise replay`: a run trained again from its journal alone, and compared with itself bit by bit."""
+"""`jaxtrade advise replay`: train a run again from its journal alone, and compare both runs bit by bit."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from jaxtrade.storage import checkpoint
 
 
 def replay(path: Path, target: Path) -> int:
-    """Train the run at `path` again into `target`, from its journal; prints what differs and returns 1 where it does.
+    """Train the run at `path` again into `target`, with the advice in its journal, and print the differences.
 
-    Raises ConfigError: no finished run with a journal. JournalError: the journal is damaged or of another run.
+    Returns 0, or 1 if the runs differ. Raises ConfigError (not a finished run with a journal) or JournalError (the
+    journal is damaged or belongs to another run).
     """
     config, manifest = rundir.read_run(path)
     journal = path / JOURNAL
@@ -28,7 +29,8 @@ def replay(path: Path, target: Path) -> int:
                           "is nothing to replay; train with --advisor")
     if not (path / "summary.json").is_file():
         raise ConfigError(f"{path}: not finished, so there is nothing to compare with; jaxtrade train --resume {path}")
-    # `run` checks the bars against the journal's. These change bits on a CPU: as they were, before JAX starts.
+    # Both variables change bits on a CPU, so they are restored before JAX starts. `run` checks that the bars are those
+    # of the journal.
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = manifest["nproc"], manifest.get("xla_flags", "")
     values = config.model_dump(mode="json")
     values["advisor"] |= {"kind": f"replay:{journal.resolve()}", "options": {}}
@@ -41,7 +43,10 @@ def replay(path: Path, target: Path) -> int:
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """Arrays of the two runs' last checkpoints that are not equal bit by bit. Raises ConfigError: nothing saved."""
+    """Names of the arrays that differ in any bit between the two runs' last checkpoints.
+
+    Raises ConfigError if a run has no checkpoint.
+    """
     states = []
     for path in (one, other):
         saved = checkpoint.list_checkpoints(path / "checkpoints")

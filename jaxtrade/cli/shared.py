@@ -1,4 +1,7 @@
-"""What commands share: flags, the configuration that they give, and the cache of programs. Loads nothing heavy."""
+"""Code that commands share: flags, the configuration made of them, and the program cache.
+
+Imports no heavy library at load time.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.contracts import BUNDLED, require_bundled
 from jaxtrade.errors import ConfigError, DataError
 
-MARKET = ("market", "contract", "data", "seconds", "quotes")  # what names bars
-# `--test`: about a minute on two cores, compilation included
+MARKET = ("market", "contract", "data", "seconds", "quotes")  # flags that choose the bars
+# `--test` takes about a minute on two cores, with compilation.
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
     "rollout.num_envs=64",
@@ -47,19 +50,23 @@ def data_options(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
-    """Raise ConfigError if any of these flags was given; names: of their values in `args`."""
+    """Raise ConfigError if any of some flags was given. names: their attributes in `args`."""
     if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in names if getattr(args, name)]:
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
 
 
 def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -> RunConfig:
-    """Configuration of a command: file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`, `--quotes`,
-    `--advisor`, then `--set`.
+    """The configuration of a command.
+
+    Later sources override earlier ones: the file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`,
+    `--quotes`, `--advisor`, then `--set`.
 
     Args:
-        args: flags that a command does not have count as absent. own_files: the command reads files of its own, not
-            the bars that the configuration names. instead: values that take the place of a flag's.
-    Raises ConfigError, DataError.
+        args: flags that the command does not have count as absent.
+        own_files: whether the command reads its own files instead of the bars that the configuration names.
+        instead: values that replace those of flags.
+    Raises:
+        ConfigError, DataError.
     """
     given = argparse.Namespace(**_ABSENT | vars(args) | instead)
     flags = [*(TEST_OVERRIDES if given.test else ()), *import_flags(given.modules), *data_flags(given),
@@ -68,7 +75,7 @@ def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -
 
 
 def data_flags(args: argparse.Namespace) -> list[str]:
-    """`--market` and `--data` as overrides. Raises ConfigError for `--contract` beside a market."""
+    """`--market` and `--data` as overrides. Raises ConfigError if `--contract` and a market are both given."""
     flags = []
     if args.market is not None and args.contract is not None:
         raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
@@ -88,14 +95,14 @@ def import_flags(modules: Sequence[str]) -> list[str]:
 
 
 def advisor_flags(advisor: str | None) -> list[str]:
-    """`--advisor` as overrides; in quotes, as YAML may read a path or a URL as something else."""
+    """`--advisor` as overrides. The value is quoted, because YAML may misread a path or a URL."""
     return [] if advisor is None else [f"advisor.kind={json.dumps(advisor)}"]
 
 
 def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = False) -> RunConfig:
-    """The configuration with the paths that flags gave, and its names looked up. Raises ConfigError, DataError."""
+    """The configuration with the paths from flags, after a check of its names. Raises ConfigError, DataError."""
     paths = {"file": args.data, "seconds": args.seconds, "quotes": args.quotes, "contract": args.contract}
-    # A path is not YAML: it is taken as it is.
+    # Paths are set directly and not as overrides, because YAML could misread them.
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
     if chosen.data.contract is not None:
         from jaxtrade.data.contract_file import load_contract
@@ -114,9 +121,9 @@ def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
 
 
 def check_names(config: RunConfig, own_files: bool = False) -> None:
-    """Market, account preset, reward, features and files must exist: checked before anything heavy loads.
+    """Check that market, account preset, reward, features and files exist, before any heavy library is loaded.
 
-    Raises ConfigError for a name, DataError for a file.
+    Raises ConfigError for an unknown name, and DataError for a missing file.
     """
     from jaxtrade.data.contract_file import contract_of
     from jaxtrade.data.features.schema import table_columns
@@ -137,7 +144,7 @@ def check_names(config: RunConfig, own_files: bool = False) -> None:
 
 
 def keep_programs() -> None:
-    """Keep compiled programs for the next run; a note on stderr where that cannot be."""
+    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible."""
     from jaxtrade.storage.programs import use_cache
 
     if problem := use_cache():
@@ -145,5 +152,5 @@ def keep_programs() -> None:
 
 
 def say(line: str) -> None:
-    """A line of progress, on stderr: what a command prints on stdout is its result."""
+    """Print a line of progress on stderr. Stdout is for the command's result."""
     print(line, file=sys.stderr, flush=True)

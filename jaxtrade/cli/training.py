@@ -1,6 +1,6 @@
-"""`jaxtrade train` and `jaxtrade curriculum`: which flags go together, and which function serves them.
+"""`jaxtrade train` and `jaxtrade curriculum`: the rules of their flags, and their handlers.
 
-Loads nothing heavy before the configuration is found good.
+No heavy library is loaded before the configuration has been checked.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.runs import rundir
 from jaxtrade.storage.programs import pin_threads
 
-# What a resumed run or curriculum has from its folder, and a continued run from the other one.
+# Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
 _KEPT = ("config", "overrides", "modules", *MARKET, "test", "run_dir", "source", "advisor")
 _INHERITED = ("config", "source", "market", "contract", "test")
 
 
 def train(args: argparse.Namespace) -> int:
-    """Serve `train`; returns the exit code. Raises ConfigError, DataError, and what `experiment.run` raises."""
+    """Handle `train`. Returns the exit code. Raises ConfigError, DataError, and the errors of `runs.train.run`."""
     if args.resume:
         return _resume(args)
     if args.onward:
@@ -43,14 +43,14 @@ def train(args: argparse.Namespace) -> int:
 
 
 def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
-    """A new run; source: the run that it begins with, if any."""
+    """Train a new run. source: the path of its source run, if any."""
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
     from jaxtrade.runs.source import load_source, require_same
     from jaxtrade.runs.train import run
 
     keep_programs()
-    pin_threads()  # loading a source starts JAX
+    pin_threads()  # must precede JAX, which loading a source starts
     loaded = load_source(Path(source)) if source else None
     if loaded is not None and args.onward:
         require_same(loaded, config)
@@ -71,7 +71,7 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _continue(args: argparse.Namespace) -> int:
-    """A new run from where another one stands: its configuration, its slots and actions, its optimiser's moments."""
+    """Train a new run that continues another one, with its configuration, slots, actions and optimiser moments."""
     refuse(args, _INHERITED, f"--continue {args.onward}: goes on with that run's configuration",
            " (change single keys by --set)")
     source = Path(args.onward)
@@ -81,7 +81,8 @@ def _continue(args: argparse.Namespace) -> int:
 
 
 def curriculum(args: argparse.Namespace) -> int:
-    """Serve `curriculum`; returns the exit code. Raises ConfigError, DataError, and what `run_curriculum` raises."""
+    """Handle `curriculum`. Returns the exit code. Raises ConfigError, DataError, and the errors of
+    `run_curriculum`."""
     if args.resume:
         return _resume_curriculum(args)
     from jaxtrade.curriculum.config import load_curriculum
@@ -117,6 +118,6 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
 
 
 def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:
-    """A phase's configuration; `--advisor` is for the phases whose task is `advised`."""
+    """The configuration of a phase. `--advisor` applies to the phases whose task is `advised`."""
     config = make_config(sections, where)
     return config if config.env.task != "advised" else make_config(overridden(sections, advisor_flags(advisor)), where)

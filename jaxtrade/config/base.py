@@ -1,4 +1,4 @@
-"""What all sections have in common."""
+"""The base class of all sections of a configuration."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)]
 
 
 class Section(BaseModel, frozen=True):
-    """Frozen and hashable; an unknown key, a value of another type or a number that is not finite is an error."""
+    """A frozen and hashable section. It refuses unknown keys, values of another type, NaN and infinity."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)

@@ -14,7 +14,7 @@ from jaxtrade.registry import Registry
 
 
 def name_in(registry: Registry[Any]) -> AfterValidator:
-    """Accepts the names of a registry's parts, without importing any of them."""
+    """A validator that accepts the names of a registry's parts. It imports none of them."""
 
     def check(name: str) -> str:
         try:
@@ -26,7 +26,7 @@ def name_in(registry: Registry[Any]) -> AfterValidator:
 
 
 class NetworkConfig(Section, frozen=True):
-    """The network of a policy, whatever learns it."""
+    """The network of a policy. All learners share these keys."""
 
     kind: Annotated[str, name_in(NETWORKS)] = Field(default="mlp", description="mlp; gru: the policy remembers its "
                                                     "episode; or one of your own")
@@ -39,7 +39,7 @@ class NetworkConfig(Section, frozen=True):
 
 
 class RolloutConfig(Section, frozen=True):
-    """How many environments act side by side, and for how long between two updates. Static."""
+    """The rollout: how many environments run in parallel, and how many steps they take between two updates. Static."""
 
     num_envs: int = Field(default=256, ge=1)
     num_steps: int = Field(default=128, ge=1)
@@ -54,12 +54,12 @@ class RolloutConfig(Section, frozen=True):
 
     @property
     def shards(self) -> int:
-        """Env groups in use: `num_shards`, or 1 where there are fewer envs."""
+        """The number of environment groups: `num_shards`, or 1 if there are fewer environments than that."""
         return self.num_shards if self.num_envs >= self.num_shards else 1
 
 
 class PPOConfig(Section, frozen=True):
-    """Masked PPO. Counts are static; the floats become leaves of the train state, so sweeps are one vmap."""
+    """PPO with action masks. Counts are static. Floats become leaves of the train state, so one vmap runs a sweep."""
 
     num_minibatches: int = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
     num_epochs: int = Field(default=4, ge=1)
@@ -89,7 +89,7 @@ class PPOConfig(Section, frozen=True):
 
 
 class TransferConfig(Section, frozen=True):
-    """How a run begins with another run's policy."""
+    """How a run begins from the policy of a source run."""
 
     mode: Literal["widen", "adapter"] = Field(default="widen", description="widen: new slots and actions are new rows "
                                               "and columns; adapter: a linear layer maps the slots to the source's")
@@ -100,7 +100,10 @@ class TransferConfig(Section, frozen=True):
 
 
 class StageConfig(Section, frozen=True):
-    """What training is spared, or given, early in a run. `_until` are fractions of the run. Evaluation sees none."""
+    """Aids that make training easier early in a run, such as lower commissions or episodes that start in a position.
+
+    Keys that end in `_until` are fractions of the run. Evaluation uses no stage.
+    """
 
     commission_start: float = Field(default=1.0, ge=0, le=1, description="share of the commission that the first "
                                     "update is charged; rises in a line")
@@ -128,17 +131,17 @@ class StageConfig(Section, frozen=True):
 
     @property
     def ramps_commission(self) -> bool:
-        """Whether any update is charged less than the whole commission."""
+        """Whether some updates charge less than the full commission."""
         return self.commission_start < 1
 
     @property
     def forces_starts(self) -> bool:
-        """Whether any episode may start in a position."""
+        """Whether some episodes may start in a position."""
         return self.forced_start > 0 or self.forced_start_end > 0
 
 
 class AdvisorConfig(Section, frozen=True):
-    """The advisor, and how the policy uses its advice. Latency is counted in bars, whatever the clock says."""
+    """The advisor, and how the policy uses its advice. Latency is counted in bars, not in seconds."""
 
     kind: str = Field(default="off", description="off: not compiled; none: compiled, without answers; rules; "
                       "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, written "
@@ -176,12 +179,12 @@ class AdvisorConfig(Section, frozen=True):
 
     @property
     def on(self) -> bool:
-        """Whether advice is in the compiled program."""
+        """Whether the compiled program contains advice."""
         return self.kind != "off"
 
 
 class TrainConfig(Section, frozen=True):
-    """How long to train, in environment steps over all envs, and what to write on the way."""
+    """How long to train, in environment steps over all environments, and what to write during training."""
 
     total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15)
     num_seeds: int = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
@@ -193,7 +196,7 @@ class TrainConfig(Section, frozen=True):
 
 
 class ControlConfig(Section, frozen=True):
-    """What is decided between chunks: evaluation on the validation sessions, early stop, plateaus, rollbacks."""
+    """Decisions between chunks: evaluation on the validation sessions, early stop, plateaus, rollbacks."""
 
     evaluate_every: int = Field(default=0, ge=0, description="chunks between evaluations of the greedy policy on the "
                                 "validation sessions; 0: never")
@@ -226,7 +229,8 @@ class ControlConfig(Section, frozen=True):
 
 
 class EvaluationConfig(Section, frozen=True):
-    """What is evaluated beside the greedy policy; `sma_*` are bars of the moving-average baseline."""
+    """Agents that are evaluated besides the greedy policy. `sma_*` are look-backs of the moving-average baseline, in
+    bars."""
 
     policy_samples: int = Field(default=1, ge=1, description="sampled-policy passes beside the greedy one")
     sma_fast: int = Field(default=10, ge=1)

@@ -1,6 +1,7 @@
-"""Configurations of runs that earlier versions made: old keys become today's. Pure functions of plain values.
+"""Read configurations that earlier versions wrote: rename old keys to today's. Pure functions of plain values.
 
-A user's own file with an old key is refused with the new name (`MOVED`). A run's folder is read as it was written.
+Only run folders and policy bundles are migrated. In a user's own file, an old key is an error that gives the new name
+(`MOVED`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-# Until 2026 the sections `network` and `rollout` were part of `ppo`.
+# Until 2026 the keys of the sections `network` and `rollout` were part of `ppo`.
 MOVED = {
     "ppo.network": "network.kind",
     "ppo.hidden": "network.hidden",
@@ -24,7 +25,7 @@ MOVED = {
 
 
 def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested `values` of a run's `config.yaml`, of this or an earlier version, with today's keys."""
+    """Rename old keys in the nested `values` of a run's `config.yaml`. Today's keys are left unchanged."""
     result = copy.deepcopy(dict(values))
     for old, new in MOVED.items():
         section, _, key = old.partition(".")
@@ -35,7 +36,7 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def migrated_network(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The part `network` of a policy bundle's schema, of this or an earlier version, with today's keys."""
+    """Rename old keys in the part `network` of a policy bundle's schema. Today's keys are left unchanged."""
     result = dict(values)
     if "network" in result:
         result["kind"] = result.pop("network")

@@ -1,8 +1,8 @@
 """Typed configuration: YAML file, then `--set key=value`, into frozen models.
 
-Every key is declared once, in this package; an unknown key is an error that names the nearest one. The models
-are hashable, so the static ones can be jit arguments. This module imports neither JAX nor pandas: configuration errors
-answer fast.
+Every key is declared once, in this package. An unknown key is an error that names the nearest known key. The models
+are hashable, so static sections can be arguments of jit. This module imports neither JAX nor pandas, so configuration
+errors appear at once.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ __all__ = [
 ]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-MAX_BYTES = 1_000_000  # of a configuration file
-_SHORT = reprlib.Repr()  # of values in messages, which YAML aliases can make endless
+MAX_BYTES = 1_000_000  # largest size of a configuration file
+_SHORT = reprlib.Repr()  # shortens values in messages, because YAML aliases can make them endless
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 2
 
 
 class RunConfig(Section, frozen=True):
-    """Everything a run is made of."""
+    """The whole configuration of a run."""
 
     seed: int = Field(default=0, ge=0, lt=2**31)
     data: DataConfig = DataConfig()
@@ -155,7 +155,8 @@ class RunConfig(Section, frozen=True):
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
-    """sha256 (hex) of nested plain values, whatever the order of their keys; of a run, what its `config.yaml` holds."""
+    """sha256 (hex) of nested plain values, such as those of a run's `config.yaml`. The order of keys does not
+    matter."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -172,24 +173,24 @@ def _read(path: Path) -> str:
 
 
 def _shipped_configs() -> Path:
-    """`configs/`: inside the installed package, or at the top of a source checkout."""
+    """The folder `configs/`, inside the installed package or at the top of a source checkout."""
     package = Path(__file__).resolve().parent.parent
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
 
 
 def config_path(name: str) -> Path:
-    """The file of a named or given configuration: a path, else a shipped one such as `quickstart`.
+    """The file of a configuration. name: a path, or the name of a shipped configuration such as `quickstart`.
 
-    Raises ConfigError naming what was searched.
+    Raises ConfigError naming the places that were searched.
     """
     return find_file(name, ".", "configuration")
 
 
 def find_file(name: str, folder: str, what: str) -> Path:
-    """A path that exists, else the shipped YAML file `name` of a folder of `configs/`; `what` names it in messages.
+    """The path `name` if it exists, else the shipped YAML file `name` in a folder of `configs/`.
 
-    Raises ConfigError naming what was searched.
+    what: the kind of file, for messages. Raises ConfigError naming the places that were searched.
     """
     given = Path(name)
     if given.is_file():
@@ -221,7 +222,10 @@ def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
 
 
 def _key(location: tuple[int | str, ...]) -> str:
-    """Dotted key of a fault. For a union pydantic appends the member it tried, such as `float` or `literal['off']`."""
+    """The dotted key of a fault.
+
+    For a union, pydantic appends the member that it tried, such as `float` or `literal['off']`; it is removed here.
+    """
     parts = [str(part) for part in location]
     member = len(parts) > 2 and re.fullmatch(r"float|literal\[.*\]", parts[-1])
     return ".".join(parts[:-1] if member else parts)
@@ -235,7 +239,7 @@ def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
         key = _key(item["loc"])
         if item["type"] == "extra_forbidden":
             if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
-                key = f"{key}.{next(iter(item['input']))}"  # a whole section is unknown: its first key tells more
+                key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
             if key in MOVED:
                 lines.append(f"{name}: unknown key '{key}': it is {MOVED[key]} now")
                 continue
@@ -245,7 +249,7 @@ def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
             lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
             found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
-            where = f"'{key}'{found}: " if key else ""  # a rule over several keys names them itself
+            where = f"'{key}'{found}: " if key else ""  # a rule about several keys names them itself
             faults.setdefault(f"{name}: {where}", []).append(item["msg"].removeprefix("Value error, "))
     return "\n".join([*lines, *(where + "; or: ".join(what) for where, what in faults.items())])
 
@@ -262,7 +266,7 @@ def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
 
 
 def validated(model: type[ModelT], values: Mapping[str, Any], name: str) -> ModelT:
-    """A model from nested `values`; `name` stands in messages. Raises ConfigError listing every fault."""
+    """Validate nested `values` as a model. name: the source, for messages. Raises ConfigError with every fault."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
@@ -270,8 +274,11 @@ def validated(model: type[ModelT], values: Mapping[str, Any], name: str) -> Mode
 
 
 def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunConfig:
-    """Validate nested `values` (section -> key -> value), once the modules that `imports` names have registered their
-    parts. Raises ConfigError listing every fault."""
+    """Validate nested `values` (section -> key -> value) as the configuration of a run.
+
+    The modules in `imports` are loaded first, so that they can register their parts. Raises ConfigError with every
+    fault.
+    """
     modules = values.get("imports", ())
     if isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules):
         import_parts(modules)
@@ -279,7 +286,7 @@ def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunCo
 
 
 def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
-    """The keys of a YAML file; exact: as `parse_yaml`. Raises ConfigError where it cannot be read or holds no keys."""
+    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read or has no keys."""
     loaded = parse_yaml(_read(path), str(path), exact)
     if loaded is not None and not isinstance(loaded, dict):
         raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
@@ -287,7 +294,7 @@ def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
 
 
 def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunConfig:
-    """Read a YAML configuration and apply `section.key=value` overrides, last one wins.
+    """Read a YAML configuration and apply `section.key=value` overrides in order; the last one wins.
 
     Args:
         name: a file, the name of a shipped configuration, or None for the defaults.
@@ -306,7 +313,7 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Nested `values` with strings `a.b=value` put over them, the value read as YAML. Raises ConfigError."""
+    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. Raises ConfigError."""
     made = copy.deepcopy(dict(values))
     for override in overrides:
         key, sign, text = override.partition("=")

@@ -1,4 +1,4 @@
-"""What is traded: bars, sessions, account, costs, the environment and its reward."""
+"""Sections about trading: bars, sessions, account, costs, the environment and its reward."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxtrade.parts import TASKS
 
 
 def _roll(value: object) -> str | dict[str, str]:
-    """`off`, `volume`, or expiry -> first trade date, the first of them `start`."""
+    """Validate `data.roll`: `off`, `volume`, or a mapping expiry -> first trade date (`start` for the first)."""
     if value in ("off", "volume"):
         return str(value)
     shape = "expected off, volume, or {201312: start, 201403: 2013-12-18} (expiry: first trade date)"
@@ -42,19 +42,20 @@ def _roll(value: object) -> str | dict[str, str]:
 
 
 def _task(name: str) -> str:
-    """Raises ValueError, as pydantic wants it, where no task has the name."""
+    """Raises ValueError, which pydantic expects, if there is no task with this name."""
     try:
         return TASKS.check(name)
     except ConfigError as error:
         raise ValueError(str(error)) from None
 
 
-Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]  # YAML: 201312
+# YAML reads an expiry such as 201312 as an int.
+Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 Roll = Literal["off", "volume"] | dict[str, str]
 
 
 class DataConfig(Section, frozen=True):
-    """Where the bars come from. Nothing is guessed: zone, stamp side and price scale are stated or known."""
+    """Where the bars come from. Zone, stamp side and price scale are given or known, never guessed."""
 
     market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
     contract: str | None = Field(default=None, description="your own contract: a YAML file, or a shipped one such as "
@@ -117,7 +118,7 @@ class SplitConfig(Section, frozen=True):
 
 
 class AccountConfig(Section, frozen=True):
-    """An account preset and what a user changes of it. Money in dollars; `off` switches a rule off."""
+    """An account preset, and the user's changes to it. Money is in dollars; `off` switches a rule off."""
 
     preset: str = "apex_like_50k_2025"
     drawdown: float | Literal["off"] | None = None
@@ -134,14 +135,14 @@ class AccountConfig(Section, frozen=True):
 
 
 class CostConfig(Section, frozen=True):
-    """Costs of the market; None takes the contract's own figure."""
+    """Trading costs. None uses the contract's own value."""
 
     commission: float | None = Field(default=None, ge=0, description="money per side per contract, all-in")
     slippage: int | None = Field(default=None, ge=0, le=10_000, description="ticks against us per market or stop fill")
 
 
 class BracketConfig(Section, frozen=True):
-    """Stops and targets. Multiples are integer thousandths of the 14-bar average true range."""
+    """Stops and targets. `_atr` multiples are in thousandths of the 14-bar average true range, as integers."""
 
     stop_atr: int = Field(default=1500, ge=1, le=1_000_000, description="thousandths of ATR")
     target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
@@ -152,7 +153,7 @@ class BracketConfig(Section, frozen=True):
 
 
 class EnvConfig(Section, frozen=True):
-    """The static half of the environment: what changes the compiled program."""
+    """The static half of the environment. A change of these keys compiles a new program."""
 
     task: Annotated[str, AfterValidator(_task)] = Field(
         default="manage", description="entry, manage, advised, or a registered task; advised: the actions of manage, "
@@ -187,7 +188,7 @@ class EnvConfig(Section, frozen=True):
 
     @property
     def optimistic(self) -> bool:
-        """True where fills or marks are kinder than a market would be; every report says so."""
+        """Whether fills or marks are better than a real market would give. Every report says so."""
         return self.fill == "close" or self.mark == "close"
 
 
@@ -199,9 +200,9 @@ class EpisodeConfig(Section, frozen=True):
 
 
 class RewardConfig(Section, frozen=True):
-    """A named composition of reward terms, and weights put over it; a term without a weight is not compiled.
+    """A named composition of reward terms, and weights that override it. A term without a weight is not compiled.
 
-    The default is the change of equity in account risk units alone.
+    The default has one term: the change of equity in account risk units.
     """
 
     preset: str = "equity_change"

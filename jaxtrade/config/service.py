@@ -1,4 +1,4 @@
-"""Keys of the advice service."""
+"""Configuration of the advice service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class ServiceOptions(BaseModel, frozen=True):
-    """How questions are queued, asked, limited and remembered. None: no limit, or no file."""
+    """How questions are queued, asked, limited and cached. None means no limit, or no file."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

@@ -1,4 +1,4 @@
-"""YAML text to plain values and back, by the rules of YAML 1.2 and without any object construction."""
+"""Convert YAML text to plain values and back, by the rules of YAML 1.2. No Python objects are constructed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from jaxtrade.errors import ConfigError
 
 
 class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
+    """A SafeLoader that refuses duplicate keys and reads plain scalars as YAML 1.2 does.
 
-    In YAML 1.1 `off` is False, 2013-10-07 a date object, 12:30 the number 750 and 1e-3 a string.
+    PyYAML follows YAML 1.1, where `off` is False, 2013-10-07 a date object, 12:30 the number 750 and 1e-3 a string.
     """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that also quotes text which only `_Loader` would read as a number, such as '1e3'."""
+    """A SafeDumper that also quotes strings that only `_Loader` would read as a number, such as '1e3'."""
 
 
 _EXPONENT = r"[eE][-+]?[0-9]+"
@@ -36,7 +36,7 @@ for _kind, _pattern, _starts in (
 
 
 def _number(loader: _Loader, node: yaml.ScalarNode) -> float | int:
-    """A float, or an int where it is whole, so that a count may be written 1e6."""
+    """A float, or an int if it is whole. A count may therefore be written as 1e6."""
     value = loader.construct_yaml_float(node)
     return int(value) if value.is_integer() else value
 
@@ -59,17 +59,17 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 class _Exact(_Loader):
-    """A float stays one, also where it is whole: what a file says, to the letter."""
+    """A loader that keeps whole floats as floats, exactly as the file has them."""
 
 
 _Exact.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 
 
 def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
-    """Plain values of a YAML text; `name` stands in messages.
+    """Parse YAML text into plain values.
 
-    exact: keep whole floats (`1.0`) as floats; by default they are ints. Raises ConfigError: not YAML, a key twice, too
-    deep.
+    name: the source, for messages. exact: keep whole floats (`1.0`) as floats; by default they become ints. Raises
+    ConfigError if the text is not YAML, has a duplicate key or is nested too deeply.
     """
     try:
         loader = (_Exact if exact else _Loader)(text)
@@ -82,5 +82,5 @@ def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
 
 
 def dump_yaml(values: Any) -> str:
-    """YAML text of plain values, in their order, that `parse_yaml` reads back equal."""
+    """Plain values as YAML text. Keys keep their order, and `parse_yaml` reads back equal values."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False)

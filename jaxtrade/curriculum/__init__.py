@@ -1,1 +1,1 @@
-"""Phases of training that hand their policy on: configuration, gates, the run of all phases, the report."""
+"""Curricula: phases of training, each of which begins from the policy of the one before."""

@@ -1,4 +1,4 @@
-"""Typed configuration of a curriculum: keys for every phase, then phases in order with keys and a gate of their own."""
+"""Typed configuration of a curriculum: keys for every phase, then the phases in order, each with its keys and gate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
 class GateConfig(Section, frozen=True):
-    """What a phase's greedy policy must show on the validation sessions before the next phase begins."""
+    """Conditions that a phase's greedy policy must meet on the validation sessions before the next phase begins."""
 
     min_reward: float | None = Field(default=None, description="mean reward per session, account rules on; None: "
                                      "not asked")
@@ -31,14 +31,18 @@ class GateConfig(Section, frozen=True):
 
 
 class PhaseConfig(Section, frozen=True):
-    """One phase. run: sections of a run's configuration, over those of `base`."""
+    """One phase. run: sections of a run's configuration; they override those of `base`."""
 
     run: dict[str, Any] = Field(default_factory=dict)
     gate: GateConfig = GateConfig()
 
 
 class CurriculumConfig(Section, frozen=True):
-    """phases: name -> phase, in order. enforce_gates: stop where a gate fails; else it is only reported."""
+    """The file of a curriculum.
+
+    base: sections for every phase. phases: name -> phase, in order. enforce_gates: whether the curriculum stops at a
+    failed gate; if not, the gate is only reported.
+    """
 
     base: dict[str, Any] = Field(default_factory=dict)
     phases: dict[str, PhaseConfig]
@@ -46,7 +50,7 @@ class CurriculumConfig(Section, frozen=True):
 
 
 def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with the keys of `over` put over it, section by section."""
+    """`base`, overridden by the keys of `over` section by section."""
     made = dict(base)
     for key, value in over.items():
         inner = made.get(key)
@@ -55,7 +59,7 @@ def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Phase(BaseModel, frozen=True):
-    """A phase with its whole configuration."""
+    """A phase with its complete configuration."""
 
     name: str
     config: RunConfig
@@ -63,7 +67,7 @@ class Phase(BaseModel, frozen=True):
 
 
 class Curriculum(BaseModel, frozen=True):
-    """Phases in order, each complete."""
+    """The phases in order, each with its complete configuration."""
 
     phases: tuple[Phase, ...]
     enforce_gates: bool
@@ -80,12 +84,14 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
     """Read a curriculum file.
 
     Args:
-        name: a file or the name of a shipped one. overrides: `phases.NAME.run.section.key=value`,
-            `phases.NAME.gate.key=value`, `enforce_gates=...`; and `section.key=value`, for every phase.
-        base: overrides as `section.key=value` for every phase, below `overrides`.
-        resolve: makes a phase's configuration of its sections.
+        name: a file, or the name of a shipped one.
+        overrides: `phases.NAME.run.section.key=value`, `phases.NAME.gate.key=value` or `enforce_gates=...`; or
+            `section.key=value` for every phase.
+        base: `section.key=value` for every phase. `overrides` take precedence.
+        resolve: makes a phase's configuration from its sections.
     Raises:
-        ConfigError: as `load_config`, no phases, gates that need validation sessions and have none.
+        ConfigError: as `load_config`; also if there are no phases, or if a gate needs validation sessions and there are
+            none.
     """
     path = config_path(name)
     values = read_values(path)
@@ -113,14 +119,14 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
 
 
 def dump_curriculum(curriculum: Curriculum) -> str:
-    """Every key of every phase, as YAML that `load_curriculum` reads."""
+    """Every key of every phase as YAML, which `load_curriculum` can read."""
     return dump_yaml({"enforce_gates": curriculum.enforce_gates, "base": {}, "phases": {
         phase.name: {"run": phase.config.model_dump(mode="json"), "gate": phase.gate.model_dump(mode="json")}
         for phase in curriculum.phases}})
 
 
 def read_curriculum(folder: Path) -> Curriculum:
-    """The curriculum of a folder that `jaxtrade curriculum` made. Raises ConfigError where it is none."""
+    """The curriculum of a folder that `jaxtrade curriculum` created. Raises ConfigError if it is not such a folder."""
     path = folder / "curriculum.yaml"
     if not path.is_file():
         raise ConfigError(f"--resume {folder}: no curriculum.yaml; expected a folder written by 'jaxtrade curriculum' "

@@ -1,4 +1,4 @@
-"""Gates between phases: what the evaluator found on the validation sessions, against what was asked."""
+"""Gates between phases: compare the evaluation on the validation sessions with the required values."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from jaxtrade.curriculum.config import GateConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.result import EvaluationResult
 
-LAST = 0.1  # share of the run whose KL is looked at
+LAST = 0.1  # the KL is averaged over this last share of the run
 
 
 class Check(NamedTuple):
-    """One condition: what it is called, the value found, what was asked as text, and whether it holds."""
+    """One condition: its name, the value found, the requirement as text, and whether it is met."""
 
     name: str
     value: float
@@ -26,11 +26,11 @@ class Check(NamedTuple):
 
 def judge(gate: GateConfig, result: EvaluationResult, reward: float,
           history: Sequence[Mapping[str, Any]]) -> list[Check]:
-    """Every condition that the gate asks for.
+    """Check every condition of a gate.
 
     Args:
-        result: of the validation sessions, with an agent `greedy`.
-        reward: its mean reward per session there (`evaluation.validation.mean_reward`).
+        result: the evaluation on the validation sessions, with an agent `greedy`.
+        reward: that agent's mean reward per session (`evaluation.validation.mean_reward`).
         history: the rows of the run's metrics, for the KL.
     Raises:
         ConfigError: the gate cannot be evaluated (no metrics).

@@ -1,7 +1,7 @@
-"""Running a curriculum: each phase is an ordinary run that begins with the one before, behind that one's gate.
+"""Run a curriculum. Each phase is an ordinary run that begins from the previous phase, once that has passed its gate.
 
-What is finished is read from the folder (a run's `summary.json`, a phase's `gate.json`), so a curriculum that was
-killed anywhere goes on where it was: at the phase, and inside it at the newest good checkpoint.
+The files in the folder say what is finished (a run's `summary.json`, a phase's `gate.json`). A curriculum that was
+killed therefore continues in the same phase, from that phase's newest good checkpoint.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ BEGIN = "begin.json"
 
 
 class CurriculumResult(NamedTuple):
-    """report: text for people; document: the same as plain data. exit_code: 0, or 1 where a gate or a check of
-    learning health failed."""
+    """The outcome of a curriculum.
+
+    report: text. document: the same content as plain data. exit_code: 0, or 1 if a gate or a learning-health check
+    failed.
+    """
 
     path: Path
     report: str
@@ -47,7 +50,7 @@ class CurriculumResult(NamedTuple):
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file of our own. Raises ConfigError where it is not JSON."""
+    """Read a JSON file of the curriculum. Raises ConfigError if it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -55,9 +58,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def first_phase(curriculum: Curriculum, source: Source | None, name: str | None) -> int:
-    """Where a curriculum begins: the phase named, else the one after that of the source's task, else the first.
+    """Index of the phase at which a curriculum begins.
 
-    Raises ConfigError for a name that is no phase, a later phase without a source, and a source of the last task.
+    It is the phase called `name`, if given; else the phase after the one that has the source's task; else the first.
+    Raises ConfigError for an unknown name, a later phase without a source, or a source with the last phase's task.
     """
     names = [phase.name for phase in curriculum.phases]
     if name is not None:
@@ -80,11 +84,11 @@ def first_phase(curriculum: Curriculum, source: Source | None, name: str | None)
 
 def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = None,
                    phase: str | None = None) -> CurriculumResult:
-    """All phases from the first (or the one after `source`) into a new folder.
+    """Train all phases, from the first or from the one after `source`, in a new folder.
 
-    Raises ConfigError, DataError before anything is written, and what `experiment.run` raises.
+    Raises ConfigError or DataError before anything is written, and the errors of `runs.train.run`.
     """
-    pin_threads()  # loading a source starts JAX
+    pin_threads()  # must precede JAX, which loading a source starts
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
     rundir.check_new(path)
@@ -97,7 +101,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     rundir.write_json(new / BEGIN, {"digest": curriculum.digest(), "first": first, "nproc": os.environ["NPROC"],
                              "from": None if source is None else str(source.resolve()),
                              "xla_flags": os.environ.get("XLA_FLAGS", "")})
-    if path.exists():  # empty, as checked
+    if path.exists():  # the check above has shown that it is empty
         path.rmdir()
     new.rename(path)
     with rundir.locked(path):
@@ -105,7 +109,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
-    """Every phase must be possible before the first one is trained. Raises ConfigError, DataError."""
+    """Check that every phase can run, before the first one is trained. Raises ConfigError, DataError."""
     before = None if source is None else (source.config, f"--from {source.path}")
     for phase in phases:
         config = phase.config
@@ -123,13 +127,16 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
 
 
 def resume_curriculum(path: Path) -> CurriculumResult:
-    """Go on where the folder's curriculum stopped. Raises ConfigError (none there, changed), RunLockedError."""
+    """Continue the curriculum in a folder from where it stopped.
+
+    Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
+    """
     curriculum = read_curriculum(path)
     begin = read_json(path / BEGIN)
     if curriculum.digest() != begin["digest"]:
         raise ConfigError(f"{path / 'curriculum.yaml'}: has changed since the curriculum began; restore it, or start "
                           "a new one with the change")
-    os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # before JAX starts
+    os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
     with rundir.locked(path):
         return _run_phases(curriculum, path)
 
@@ -170,7 +177,7 @@ def _say(text: str) -> None:
 
 
 def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
-    """To the end of the phase's run, from wherever it stands."""
+    """Train a phase's run to its end: start it, resume it, or do nothing if it is finished."""
     if (folder / "summary.json").is_file():
         return
     start = folder.with_name(folder.name + ".start.json")
@@ -187,7 +194,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
         _say(start_line(read_json(start)))
     try:
         if not (folder / "manifest.json").is_file():
-            shutil.rmtree(folder, ignore_errors=True)  # killed while the folder was written: nothing is in it
+            shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed early; it holds no results
             run(phase.config, folder, loaded)
         else:
             resume(folder)
@@ -197,7 +204,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
 
 
 def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
-    """What the phase came to: gate, figures, what moved."""
+    """The outcome of a phase: gate, figures, and how the parameters moved from the source's."""
     trained = load_source(folder)
     setup = prepare(trained.config)
     policy = load_policy(folder).policy

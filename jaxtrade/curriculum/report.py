@@ -1,4 +1,4 @@
-"""One report for all phases."""
+"""The report on all phases of a curriculum."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _row(row: dict[str, Any], steps: int) -> list[str]:
 
 
 def report_text(document: dict[str, Any]) -> str:
-    """The table of phases, then what each transfer did and which inputs never varied."""
+    """The report as text: a table of the phases, then what each transfer did and which inputs never varied."""
     steps = 0
     rows: list[Sequence[str]] = [HEAD]
     for row in document["phases"]:

@@ -1,4 +1,4 @@
-"""The first proof of a transfer: before its first update, a phase's policy does what its source did."""
+"""Check a transfer before the first update: the transferred policy must act exactly as its source does."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.source import Source
 from jaxtrade.types import PyTree
 
-SEEN_AND_DONE = ("task", "actions", "advice", "window", "features")  # keys of env that decide slots and actions
+SEEN_AND_DONE = ("task", "actions", "advice", "window", "features")  # keys of `env` that determine slots and actions
 
 
 def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.ndarray]:
-    """Of each setup the rows of its session table that all of them hold out on the same dates with as many bars."""
+    """For each setup, the rows of its session table that all setups hold out, on the same dates and with equally many
+    bars."""
 
     def spans(setup: Setup) -> dict[Any, tuple[int, int]]:
         sessions, held = setup.market.data.sessions, setup.splits[split]
@@ -47,24 +48,25 @@ def _named(setup: Setup, name: str, policy: PyTree) -> Agent:
 
 
 def _same(a: AgentResult, b: AgentResult) -> bool:
-    """Every action and every equity of both passes."""
+    """Whether two results have the same actions and equities, with account rules and without."""
     return all(np.array_equal(x, y) for x, y in (
         (a.account.action, b.account.action), (a.account.equity, b.account.equity),
         (a.strategy.action, b.strategy.action), (a.strategy.equity, b.strategy.equity)))
 
 
 def under(source: Source, setup: Setup) -> Setup:
-    """The source's task, slots and network in the phase's market, account, costs and brackets."""
+    """A setup with the source's task, slots and network, and the phase's market, account, costs and brackets."""
     own = source.config.env
     env = setup.config.env.model_copy(update={name: getattr(own, name) for name in SEEN_AND_DONE})
     return prepare(setup.config.model_copy(update={"env": env, "network": source.config.network}))
 
 
 def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, Any]:
-    """Source, transferred and fresh greedy policy on the same validation sessions, under the phase's conditions.
+    """Compare the source, transferred and fresh greedy policies on the same validation sessions.
 
-    Returns plain data: sessions, equal (True where all actions and equities of source and transferred policy are the
-    same; None where the two hold no session in common), and net dollars of each with account rules off.
+    All three run under the phase's conditions. Returns plain data: the number of sessions; `equal`, whether all actions
+    and equities of the source and the transferred policy are the same (None if they have no session in common); and
+    for each policy the net profit in dollars and the number of trades, with account rules off.
     """
     source_setup = under(source, setup)
     source_ids, ids = common_sessions([source_setup, setup])
@@ -75,8 +77,8 @@ def start_check(source: Source, setup: Setup, begun: Transferred) -> dict[str, A
     before = _results(source_setup, [_named(source_setup, "source", Policy(source.params, source.normaliser))],
                       source_ids)
     shut = begins.replace(opening=closed(begins.opening))
-    # The fresh policy carries the same opening, so that both are one compiled program; without closing it, it may use
-    # every action.
+    # The fresh policy carries the same `opening` as the transferred one, so that one compiled program serves both. Its
+    # opening is not closed, so it may use every action.
     every = setup.algorithm.policy(fresh.replace(opening=begun.state.opening, update=fresh.total_updates))
     after = _results(setup, [_named(setup, "transferred", shut), _named(setup, "fresh", every)], ids)
     results = before | after

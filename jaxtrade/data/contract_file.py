@@ -1,4 +1,4 @@
-"""A user's own contract: a YAML file of its figures, or one of the examples shipped in `configs/contracts`."""
+"""A user's own contract, from a YAML file or from one of the examples shipped in `configs/contracts`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Price = Annotated[float, Field(gt=0)]
 
 
 class ContractFile(BaseModel, frozen=True):
-    """The keys of a contract file. Money of a tick is in `currency`, the commission in dollars."""
+    """The keys of a contract file. The tick value is in `currency`, the commission in dollars."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -49,9 +49,9 @@ class ContractFile(BaseModel, frozen=True):
 
 
 def load_contract(name: str) -> Contract:
-    """The contract of a file, or of a shipped example such as `SPY`.
+    """Load a contract from a file, or a shipped example such as `SPY`.
 
-    Raises ConfigError naming file, key and value of every fault.
+    Raises ConfigError with file, key and value of every fault.
     """
     path = find_file(name, "contracts", "contract")
     given = validated(ContractFile, read_values(path), str(path))
@@ -72,5 +72,5 @@ def _tick_mills(value: float, path: Path) -> int:
 
 
 def contract_of(data: DataConfig) -> Contract:
-    """The contract that `data.contract` gives, else the known one of `data.market`."""
+    """The contract of `data.contract` if that is given, else the known contract of `data.market`."""
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)

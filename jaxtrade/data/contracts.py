@@ -1,10 +1,11 @@
 """Contract specifications: tick, tick value, costs and plausible prices of each market.
 
-Money is in mills ($0.001). Commissions are all-in money per side per contract (broker, exchange, clearing and NFA fees)
-as a mid-priced retail account pays them; they are defaults that `costs.commission` overrides. Slippage is ticks
-against us per fill of a market or stop order. Tick sizes and multipliers: CME Group contract specifications, in
-agreement with the symbol-properties table of QuantConnect LEAN where it has the market (not GC, CL and their micros).
-No tick value here needs a unit finer than a mill.
+Money is in mills ($0.001); every tick value here is a whole number of mills. Commissions are per side and contract, and
+include broker, exchange, clearing and NFA fees of a mid-priced retail account. They are defaults that
+`costs.commission` overrides. Slippage is the number of ticks that a fill of a market or stop order loses.
+
+Tick sizes and multipliers come from the CME Group contract specifications. They agree with the symbol-properties table
+of QuantConnect LEAN for every market that the table has (it lacks GC, CL and their micros).
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from jaxtrade.errors import ConfigError
 
 ZONE = "America/New_York"
 Kind = Literal["future", "fx", "equity"]
-Calendar = Literal["cme_equity", "cme_metal_energy", "cme_fx", "fx", "us_equity"]  # product groups with own hours
-BUNDLED = ("ES", "EURUSD")  # markets whose bars travel with the package
-RANGE_MARGIN = 0.10  # futures trade off the cash index, and a range is a plausibility check, not a quote
+Calendar = Literal["cme_equity", "cme_metal_energy", "cme_fx", "fx", "us_equity"]  # product groups with their own hours
+BUNDLED = ("ES", "EURUSD")  # markets with bars in the package
+# The ranges below are of the cash index. Futures trade at a distance from it, and the ranges only need to show that a
+# file belongs to another market, so they are widened by this share.
+RANGE_MARGIN = 0.10
 
 # (low, high) of the cash index or rate by calendar year, rounded outwards.
 _SP500 = {
@@ -74,7 +77,8 @@ _USDCHF = {
     2017: (0.942, 1.034), 2018: (0.918, 1.013), 2019: (0.964, 1.024), 2020: (0.875, 0.990), 2021: (0.875, 0.948),
     2022: (0.909, 1.015), 2023: (0.833, 0.944), 2024: (0.837, 0.923), 2025: (0.784, 0.920), 2026: (0.650, 0.950),
 }
-# Nearby months. Oil below zero (the May 2020 expiry on 20 and 21 April 2020) is refused by the reader, not ranged here.
+# Prices of nearby months. Oil traded below zero on 20 and 21 April 2020 (May 2020 expiry). The reader refuses prices
+# below zero, so these ranges leave them out.
 _GOLD = {
     2007: (603, 845), 2008: (681, 1034), 2009: (801, 1228), 2010: (1044, 1432), 2011: (1308, 1924),
     2012: (1526, 1798), 2013: (1179, 1698), 2014: (1130, 1392), 2015: (1045, 1308), 2016: (1061, 1378),
@@ -92,13 +96,13 @@ Ranges = Mapping[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class Contract:
-    """One market's fixed figures.
+    """Fixed figures of one market.
 
-    tick_size: points. tick_mills: money of one tick of one contract, mills of `currency`. commission_mills: dollar
-    mills per side per contract. slippage_ticks: ticks per market or stop fill. min_stop_ticks: the least stop distance.
-    micro: ten of them count as one mini in contract caps. turn_hour: exchange hour at which the trade date turns (0:
-    the trade date is the New York date, shares). calendar: whose hours and holidays the market keeps.
-    price_ranges: (year, low, high) in points that bars of that year must lie in.
+    tick_size: points. tick_mills: value of one tick of one contract, in mills of `currency`. commission_mills: dollar
+    mills per side and contract. slippage_ticks: ticks lost per market or stop fill. min_stop_ticks: smallest stop
+    distance. micro: ten micros count as one mini in contract caps. turn_hour: exchange hour at which the next trade
+    date begins (0 for shares: the trade date is the New York date). calendar: the product group whose hours and
+    holidays apply. price_ranges: (year, low, high) in points; bars of that year must lie inside.
     """
 
     symbol: str
@@ -117,21 +121,23 @@ class Contract:
 
     @property
     def decimals(self) -> int:
-        """Digits after the point of a printed price."""
+        """Number of decimals of a printed price."""
         exponent = self.tick_size.normalize().as_tuple().exponent
         return max(0, -int(exponent))
 
     def price_range(self, year: int) -> tuple[float, float] | None:
-        """Plausible (low, high) in points for bars of a calendar year; None where no figure is known."""
+        """Plausible (low, high) in points for bars of a calendar year; None if no range is known."""
         for known, low, high in self.price_ranges:
             if known == year:
                 return low, high
         return None
 
     def under(self, config: RunConfig) -> Contract:
-        """The contract with what a configuration puts over it: costs, and the minimum stop (1 tick in parity).
+        """The contract with a configuration's costs and minimum stop in place of its own.
 
-        Raises ConfigError where the commission is not a whole number of mills.
+        The default minimum stop under `env.scaling: seed` is 1 tick.
+
+        Raises ConfigError if the commission is not a whole number of mills.
         """
         chosen = {}
         if config.costs.commission is not None:
@@ -146,7 +152,8 @@ class Contract:
 
 
 def whole_mills(money: float | Decimal | str, key: str) -> int:
-    """Money -> integer mills, at least 0. Raises ConfigError naming `key` unless whole and within int32's half."""
+    """Money -> integer mills. Raises ConfigError naming `key` unless the result is whole, at least 0 and within half
+    of int32's range."""
     mills = Decimal(str(money)) * 1000
     if mills != mills.to_integral_value():
         raise ConfigError(f"{key} = {money}: not a whole number of mills (0.001); round it to three decimals")
@@ -168,18 +175,18 @@ def _future(symbol: str, tick: str, value: str, slippage: int, min_stop: int, in
 
 
 def _lot(symbol: str, tick: str, value: str, slippage: int, rates: Ranges) -> Contract:
-    """A lot of 100,000 units of the base currency; value: of one tick, in the quote currency."""
+    """A lot of 100,000 units of the base currency. value: value of one tick, in the quote currency."""
     return Contract(symbol, "fx", Decimal(tick), whole_mills(value, f"{symbol} tick value"), symbol[3:], 3000, slippage,
                     50, False, 17, "fx", _ranges(rates))
 
 
-# Minimum stops of about $100 per mini (NQ: 5 points), several times the usual spread of one tick. CME charges more for
-# metals, energy and currencies than for equity indices, hence the two pairs of commissions.
-# GC: 100 troy ounces, CL: 1,000 barrels, their micros a tenth; 6E: 125,000 EUR.
-# FX: a tick is a tenth of a pip (EURUSD, GBPUSD $1, USDJPY 100 JPY, USDCHF 1 CHF a lot). Over one-sided bars the
-# default slippage per side stands for half a measured mean spread: EURUSD 1.17 pips (OANDA 2014), GBPUSD 0.76 and
-# USDJPY 0.32 pips (FXCM); USDCHF as GBPUSD; two-sided bars have none. $3.00 a side is a common commission of raw-spread
-# accounts.
+# Minimum stops are about $100 per mini (NQ: 5 points), several times the usual spread of one tick. CME charges more for
+# metals, energy and currencies than for equity indices, so there are two pairs of commissions.
+# Sizes: GC 100 troy ounces, CL 1,000 barrels, their micros a tenth of that; 6E 125,000 EUR.
+# FX: a tick is a tenth of a pip. Per lot it is worth $1 (EURUSD, GBPUSD), 100 JPY (USDJPY) or 1 CHF (USDCHF). With
+# one-sided bars, the default slippage per side is half of a measured mean spread: EURUSD 1.17 pips (OANDA 2014), GBPUSD
+# 0.76 and USDJPY 0.32 pips (FXCM); USDCHF uses that of GBPUSD. With two-sided bars there is no slippage. $3.00 per side
+# is a common commission of raw-spread accounts.
 CONTRACTS: dict[str, Contract] = {
     contract.symbol: contract
     for contract in (
@@ -205,7 +212,7 @@ CONTRACTS: dict[str, Contract] = {
 
 
 def get_contract(symbol: str) -> Contract:
-    """The contract of a market symbol. Raises ConfigError listing the known ones and the nearest."""
+    """The contract of a market symbol. Raises ConfigError with the known symbols and the nearest match."""
     contract = CONTRACTS.get(symbol.upper())
     if contract is None:
         near = difflib.get_close_matches(symbol.upper(), CONTRACTS, n=1, cutoff=0.4)
@@ -215,7 +222,7 @@ def get_contract(symbol: str) -> Contract:
 
 
 def require_bundled(symbol: str) -> None:
-    """Raises ConfigError where the package holds no bars of this market."""
+    """Raises ConfigError if the package has no bars of this market."""
     if symbol not in BUNDLED:
         raise ConfigError(f"data.market = {symbol}: no bars are bundled for {symbol} (bundled: {', '.join(BUNDLED)}); "
                           "give yours with --data FILE (data.source=file and data.file), or set data.source=synthetic")

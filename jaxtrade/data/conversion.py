@@ -1,7 +1,8 @@
-"""What a tick is worth in the account's dollars, bar by bar, where profits arise in another currency.
+"""The dollar value of a tick in each bar, for markets whose profits arise in another currency.
 
-The rate of a bar is the one known at its open, before anything in the bar is decided, and holds for every fill and
-mark in it. Rates are exact: a tick's money is a fraction of two integers, `muldiv` rounds once per fill or mark.
+A bar uses the rate that was known at its open, before any decision in the bar. The same rate applies to every fill and
+mark in the bar. Rates are exact: a tick's value is a fraction of two integers, and `muldiv` rounds once per fill or
+mark.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ INT32 = 1 << 31
 
 
 def rate_contract(currency: str) -> Contract | None:
-    """The known market that quotes a currency in dollars (EURUSD) or dollars in it (USDJPY); None where none does."""
+    """The known market between a currency and the dollar, such as EURUSD or USDJPY. None if there is none."""
     return CONTRACTS.get(currency + ACCOUNT) or CONTRACTS.get(ACCOUNT + currency)
 
 
 def converts_itself(contract: Contract) -> bool:
-    """Whether the market's own price is its rate: USDJPY in JPY."""
+    """Whether the market's own price is the rate: USDJPY earns JPY and is quoted in JPY per dollar."""
     return contract.symbol == ACCOUNT + contract.currency
 
 
 def describe_conversion(contract: Contract) -> str | None:
-    """The rule in a sentence, for notes and reports; None where profits arise in dollars."""
+    """The conversion rule in a sentence, for notes and reports. None if profits arise in dollars."""
     if contract.currency == ACCOUNT:
         return None
     rate = contract if converts_itself(contract) else rate_contract(contract.currency)
@@ -45,11 +46,14 @@ def describe_conversion(contract: Contract) -> str | None:
 
 
 def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
-    """The bars of `data.conversion`; None where none is needed.
+    """The bars of the rate in `data.conversion`. None if no rate is needed.
 
-    They are read with the bars' `data.time_zone` and `data.stamp`; columns go by their obvious names, prices are in
-    points. Raises ConfigError: a file that is not needed, one that is missing, or a currency without a known rate;
-    DataError: faults of the file.
+    The file is read with the bars' `data.time_zone` and `data.stamp`. Its columns must have obvious names, and its
+    prices are in points.
+
+    Raises:
+        ConfigError: a file that is not needed, a missing file, or a currency without a known rate.
+        DataError: faults in the file.
     """
     where = f"{contract.symbol}: profits arise in {contract.currency}"
     if contract.currency == ACCOUNT or converts_itself(contract):
@@ -70,10 +74,13 @@ def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
 
 
 def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
-    """Mills of one tick of one contract in each bar (NumPy leaves); None where profits arise in dollars.
+    """Dollar mills per tick and contract in each bar, as a fraction with NumPy leaves int32[T].
 
-    Raises DataError: rates that do not reach a bar or are older than one session; ConfigError: rates that are needed
-    and not given, or a tick that cannot be held in int32 or is worth less than a mill.
+    None if profits arise in dollars.
+
+    Raises:
+        DataError: a bar has no rate, or only one that is older than one session.
+        ConfigError: missing rates, a value that int32 cannot hold exactly, or a tick that is worth less than a mill.
     """
     contract = bars.contract
     if contract.currency == ACCOUNT:
@@ -85,7 +92,7 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
                           "the dollar (data.conversion, or rates=... in Python)")
     else:
         price, rate = rates.close[rows_known(bars, rates)], rates.contract
-    per_unit = rate.symbol.startswith(ACCOUNT)  # the price is units of the currency per dollar: divide by it
+    per_unit = rate.symbol.startswith(ACCOUNT)  # the price is in units of the currency per dollar, so divide by it
     money, tick = Fraction(contract.tick_mills), Fraction(rate.tick_size)
     fixed = money / tick if per_unit else money * tick
     price = price.astype(np.int64)
@@ -101,7 +108,10 @@ def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:
 
 
 def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
-    """Row of the last rate whose bar had closed by each bar's open, int64[T]. Raises DataError: none, or too old."""
+    """For each bar, the row of the last rate whose bar had closed by the bar's open. int64[T].
+
+    Raises DataError if a bar has no such rate, or only one that is older than one session.
+    """
     at = np.searchsorted(rates.time + rates.bar_seconds, bars.time, side="right") - 1
     given = trade_dates(rates.time, rates.contract)[np.maximum(at, 0)]
     wanted = trade_dates(bars.time, rates.contract)
@@ -118,7 +128,7 @@ def rows_known(bars: Bars, rates: Bars) -> np.ndarray:
 
 
 def dollars_per_tick(contract: Contract, value: TickValue | None, rows: np.ndarray) -> float:
-    """Dollars of one tick of one contract; the median over the rows where profits are converted."""
+    """Dollars per tick and contract. If profits are converted, the median over `rows`."""
     if value is None:
         return contract.tick_mills / 1000
     return float(np.median(np.asarray(value.times)[rows] / np.asarray(value.over)[rows])) / 1000

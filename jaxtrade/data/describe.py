@@ -1,4 +1,4 @@
-"""What a market looks like before anyone trades it: sessions, gaps, stops against costs, ambiguous bars."""
+"""Describe a market before trading it: sessions, gaps, stops compared with costs, ambiguous bars."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxtrade.data.market import Market, decision_sessions, history_needed, read
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import iso
 
-COST_WARNING = 0.25  # of the stop
+COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
 NOTES_SHOWN = 20
 
 
@@ -32,10 +32,10 @@ def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarra
 
 
 def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:
-    """Share of decisions whose next bar's range touches both stop and target of a fresh long or short bracket.
+    """Share of decisions after which the next bar touches both stop and target of a new long or short bracket.
 
-    Such a bar does not tell which came first; `intrabar` decides. The bracket lies around the next bar's open (the ask
-    of a long, the bid of a short), and the position leaves on the other side.
+    Such a bar does not say which came first, so `env.intrabar` decides. The bracket lies around the next bar's open
+    (the ask for a long, the bid for a short). The position is closed on the other side of the market.
     """
     stop = stop_ticks(market, config, rows)
     target = config.brackets.target_multiple * stop
@@ -47,18 +47,19 @@ def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> floa
 
 
 def mean_spread(market: Market, rows: np.ndarray) -> float:
-    """Mean of ask less bid at the opens after `rows`, where entries fill, in ticks; 0 of one-sided bars."""
+    """Mean of ask minus bid in ticks at the opens after `rows`, where entries fill. 0 for one-sided bars."""
     bid, ask = (side.open[rows + 1].astype(np.int64) for side in market.bars.sides)
     return float((ask - bid).mean())
 
 
 def describe(market: Market, config: RunConfig) -> dict[str, Any]:
-    """Figures of a market under a configuration; money in dollars, shares as fractions.
+    """Figures of a market under a configuration. Money is in dollars, shares are fractions.
 
-    `tick_value` is the median over the decision bars where profits are converted. `cost_over_stop` is a round turn's
-    commission, mean spread (of two-sided bars) and slippage (both sides a market or stop order) over the money at risk
-    at the median stop. `projected_sessions` lie after `calendar_verified_to`, the last trade date of the shipped
-    calendar that exchange notices have verified (None for a calendar file or inferred hours).
+    `tick_value`: if profits are converted, the median over the decision bars. `cost_over_stop`: the cost of a round
+    turn divided by the money at risk at the median stop. The cost is commission, mean spread (two-sided bars only) and
+    slippage, with a market or stop order on both sides. `calendar_verified_to`: the last trade date of the shipped
+    calendar that exchange notices have verified; None for a calendar file or inferred hours. `projected_sessions`: the
+    number of sessions after that date.
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
@@ -105,7 +106,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
 
 
 def describe_text(market: Market, config: RunConfig) -> str:
-    """`describe` for people, with a warning where a round turn costs more than a quarter of the stop."""
+    """`describe` as text, with a warning if a round turn costs more than a quarter of the stop."""
     facts = describe(market, config)
     kind = "SYNTHETIC bars" if facts["synthetic"] else "bars"
     lines = [
@@ -152,9 +153,9 @@ def _notes(notes: list[str]) -> list[str]:
 
 
 def check(file: str, config: RunConfig) -> str:
-    """Read and validate one file and hold it against the calendar; the findings as text.
+    """Read and validate one file and compare it with the calendar. Returns the findings as text.
 
-    Raises DataError with every fault, ConfigError for an unknown market.
+    Raises DataError with every fault, or ConfigError for an unknown market.
     """
     data = config.data
     contract = contract_of(data)
@@ -163,7 +164,7 @@ def check(file: str, config: RunConfig) -> str:
 
 
 def check_text(bars: Bars, config: RunConfig) -> str:
-    """Summary and calendar findings of validated bars. Raises DataError where they contradict the calendar."""
+    """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the calendar."""
     schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)

@@ -1,10 +1,13 @@
 """Intrabar paths: what finer bars ("second bars") say about the order of prices inside each bar.
 
-A long meets a level that only rises with the running high, and never faster: a stop, a floor that trails the
-high-water mark. Whether and where it meets one first is told by the falls from the running high that are deeper than
-all before them, whatever the level: a shallower fall that met it would have come after a deeper one that did. A short
-reads the same of the bar upside down. Inside one second the order is not known: the high counts before the low (for a
-short the low before the high) and the target last, as `stop_first` has it.
+A falling price closes a long position when it reaches a level: a stop, or a floor that trails the high-water mark. Such
+a level stays put or rises with the running high, and never rises faster than it. So the depth of fall that reaches the
+level never shrinks as the high rises. If a fall reaches the level, then an earlier fall that was at least as deep
+reached it too. Only the falls that are deeper than every earlier fall in the bar therefore matter, whatever the level
+is, and a path stores just these. A short position uses the same rule on the bar turned upside down.
+
+The order of prices inside one second is unknown. Like `stop_first`, this module assumes the worst: the high comes
+before the low (for a short, the low before the high), and the target comes last.
 """
 
 from __future__ import annotations
@@ -18,18 +21,18 @@ from jaxtrade.data.read.stamps import iso
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 
-FALLS = 8  # K: enough for every minute of a week of SPY and of two weeks of EURUSD
-MISMATCH_LIMIT = 0.001  # of the bars that have seconds
-SHOWN = 3
+FALLS = 8  # K, falls stored per bar: enough for every minute of a week of SPY and of two weeks of EURUSD
+MISMATCH_LIMIT = 0.001  # largest tolerated share, among the bars that have seconds
+SHOWN = 3  # mismatched bars quoted in an error message
 FIELDS = ("open", "high", "low", "close")
 
 
 @dataclass(frozen=True)
 class Passages:
-    """A path in host arrays, and what was found while it was made.
+    """A path in host arrays, with findings about it.
 
-    path: NumPy leaves, see `IntrabarPath`. covered: bool[T] bars that have seconds. mismatched: bool[T] covered bars
-    that their seconds do not rebuild. notes: counts, for people.
+    path: NumPy leaves, see `IntrabarPath`. covered: bool[T], bars that have seconds. mismatched: bool[T], covered bars
+    whose seconds do not rebuild them. notes: counts in words.
     """
 
     path: IntrabarPath
@@ -39,9 +42,9 @@ class Passages:
 
 
 def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
-    """`first_passages` of each side: one of one-sided bars, (bid, ask) of two-sided ones.
+    """`first_passages` of each side: one element for one-sided bars, (bid, ask) for two-sided bars.
 
-    Raises DataError as `first_passages`, and where one has two sides and the other one.
+    Raises DataError as `first_passages` does, and if only one of `bars` and `seconds` has two sides.
     """
     if (bars.ask is None) != (seconds.ask is None):
         two, one = (seconds, bars) if bars.ask is None else (bars, seconds)
@@ -54,15 +57,18 @@ def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
 
 
 def market_path(passages: tuple[Passages, ...]) -> IntrabarPath | None:
-    """Host path of a market: a long reads its falls on the bid, a short its own on the ask; as many falls a bar as the
-    deepest one that they tell needs. None without seconds."""
+    """The host path of a market, or None without seconds.
+
+    A long is closed by selling at the bid, so its falls come from the bid; a short's come from the ask. The last axis
+    is cut to the largest number of falls that any unambiguous bar uses.
+    """
     if not passages:
         return None
     long, short = passages[0].path, passages[-1].path
     falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)
     ambiguous = np.stack([long.ambiguous[:, 0], short.ambiguous[:, 1]], axis=1)
     is_told = np.any(np.where(ambiguous[:, :, None, None], 0, falls) != 0, axis=(0, 1, 2))
-    used = int(np.flatnonzero(is_told).max(initial=0)) + 1  # no step pays for falls that no bar has
+    used = int(np.flatnonzero(is_told).max(initial=0)) + 1  # every environment step reads all of them: keep it short
     told = np.ascontiguousarray(falls[..., :used], np.int32)
     return IntrabarPath(told, ambiguous)  # type: ignore[arg-type]  # host leaves
 
@@ -70,12 +76,12 @@ def market_path(passages: tuple[Passages, ...]) -> IntrabarPath | None:
 def first_passages(bars: Bars, seconds: Bars) -> Passages:
     """Reduce `seconds` to one path per bar of `bars`.
 
-    A bar without seconds, or one that its seconds do not rebuild (open, high, low, close), is ambiguous: `stop_first`
-    resolves it.
+    A bar is ambiguous if it has no seconds, if its seconds do not rebuild its open, high, low and close, or if it has
+    more than `FALLS` falls. The environment resolves an ambiguous bar by `stop_first`.
 
     Raises:
-        DataError: seconds that are not finer than the bars or do not fit into them, none inside any bar, or more than
-            0.1 % of the bars not rebuilt.
+        DataError: the seconds are not finer than the bars or do not divide them, none lies inside a bar, or more than
+            0.1 % of the bars are not rebuilt.
     """
     if seconds.bar_seconds >= bars.bar_seconds or bars.bar_seconds % seconds.bar_seconds:
         raise DataError(f"{seconds.source}: bars of {seconds.bar_seconds} s cannot order prices inside bars of "
@@ -104,7 +110,7 @@ def first_passages(bars: Bars, seconds: Bars) -> Passages:
 
 
 def _rebuilt(fine: Bars, starts: np.ndarray, covered: np.ndarray) -> dict[str, np.ndarray]:
-    """open, high, low, close of the covered bars from their seconds, int32[covered.sum()]."""
+    """open, high, low and close of the covered bars, computed from their seconds. int32[covered.sum()] each."""
     first = starts[covered]
     last = np.concatenate([first[1:], [len(fine)]]) - 1
     return {"open": fine.open[first], "high": np.maximum.reduceat(fine.high, first),
@@ -119,8 +125,11 @@ def _mismatched(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray)
 
 
 def deepening_falls(opened: np.ndarray, high: np.ndarray, low: np.ndarray, counts: np.ndarray) -> IntrabarPath:
-    """Paths in NumPy leaves. opened: int[T] ticks; high, low: int[S] of all seconds in time order, the first
-    `counts[0]` of them in bar 0, the next `counts[1]` in bar 1; counts: int[T]."""
+    """Paths with NumPy leaves, from the seconds of every bar.
+
+    opened: int[T], opens of the bars in ticks. high, low: int[S], ticks, of all seconds in time order. counts: int[T],
+    seconds per bar: the first `counts[0]` seconds belong to bar 0, the next `counts[1]` to bar 1, and so on.
+    """
     starts = np.cumsum(counts) - counts
     base = np.repeat(opened.astype(np.int64), counts)
     sides = [_falls(up, down, starts, counts) for up, down in ((high - base, low - base), (base - low, base - high))]
@@ -129,7 +138,11 @@ def deepening_falls(opened: np.ndarray, high: np.ndarray, low: np.ndarray, count
 
 
 def _falls(high: np.ndarray, low: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """-> (int64[T, 3, K], bool[T] more than K) of one side; round j takes the j-th second of every bar that has one."""
+    """Falls of one side: (int64[T, 3, K], bool[T] True where a bar has more than K falls).
+
+    Axis 1 holds the running high before the second, the running high with it, and its low, all relative to the bar's
+    open. Round j of the loop handles the j-th second of every bar that has one, so the work is vectorised over bars.
+    """
     total = len(counts)
     top, deepest, used = (np.zeros(total, np.int64) for _ in range(3))
     falls = np.zeros((total, 3, FALLS), np.int64)
@@ -140,7 +153,8 @@ def _falls(high: np.ndarray, low: np.ndarray, starts: np.ndarray, counts: np.nda
         deeper = top[at] - ends > deepest[at]
         rows, before, ends = at[deeper], before[deeper], ends[deeper]
         deepest[rows] = top[rows] - ends
-        # A deeper fall from a high of an earlier second takes the place of the shallower one from it.
+        # The last stored fall came from this same high, and neither second raised the high: the deeper fall replaces
+        # the shallower one.
         place = np.clip(used[rows], 1, FALLS) - 1
         again = (falls[rows, 0, place] == before) & (falls[rows, 1, place] == before) & (top[rows] == before)
         used[rows] += ~again | (used[rows] == 0)

@@ -1,4 +1,7 @@
-"""The only door from host bars to the device: a market with its session table, float view and fingerprint."""
+"""A market: host bars become device arrays, a session table, a float view and a fingerprint.
+
+All market data reach the device through this module.
+"""
 
 from __future__ import annotations
 
@@ -47,12 +50,13 @@ INT32 = 1 << 31
 
 @dataclass(frozen=True)
 class Market:
-    """One market on device, with the host arrays it was made from.
+    """One market on the device, with the host arrays it was made from. T bars, N sessions.
 
-    data: device pytree. contract: figures in use. bars: host bars, row for row with `data`. trade_dates:
-    datetime64[D][N], one per session. table: float32[T, C], the features and clocks that `data.view` was made from;
-    columns: their names. fingerprint: sha256 (hex) of the table, the device's other arrays and contract figures. notes:
-    what was assumed or found.
+    data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i of `data`.
+    trade_dates: datetime64[D][N], one per session. table: float32[T, C], the features and clocks that `data.view` was
+    made from. columns: names of its C columns. fingerprint: sha256 (hex) of the table, the other device arrays and the
+    contract's figures. synthetic: whether the bars are generated. notes: what was assumed or found while reading.
+    has_volume: whether any bar has volume.
     """
 
     data: MarketData
@@ -68,15 +72,17 @@ class Market:
 
     @property
     def num_sessions(self) -> int:
-        """N, the rows of the session table."""
+        """N, the number of rows in the session table."""
         return len(self.trade_dates)
 
 
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
-    """How `load_bars` reads a file of this configuration. quotes: the file holds, or goes with, `data.quotes`. like:
-    bars whose splices it follows.
+    """Keyword arguments with which `load_bars` reads a file of this configuration.
 
-    Beside a quotes file the trade bars' price and volume columns are not the quotes', nor the other way round.
+    quotes: whether the file is `data.quotes`, or has its columns. like: bars whose roll dates the file must follow.
+
+    `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of the trade bars are
+    left out for the quotes, and quote columns are left out for the trade bars.
     """
     data = config.data
     others: tuple[str, ...] = ()
@@ -89,9 +95,9 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
 
 
 def bars_of(config: RunConfig) -> Bars:
-    """The bars that `config.data` names: bundled, synthetic or a file, with the quotes of `data.quotes`.
+    """The bars that `config.data` names: bundled, synthetic or from a file, with the quotes of `data.quotes`.
 
-    Raises ConfigError (unknown market, contradictory keys) or DataError (the files).
+    Raises ConfigError (unknown market, contradictory keys) or DataError (faults in the files).
     """
     bars, data = _bars_alone(config), config.data
     if data.quotes is None:
@@ -99,7 +105,8 @@ def bars_of(config: RunConfig) -> Bars:
     if data.source == "synthetic":
         raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
                           "bars: give them with --data FILE, or drop --quotes")
-    # Rows without a side matter only where there is a trade bar: `attach` counts those.
+    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases, so
+    # reading accepts any number of such rows (`missing=1.0`).
     return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0,
                                 **read_keys(config, True, bars)))
 
@@ -124,10 +131,10 @@ def _bars_alone(config: RunConfig) -> Bars:
 
 
 def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
-    """The second bars that `data.seconds` names, read with the same keys as `data.file` (as `data.quotes` where
-    that is given) and spliced where `bars` are; None where it names none.
+    """The second bars that `data.seconds` names, or None if it names none.
 
-    Raises ConfigError (seconds beside synthetic bars) or DataError (the file).
+    They are read with the keys of `data.file` (of `data.quotes` if that is given) and rolled on the same dates as
+    `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in the file).
     """
     data = config.data
     if data.seconds is None:
@@ -135,35 +142,36 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
     if data.source == "synthetic":
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
                           "the bars: give them with --data FILE, or drop --seconds")
-    # A second that lacks a side is no second: what that spoils shows as a bar that is not rebuilt.
+    # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the bar is not rebuilt.
     return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True, bars))
 
 
 def load_market(config: RunConfig) -> Market:
-    """The market of a run, on device. Raises ConfigError or DataError."""
+    """Load the market of a run onto the device. Raises ConfigError or DataError."""
     require_seconds(config, config.data.seconds is not None)
     bars = bars_of(config)
     return build_market(bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract))
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
-    """Raises ConfigError where the intrabar order is `path` but no second bars are known."""
+    """Raises ConfigError if the intrabar order is `path` but there are no second bars. known: whether there are."""
     if config.env.intrabar == "path" and not known:
         raise ConfigError("env.intrabar = path needs second bars, and none are given; give --seconds FILE "
                           "(data.seconds), or set env.intrabar to stop_first or nearer_extreme")
 
 
 def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> Market:
-    """Features, session table and device arrays of validated bars.
+    """Compute features, session table and device arrays from validated bars.
 
     Args:
-        seconds: finer bars of the same instrument and sides, which become the market's intrabar paths.
-        rates: bars of the rate to the dollar, where profits arise in another currency and the market is not its rate.
+        seconds: finer bars of the same instrument and sides. They become the market's intrabar paths.
+        rates: bars of the exchange rate to the dollar. Needed if profits arise in another currency, unless the
+            market's own price is that rate.
     Raises:
         DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it,
             seconds that do not rebuild the bars, or rates that do not cover them.
-        ConfigError: unknown feature, figures that could pass int32, `env.intrabar=path` without seconds, or rates that
-            are needed and not given.
+        ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
+            missing rates.
     """
     require_seconds(config, seconds is not None)
     passages = () if seconds is None else side_passages(bars, seconds)
@@ -186,7 +194,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
         "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
         "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
-        # Nothing reads it, but the fingerprints of all earlier runs hold its bytes.
+        # No code reads this column, but its bytes are part of the fingerprints that earlier runs recorded.
         "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
         "complete": rows.complete, "table": table,
     }
@@ -214,7 +222,10 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
 
 def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, path: IntrabarPath | None,
                value: TickValue | None) -> MarketData:
-    """Host arrays by name, the fingerprint in hex, view, paths and tick values (NumPy leaves) as the device pytree."""
+    """Copy a market to the device.
+
+    arrays: host arrays by name. digest: the fingerprint in hex. view, path, value: pytrees with NumPy leaves.
+    """
     import jax
     import jax.numpy as jnp
 
@@ -229,7 +240,7 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, pat
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
-    """The bars (their mid) as features read them: int64 ticks, days and exchange minutes."""
+    """The bars as features read them: mid prices in int64 ticks, trade dates in days, minutes of the exchange day."""
     bars = bars.mid
     return features.Window(
         open=bars.open.astype(np.int64), high=bars.high.astype(np.int64), low=bars.low.astype(np.int64),
@@ -239,14 +250,16 @@ def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
 
 
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
-    """sha256 (hex) over names, dtypes, shapes and bytes of the arrays, and the contract's figures."""
+    """sha256 (hex) of the arrays (name, dtype, shape, bytes) and of the contract's figures."""
     digest = hashlib.sha256()
     for name, value in arrays.items():
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
         digest.update(value.tobytes())
-    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)  # costs are no data ...
-    if CONTRACTS.get(contract.symbol) != contract:  # ... but a user's file holds them, and may change after a run
+    # Costs of a known contract are configuration, not data, so they stay out of the fingerprint. A user's contract
+    # file may change after a run, so all of its figures are included.
+    figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)
+    if CONTRACTS.get(contract.symbol) != contract:
         figures += (contract.kind, contract.calendar, contract.commission_mills, contract.slippage_ticks,
                     contract.min_stop_ticks, contract.micro)
     digest.update("|".join(map(str, figures)).encode())
@@ -254,7 +267,10 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
 
 
 def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> None:
-    """Products of ranges that the device forms in int32 must fit. Raises ConfigError naming the key."""
+    """Check that the products of ranges and multiples, which the device computes in int32, cannot overflow.
+
+    tr_sum: int64[T], sum of the last 14 true ranges in ticks. Raises ConfigError naming the key that is too large.
+    """
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
     for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
         if multiple * worst + 14_000 >= INT32:
@@ -272,16 +288,18 @@ def feature_windows(bars: Bars, schedule: Schedule, dates: np.ndarray, config: R
 
 
 def history_needed(config: RunConfig) -> int:
-    """Bars of one feature window up to and with the first that may be decided on.
+    """Number of bars that a feature window must contain up to and including its first decision bar.
 
-    The observation's window ends before that bar; a task's context is that bar's own.
+    The observation's window ends before the decision bar, and its first bar needs the features' warm-up before it. A
+    task's context features are read at the decision bar itself.
     """
     return max(config.env.window + longest_warm_up(config.env.features),
                longest_warm_up(context_features(config.env.task)), TRUE_RANGES + 1, VOLUME_BARS)
 
 
 def decision_sessions(bars: Bars, schedule: Schedule, dates: np.ndarray, config: RunConfig) -> SessionRows:
-    """The sessions that can be decided in, none where the bars are too few; dates: trade date of each row."""
+    """The sessions that have decision bars; none if there are too few bars. dates: datetime64[D][T], the trade date of
+    each row."""
     ages = window_ages(feature_windows(bars, schedule, dates, config))
     return session_rows(bars, schedule, dates, ages + 1 >= history_needed(config), config.session.overnight)
 
@@ -306,7 +324,8 @@ def _session_notes(rows: SessionRows, ids: np.ndarray, dates: np.ndarray, bars: 
     if config.data.window_reset == "session":
         return (*notes, "feature windows restart with every trade date (data.window_reset=session)")
     starts = np.flatnonzero(np.diff(ids)) + 1
-    spliced = np.diff(np.searchsorted(splice_dates(bars.legs), dates, side="right")) > 0  # the roll has its own notes
+    # A feature window also restarts at a roll. `roll_notes` reports those, so they are not repeated here.
+    spliced = np.diff(np.searchsorted(splice_dates(bars.legs), dates, side="right")) > 0
     starts = starts[~spliced[starts - 1]]
     if len(starts):
         notes.append(f"feature windows restart on {', '.join(str(d) for d in dates[starts][:10])}"

@@ -1,4 +1,4 @@
-"""Splits of a market's sessions in time order, as traced data: walking forward never recompiles."""
+"""Split a market's sessions in time order. Splits are traced data, so walk-forward training never recompiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtrade.types import SessionSet
 
 
 def session_set(ids: np.ndarray, size: int) -> SessionSet:
-    """Rows of the session table as a SessionSet padded to `size` (the market's session count)."""
+    """A SessionSet of rows of the session table, padded to `size` (the market's number of sessions)."""
     import jax.numpy as jnp
 
     padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
@@ -20,10 +20,10 @@ def session_set(ids: np.ndarray, size: int) -> SessionSet:
 
 
 def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
-    """Session rows of train, validation, test and all, int64 each.
+    """Session rows of `train`, `validation`, `test` and `all`, int64 each.
 
-    Held-out blocks are counted from the end; `embargo_sessions` before each of them belong to no split.
-    Raises ConfigError where nothing is left to train on.
+    Held-out blocks are counted from the end. The `embargo_sessions` before each held-out block belong to no split.
+    Raises ConfigError if no training session is left.
     """
     held = [("test", config.test_sessions), ("validation", config.validation_sessions)]
     ids, end = {}, sessions
@@ -40,6 +40,9 @@ def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
 
 
 def split_sessions(market: Market, config: SplitConfig) -> dict[str, SessionSet]:
-    """SessionSets `train`, `validation`, `test`, `all` of a market, chronological. Raises ConfigError as split_ids."""
+    """SessionSets `train`, `validation`, `test` and `all` of a market, in time order.
+
+    Raises ConfigError as `split_ids` does.
+    """
     ids = split_ids(market.num_sessions, config)
     return {name: session_set(rows, market.num_sessions) for name, rows in ids.items()}

@@ -1,7 +1,7 @@
-"""What in this machine would stop, slow down or change a run, each finding with its fix.
+"""Find what on this machine would stop, slow down or change a run. Each finding comes with a fix.
 
-Native libraries are only ever loaded in child processes, so that a crash is a finding and not the end of the doctor.
-Nothing here imports JAX, NumPy or pandas in this process.
+Native libraries are loaded in child processes only, so a crash becomes a finding and does not end the doctor. This
+process imports neither JAX, NumPy nor pandas.
 """
 
 from jaxtrade.doctor.finding import Finding, Status

@@ -1,4 +1,4 @@
-"""`python -m jaxtrade.doctor`: works where the `jaxtrade` command itself cannot start (pydantic missing, say)."""
+"""`python -m jaxtrade.doctor`. It works even if the `jaxtrade` command cannot start, for example without pydantic."""
 
 import sys
 

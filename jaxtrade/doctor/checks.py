@@ -1,4 +1,4 @@
-"""Checks on the machine's facts. Each is a pure function of `Machine`; none loads a native library."""
+"""Checks of the machine's properties. Each is a pure function of `Machine`; none loads a native library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtrade.doctor.finding import Finding, fail, ok, warn
 from jaxtrade.doctor.host import Machine
 
 MIB, GIB = 1 << 20, 1 << 30
-# Distribution -> (at least, below); a test holds it against pyproject.toml
+# Distribution -> (lowest version, first unsupported version). A test compares this with pyproject.toml.
 REQUIRED = {
     "jax": ("0.10.2", "0.12"), "jaxlib": ("0.10.2", "0.12"), "flax": ("0.12.8", "0.13"), "optax": ("0.2.8", "0.3"),
     "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "2"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", ""),
@@ -23,7 +23,7 @@ ZONES = ("America/New_York", "America/Chicago", "Europe/London")
 
 
 def version_key(text: str) -> tuple[int, ...]:
-    """Leading numbers of a version: enough to compare releases, 0.12.0.1 > 0.12."""
+    """The leading numbers of a version, which suffice to compare releases: 0.12.0.1 > 0.12."""
     match = re.match(r"\d+(\.\d+)*", text)
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
@@ -54,7 +54,7 @@ def check_platform(host: Machine) -> Finding:
 
 
 def check_wsl(host: Machine) -> Finding:
-    """WSL1 translates system calls; WSL2 is a kernel, and names itself ('microsoft-standard-WSL2')."""
+    """Detect WSL1, which translates system calls. WSL2 has a real kernel, released as 'microsoft-standard-WSL2'."""
     if host.system != "Linux" or "microsoft" not in host.release.lower():
         return ok("wsl", "not WSL")
     if "wsl2" not in host.release.lower() and version_key(host.release) < (4, 19):
@@ -121,7 +121,7 @@ def check_threads(host: Machine) -> Finding:
 
 
 def check_pids(host: Machine) -> Finding:
-    """Each worker of XLA and BLAS is a thread, and threads count against both limits."""
+    """Compare the limits on processes with the threads needed. Every XLA and BLAS worker is a thread and counts."""
     need = 64 + 8 * host.cpus
     found = {"ulimit -u": host.max_processes, "cgroup pids": host.limits.pids}
     stated = {name: limit for name, limit in found.items() if limit is not None}
@@ -158,7 +158,8 @@ def check_packages(host: Machine) -> Finding:
 
 
 def check_gpu_plugin(host: Machine) -> Finding:
-    """A GPU without plugin is silently unused; a plugin of another release is refused by JAX, or crashes."""
+    """Check the GPU plugin. Without it, JAX ignores the GPU silently. With one of another release, JAX fails or
+    crashes."""
     plugins = {name: version for name, version in host.versions.items() if re.fullmatch(r"jax-cuda\d+-plugin", name)}
     jaxlib = host.versions.get("jaxlib", "")
     least, below = REQUIRED["jax"]

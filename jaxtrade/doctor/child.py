@@ -1,4 +1,4 @@
-"""A Python program in a child process: however it ends, the end is a value."""
+"""Run a Python program in a child process. Its end, even a crash, is returned as a value."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# Windows reports a crash as an NTSTATUS in the exit code, not as a signal
+# Windows has no signals. It reports a crash as an NTSTATUS in the exit code.
 _NTSTATUS = {0xC0000005: "access violation", 0xC000001D: "illegal instruction", 0xC00000FD: "stack overflow",
              0xC0000135: "DLL not found", 0xC0000409: "stack buffer overrun"}
 
 
 @dataclass(frozen=True)
 class ChildResult:
-    """How a child ended. `end`: "ok" (exit 0 and a JSON object on its last line of output), "crash" (died by `cause`),
-    "hang" (killed after `seconds`), "error" (an exception or another exit code)."""
+    """How a child ended.
+
+    end: "ok" (exit code 0, and a JSON object on the last line of output), "crash" (died from `cause`), "hang" (killed
+    after `seconds`) or "error" (an exception, or another exit code).
+    """
 
     end: Literal["ok", "crash", "hang", "error"]
     seconds: float
@@ -32,7 +35,7 @@ class ChildResult:
 def crash_name(returncode: int) -> str | None:
     """Name of the signal or Windows status that ended a process; None for an ordinary exit.
 
-    A shell or container that stands in between reports signal n as 128 + n.
+    A shell or container between the two processes reports signal n as exit code 128 + n.
     """
     if (status := _NTSTATUS.get(returncode & 0xFFFFFFFF)) is not None:
         return status
@@ -51,9 +54,10 @@ def last_line(text: str) -> str:
 
 
 def run_child(program: str, timeout: float, env: Mapping[str, str] | None = None) -> ChildResult:
-    """Run `program` under this interpreter with faulthandler on; `env` is laid over the environment.
+    """Run `program` under this interpreter, with faulthandler on. env: overrides environment variables.
 
-    The working directory is first on the child's path only through PYTHONPATH (-c would add '' otherwise: -P).
+    The child gets this process's `sys.path` through PYTHONPATH. `-P` stops `-c` from adding the working directory to
+    it.
     """
     start = time.monotonic()
     path = os.pathsep.join(entry for entry in sys.path if entry)
@@ -65,7 +69,7 @@ def run_child(program: str, timeout: float, env: Mapping[str, str] | None = None
     except subprocess.TimeoutExpired as late:
         partial = late.stderr.decode("utf-8", "replace") if isinstance(late.stderr, bytes) else late.stderr or ""
         return ChildResult("hang", time.monotonic() - start, {}, f"no answer in {timeout:.0f} s", partial)
-    except OSError as error:  # fork refused: the pids limit, or no memory
+    except OSError as error:  # the fork failed: process limit reached, or out of memory
         return ChildResult("error", time.monotonic() - start, {}, f"could not start a process: {error}")
     seconds = time.monotonic() - start
     if (cause := crash_name(done.returncode)) is not None:
@@ -82,7 +86,7 @@ def run_child(program: str, timeout: float, env: Mapping[str, str] | None = None
 
 
 def crashed_in(stderr: str) -> str:
-    """The innermost frame that faulthandler printed, as 'file:line in name'; empty where there is none."""
+    """The innermost frame that faulthandler printed, as 'file:line in name'; empty if there is none."""
     for line in stderr.splitlines():
         if line.lstrip().startswith('File "') and "<string>" not in line:
             parts = line.strip().split('"')

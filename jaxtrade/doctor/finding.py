@@ -1,4 +1,4 @@
-"""One finding: what was looked at, what was measured, how bad it is, and what to do about it."""
+"""One finding: what was checked, what was measured, how bad it is, and how to fix it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from dataclasses import dataclass
 
 class Status(enum.StrEnum):
     OK = "OK"
-    WARN = "WARN"  # runs, but slower, or with less than the machine has
-    FAIL = "FAIL"  # a run would not start, would die, or would trust what it must not
+    WARN = "WARN"  # a run works, but slower, or without all of the machine's resources
+    FAIL = "FAIL"  # a run would not start, would crash, or would be insecure
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check. `fix` is what the user does next; only OK may leave it empty (ValueError)."""
+    """The result of one check.
+
+    measured: what was found. fix: what the user should do. Raises ValueError if `fix` is empty and the verdict is not
+    OK.
+    """
 
     name: str
     verdict: Status

@@ -1,4 +1,4 @@
-"""The machine as plain data. POSIX-only calls are chosen by what the platform offers; every one has an alternative."""
+"""The machine as plain data. POSIX-only calls are used only if the platform has them; each has an alternative."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """Limits of the control group; None is no limit. CPUs may be a fraction, memory is in bytes."""
+    """MachineLimits of the control group; None means no limit. CPUs may be a fraction; memory is in bytes."""
 
     cpus: float | None = None
     memory: int | None = None
@@ -27,15 +27,15 @@ class MachineLimits:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the checks look at. Tests replace fields; `here` fills them from this machine. Sizes in bytes."""
+    """The data that the checks use. `here` fills them from this machine; tests replace fields. Sizes are in bytes."""
 
     system: str
     release: str
     machine: str
     python: tuple[int, int, int]
     env: Mapping[str, str]
-    cpus: int  # that this process may run on
-    cpu_flags: frozenset[str] | None  # None where the platform does not list them
+    cpus: int  # CPUs that this process may use
+    cpu_flags: frozenset[str] | None  # None if the platform does not list them
     memory: int | None
     limits: MachineLimits
     max_processes: int | None  # RLIMIT_NPROC; None: no such limit
@@ -50,19 +50,21 @@ def read_text(path: str) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None  # a file of another kernel or cgroup version: its absence is the answer
+        return None  # other kernels and cgroup versions lack this file, which is a valid answer
 
 
 def usable_cpus() -> int:
-    """CPUs this process may use: the affinity where the system has one (Linux), else all."""
+    """Number of CPUs that this process may use: those of its affinity mask if the system has one (Linux), else all."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def rlimit(name: str) -> int | None:
-    """Soft limit of the `resource` module, e.g. "RLIMIT_NPROC"; None where unlimited, or where there is none
-    (Windows has no such module)."""
+    """A soft limit of the `resource` module, such as "RLIMIT_NPROC".
+
+    None if it is unlimited or does not exist; Windows has no such module.
+    """
     try:
         import resource
     except ImportError:
@@ -80,7 +82,7 @@ class _MemoryStatus(ctypes.Structure):
 
 
 def total_memory(system: str, read: Read = read_text) -> int | None:
-    """Physical memory in bytes; None where it cannot be known."""
+    """Physical memory in bytes; None if it is unknown."""
     if system == "Windows":
         status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
         known = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
@@ -95,13 +97,16 @@ def total_memory(system: str, read: Read = read_text) -> int | None:
 
 
 def _folders(path: str) -> list[str]:
-    """A control group and its parents, '' (the root, also what a container sees) last: each of them limits."""
+    """The folders of a control group and of its parents, since each of them may set a limit.
+
+    The last one is '', the root. Inside a container, the root is the container's own group.
+    """
     parts = [part for part in path.split("/") if part and part != ".."]
     return ["".join(f"/{part}" for part in parts[:end]) for end in range(len(parts), -1, -1)]
 
 
 def cgroup_limits(read: Read = read_text) -> MachineLimits:
-    """The tightest limit of the control groups, version 2 or 1, that hold this process."""
+    """The tightest limits among the control groups (version 2 or 1) that contain this process."""
     groups = {}
     for line in (read("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -145,10 +150,10 @@ def installed_versions() -> dict[str, str]:
 
 
 def here(run_folder: Path) -> Machine:
-    """This machine. Opens no native library."""
+    """Describe this machine. Loads no native library."""
     system = platform.system()
     seen = (shutil.which("nvidia-smi") is not None or Path("/dev/nvidiactl").exists()
-            or Path("/dev/dxg").exists())  # /dev/dxg: the GPU of WSL2
+            or Path("/dev/dxg").exists())  # /dev/dxg is the GPU under WSL2
     return Machine(system=system, release=platform.release(), machine=platform.machine(),
                 python=(sys.version_info[0], sys.version_info[1], sys.version_info[2]), env=dict(os.environ),
                 cpus=usable_cpus(), cpu_flags=cpu_flags(), memory=total_memory(system), limits=cgroup_limits(),

@@ -1,4 +1,4 @@
-"""Native layers, lowest first, each in a child of its own: the first one that dies is the culprit."""
+"""Native layers, lowest first. Each is loaded in its own child process; the first one that fails is the cause."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ np.linalg.solve(a + 300 * np.eye(256), a)
 blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
 print(json.dumps({"numpy": np.__version__, "blas": f"{blas['name']} {blas['version']}"}))
 """
-# Ends without teardown: pyarrow 26 aborts some processes that exit right after their first Parquet file, while its
-# threads still start ("terminate called without an active exception"). A run lives longer; the work is done by then.
+# This program ends without teardown. pyarrow 26 aborts some processes that exit right after their first Parquet file,
+# while its threads are still starting ("terminate called without an active exception"). A real run lives longer, so
+# this is not a fault of the machine. The program has printed its result by then.
 PANDAS = """
 import io, json, os, pandas as pd
 frame = pd.read_csv(io.StringIO("time,close\\n2013-10-07T13:30:00Z,1676.75\\n2013-10-07T13:31:00Z,1677.25\\n"))
@@ -73,7 +74,7 @@ BAD_FLAGS = "unset XLA_FLAGS, JAX_* variables and LD_PRELOAD, then reinstall: "
 
 @dataclass(frozen=True)
 class Layer:
-    """A child program, what is laid over its environment, when it applies, and what to do if it fails."""
+    """A child program, its extra environment variables, when it applies, and what to do if it fails."""
 
     name: str
     program: str
@@ -86,7 +87,7 @@ def has_plugin(host: Machine) -> bool:
     return any(name.startswith("jax-cuda") and name.endswith("-plugin") for name in host.versions)
 
 
-# The order is the bisection: a failure of a lower layer explains those above it
+# The order matters: a failure of a lower layer explains failures of the layers above it.
 LAYERS = (
     Layer("numpy-blas", NUMPY, "python -m pip install --force-reinstall numpy; if it still fails set "
                                "OPENBLAS_CORETYPE=Haswell (the kernel chosen for this CPU is at fault)"),
@@ -104,7 +105,7 @@ LAYERS = (
 
 
 def judge(layer: Layer, result: ChildResult) -> Finding:
-    """A child's end as a finding: the signal's name and faulthandler's innermost frame where it crashed."""
+    """Turn a child's end into a finding. For a crash, it has the signal's name and faulthandler's innermost frame."""
     if result.end == "ok":
         values = ", ".join(f"{key} {value}" for key, value in result.values.items())
         return ok(layer.name, f"{values} ({result.seconds:.1f} s)")

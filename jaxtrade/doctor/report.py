@@ -1,4 +1,4 @@
-"""All checks in one list, within a time budget; text and JSON."""
+"""Run all checks within a time budget, and report them as text or JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from jaxtrade.doctor.finding import Finding, Status
 from jaxtrade.doctor.host import Machine, here
 from jaxtrade.doctor.layers import LAYERS, Layer, judge
 
-BUDGET = 18.0  # seconds for the whole, so that the promise of 20 holds
+BUDGET = 18.0  # seconds for all checks, below the documented 20 seconds
 Runner = Callable[[str, float, Mapping[str, str]], ChildResult]
 
 
 def diagnose(host: Machine, layers: Sequence[Layer] = LAYERS, run: Runner = run_child,
              budget: float = BUDGET) -> list[Finding]:
-    """Findings in a fixed order: facts, storage, native layers. The children share `budget` seconds: each gets what
-    is left of it, two at a time, so that one that hangs cannot hide the others."""
+    """Run all checks. The findings have a fixed order: facts, storage, native layers.
+
+    The children share `budget` seconds. Two run at a time, and each may use the seconds that are left, so a child that
+    hangs does not block the others.
+    """
     deadline = time.monotonic() + budget
 
     def examine(layer: Layer) -> Finding:
@@ -40,7 +43,7 @@ def diagnose(host: Machine, layers: Sequence[Layer] = LAYERS, run: Runner = run_
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """1 if anything failed; warnings are not failures."""
+    """1 if any check failed, else 0. Warnings are not failures."""
     return int(any(finding.verdict is Status.FAIL for finding in findings))
 
 
@@ -66,7 +69,7 @@ def to_text(findings: Sequence[Finding]) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """`python -m jaxtrade.doctor`; returns 0, or 1 where a check failed."""
+    """Entry point of `python -m jaxtrade.doctor`. Returns 0, or 1 if a check failed."""
     parser = argparse.ArgumentParser(prog="jaxtrade doctor", description="Examine this machine; each finding has a fix")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")

@@ -25,7 +25,10 @@ def nearest_existing(path: Path) -> Path:
 
 
 def try_folder(folder: Path) -> float:
-    """Do there what a checkpoint does: lock, write, fsync, rename, remove. Seconds of it; OSError where one fails."""
+    """Do what a checkpoint does in a folder: lock, write, fsync, rename, remove. Returns the seconds it took.
+
+    Raises OSError if a step fails.
+    """
     from jaxtrade.runs.rundir import locked
 
     start = time.monotonic()
@@ -45,7 +48,7 @@ def check_run_folder(host: Machine, attempt: Callable[[Path], float] = try_folde
         return fail("run-folder", f"{folder} is a file", "move it away, or train with --run-dir in another folder")
     try:
         seconds = attempt(folder)
-    except ImportError as error:  # the lock is the package's own, and needs its dependencies
+    except ImportError as error:  # the lock is code of this package, whose dependencies may be missing
         return fail("run-folder", f"not examined: {error}", "install what 'packages' names, then run the doctor again")
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -65,7 +68,7 @@ def check_run_folder(host: Machine, attempt: Callable[[Path], float] = try_folde
 
 
 def check_cache(host: Machine) -> Finding:
-    """Compiled programs are loaded and run as they are: whoever can write the cache can run code as this user."""
+    """Check who can write to the cache. Its programs are run unchecked, so a writer can run code as this user."""
     if "://" in (name := host.env.get(VARIABLE, "")):
         return warn("compile-cache", f"{name} is remote", "use a local folder that only you can write")
     try:
@@ -78,7 +81,8 @@ def check_cache(host: Machine) -> Finding:
     if not folder.is_dir():
         return fail("compile-cache", f"{folder} is not a folder", f"point {VARIABLE} to a folder")
     found = folder.stat()
-    if host.system == "Windows":  # mode bits say nothing there; a profile's folders are its user's alone
+    # Mode bits mean nothing on Windows, where only the user can access the folders of the user's profile.
+    if host.system == "Windows":
         return ok("compile-cache", f"{folder} (keep it inside your user profile)")
     mode = stat.S_IMODE(found.st_mode)
     if mode & 0o022:

@@ -1,1 +1,1 @@
-"""A run from its configuration to its folder, and back."""
+"""Runs: from a configuration to a trained run folder, and from a run folder back to its policies."""

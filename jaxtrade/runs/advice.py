@@ -1,7 +1,11 @@
-"""The advisor of one run: wired to its training loop, asked about the bars it is evaluated on, told of at its end.
+"""The advisor of one run: during training, during evaluation and in the run's closing figures.
 
-In a run's folder: `advice.jsonl`, the journal of what became visible when; `advice/<split>.npz`, what was known of an
-evaluation's bars; `advice.json`, figures. A cache and a ledger lie beside them where the advisor is worth it.
+Files in the run folder:
+
+- `advice.jsonl`: the journal. It records which advice became visible at which update.
+- `advice/<split>.npz`: the advice on the decision bars of one evaluated split.
+- `advice.json`: figures about the advisor.
+- a cache and a ledger, for advisors whose answers take time or cost money.
 """
 
 from __future__ import annotations
@@ -31,13 +35,17 @@ from jaxtrade.runs import rundir
 from jaxtrade.types import SessionSet, SessionTable
 
 FOLDER, FIGURES = "advice", "advice.json"
-_SWITCH_S = 2e-4  # the training thread waits for Python's interpreter this long at most, not its usual 5 ms
+# Python switches threads every 5 ms by default. The training thread would wait that long for the interpreter while the
+# advisor's threads run, so they take turns every 0.2 ms instead.
+_SWITCH_S = 2e-4
 Tell = Callable[[str], None]
 
 
 def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool) -> AdviceView:
-    """How a table over a market with `sessions` is seen; advice is kept back at random in training alone, where the
-    observation shows it."""
+    """The view through which a run sees an advice table over a market with `sessions`.
+
+    Advice is dropped at random only in training, and only where it is part of the observation (`fusion: slots`).
+    """
     kept_back = training and config.fusion == "slots"
     starts = session_starts(sessions.first, sessions.last, table.version.shape[0])
     return make_view(table, starts, config.latency, config.latency_seed, config.max_age,
@@ -45,9 +53,13 @@ def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, t
 
 
 def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: np.ndarray) -> AdviceState:
-    """The advice of a run's first state: empty, or a snapshot's (`table:FILE`), scored in the training sessions.
+    """The advice in a run's first state: empty, or that of a snapshot (`table:FILE`).
 
-    Raises DataError: the snapshot is damaged or of other bars.
+    Args:
+        train: the training sessions; advice is scored in these only.
+        askable: bool[T], the bars that the advisor may be asked about.
+    Raises:
+        DataError: the snapshot is damaged or belongs to other bars.
     """
     chosen, size = config.advisor, len(market.bars)
     followed = advising.only(advising.followed_of(market, config), market, train)
@@ -63,8 +75,11 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
 
 
 class Shown(NamedTuple):
-    """What an evaluation is shown: the view, of how many of its decision bars there is advice, from whom, and whether
-    he was told the future."""
+    """The advice that an evaluation shows to the policy.
+
+    view: the advice. advised: how many of the decision bars have advice. bars: how many decision bars there are.
+    kind: the advisor's `advisor.kind`. told: whether that advisor was given future prices.
+    """
 
     view: AdviceView
     advised: int
@@ -74,18 +89,26 @@ class Shown(NamedTuple):
 
     @property
     def note(self) -> str:
-        """For reports."""
+        """One line about the advice, for reports."""
         told = " (told the future: it measures the machinery, no advisor)" if self.told else ""
         return f"advice of {self.kind}{told} on {self.advised:,} of {self.bars:,} decision bars"
 
 
 def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, path: Path | None,
           tell: Tell | None = None) -> Shown:
-    """What is known of a split's decision bars: from the run's folder where they were asked about before, else now.
+    """The advice on a split's decision bars.
 
-    Waits for at most `advisor.evaluation_wait_s` where answers take time; what has not come by then is absent. Answers
-    are kept in the run's folder where all came, and those about validation sessions always: a run's decisions follow
-    from them. Raises ConfigError, DataError.
+    It comes from the run folder if an earlier evaluation saved it there. Otherwise the advisor is asked now. If its
+    answers take time, this waits for at most `advisor.evaluation_wait_s`; later answers count as absent.
+
+    The answers are saved in the run folder if all of them arrived. Answers about the validation split are always
+    saved: early stopping depends on them, so a resumed run must see the same ones.
+
+    Args:
+        path: the run folder; None saves nothing.
+        tell: prints one line about the run.
+    Raises:
+        ConfigError, DataError.
     """
     chosen = config.advisor
     kind, _, rest = chosen.kind.partition(":")
@@ -110,7 +133,10 @@ def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, p
 
 def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | None,
            tell: Tell | None) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Advice on those of the bars that may be asked about, and whether no answer was cut off by the wait."""
+    """Ask the advisor about the askable bars among `rows`.
+
+    Returns (bars, one row of advice per bar, whether every answer arrived before the wait was over).
+    """
     book = advising.make_book(market, config)
     bars = rows[book.askable[rows]]
     backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
@@ -125,7 +151,7 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | Non
 
 
 def check_advisor(config: RunConfig, market: Market) -> None:
-    """What can be known to be wrong with an advisor before a run is written: its kind, options, key and horizon.
+    """Check an advisor's kind, options, API key and horizon before the run folder is written.
 
     Raises ConfigError, DataError, JournalError.
     """
@@ -144,7 +170,8 @@ def check_advisor(config: RunConfig, market: Market) -> None:
     elif kind == "replay":
         _recorded(config, market)
     else:
-        if (processes := jax.process_count()) > 1:  # each would hear other answers, and their parameters would part
+        # Each process would get other answers, and the processes' parameters would diverge.
+        if (processes := jax.process_count()) > 1:
             raise ConfigError(f"advisor.kind = {chosen.kind}: an advisor serves a run of one process, this is process "
                               f"{jax.process_index()} of {processes}; start it without jax.distributed, or train with "
                               "--advisor off")
@@ -153,17 +180,21 @@ def check_advisor(config: RunConfig, market: Market) -> None:
 
 
 def _recorded(config: RunConfig, market: Market) -> Recorded:
-    """The journal of a `replay:`. Raises JournalError: damaged, or of another configuration or other bars."""
+    """The journal that `replay:FILE` names.
+
+    Raises JournalError: the journal is damaged, or belongs to another configuration or to other bars.
+    """
     return read_journal(Path(config.advisor.kind.partition(":")[2]), {
         "config": advising.config_digest(config), "bars": advising.market_entries(market)["bars_sha256"]})
 
 
 class TrainingAdvisor:
-    """The advisor while a run trains. `close` it, whatever happens; `exchange` goes into the training loop.
+    """The advisor while a run trains.
 
-    While threads ask and answer, this process's threads take turns more often (`sys.setswitchinterval`).
+    Pass `exchange` to the training loop, and always call `close`, also after an exception. A live advisor works in
+    threads of this process, so the process's switch interval is shorter until `close` (`sys.setswitchinterval`).
 
-    Raises ConfigError, DataError, JournalError, StorageError before anything is asked.
+    Raises ConfigError, DataError, JournalError or StorageError before any question is asked.
     """
 
     def __init__(self, config: RunConfig, market: Market, train: SessionSet, path: Path, tell: Tell) -> None:
@@ -192,7 +223,7 @@ class TrainingAdvisor:
             sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
 
     def _journal(self, header: Mapping[str, Any], tell: Tell) -> tuple[Journal, Recorded | None]:
-        """A new journal, or the one that the run had begun."""
+        """A new journal, or the one that an earlier process of this run began, with what it recorded."""
         file = self._path / JOURNAL
         if not file.exists():
             return Journal.create(file, header), None
@@ -203,14 +234,17 @@ class TrainingAdvisor:
         return journal, recorded
 
     def recall(self, memory: Mapping[str, Any] | None) -> None:
-        """Where the run goes on: a checkpoint's memory, or None for its beginning. Raises JournalError."""
+        """Put the advisor where the run continues. memory: from a checkpoint; None at the start of the run.
+
+        Raises JournalError.
+        """
         if memory is not None:
             self.bridge.recall(memory)
         elif self._history is not None:
             self.bridge.recall({"deltas": 0, "sha256": self._history.digests[0], "until": -1, "in_flight": []})
 
     def close(self) -> dict[str, Any]:
-        """Ask nothing more and end the journal, within seconds; figures, which are also written to `advice.json`."""
+        """Stop asking and end the journal, within seconds. Write the figures to `advice.json` and return them."""
         settle(self.bridge)
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
@@ -222,8 +256,10 @@ class TrainingAdvisor:
 
 
 def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]], steps: int) -> list[str]:
-    """What a run says of its advisor at the end. history: rows of metrics, one per update; steps: of this process, in
-    all environments."""
+    """The lines about the advisor that a run prints at its end.
+
+    history: rows of metrics, one per update. steps: environment steps of this process, over all environments.
+    """
     last = history[-1] if history else {}
     lines = [f"advisor {figures['kind']}, fusion {figures['fusion']}, transport {figures['transport']}: "
              f"{figures['rows_handed_out']:,} answers became visible in {figures['deltas']:,} exchanges"]

@@ -1,9 +1,15 @@
-"""How a run begins: afresh, from its own newest checkpoint, or with what another run has learned.
+"""How a run begins: from its seed, from its own newest checkpoint, or from a source run.
 
-The three kinds have one interface. state: to train from, None where the seed decides. update: updates done so far.
-coverage: the report of a transfer, or None. resume_update: the update up to which the rows of an earlier process stay,
-None where there are none. memory(hook): what a hook had saved, or None. arguments(setup, advice): `key` or `state` of
-`training.loop.train`; advice: the advisor's, for the first state of a new run. lines(): what the run says about it.
+The three classes have one interface:
+
+- `state`: the state to train from; None if it is to be drawn from the seed.
+- `update`: the number of updates done so far.
+- `coverage`: the report of a transfer, or None.
+- `resume_update`: rows of metrics up to this update, written by an earlier process, are kept; None if there are none.
+- `memory(hook)`: what the hook saved in the checkpoint, or None.
+- `arguments(setup, advice)`: the argument `key` or `state` of `training.loop.train`. `advice` goes into the first
+  state of a new run.
+- `lines()`: what the run prints about its beginning.
 """
 
 from __future__ import annotations
@@ -26,12 +32,12 @@ from jaxtrade.runs.source import Source, begin, open_source
 from jaxtrade.storage import checkpoint
 from jaxtrade.types import PyTree
 
-METRICS = "metrics.jsonl"  # of a run's folder
+METRICS = "metrics.jsonl"  # in the run folder
 
 
 @dataclass(frozen=True)
 class Fresh:
-    """From the seed. resume_update: 0 where an earlier process had begun and saved nothing."""
+    """A run that begins from its seed. resume_update: 0 if an earlier process started but saved no checkpoint."""
 
     resume_update: int | None = None
     state: ClassVar[None] = None
@@ -43,7 +49,7 @@ class Fresh:
         del hook
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """A key for each agent; `init` puts the advice in."""
+        """One key per agent. The learner's `init` adds the advice."""
         del advice
         return {"key": setup.stack.keys(setup.config.seed)}
 
@@ -54,7 +60,7 @@ class Fresh:
 
 @dataclass(frozen=True)
 class Transferred:
-    """With what another run has learned. resume_update: as of `Fresh`."""
+    """A run that begins with the parameters of a source run. resume_update: as in `Fresh`."""
 
     state: TrainState
     coverage: Coverage
@@ -66,7 +72,7 @@ class Transferred:
         del hook
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The transferred state, with the advice in it."""
+        """The transferred state, with `advice` added."""
         del setup
         return {"state": self.state if advice is None else self.state.replace(advice=advice)}
 
@@ -77,7 +83,7 @@ class Transferred:
 
 @dataclass(frozen=True)
 class Resumed:
-    """From the newest good checkpoint of the run itself."""
+    """A run that continues from its own newest good checkpoint."""
 
     restored: checkpoint.Restored
     coverage: ClassVar[None] = None
@@ -95,11 +101,11 @@ class Resumed:
         return self.restored.step
 
     def memory(self, hook: str) -> dict[str, Any]:
-        """What the hook had saved in the checkpoint."""
+        """What the hook saved in the checkpoint."""
         return self.restored.metadata["hooks"][hook]
 
     def arguments(self, setup: Setup, advice: AdviceState | None) -> dict[str, PyTree]:
-        """The saved state, which has its advice."""
+        """The saved state. It already holds its advice, so `advice` is not used."""
         del setup, advice
         return {"state": self.restored.state}
 
@@ -112,16 +118,19 @@ Beginning = Fresh | Resumed | Transferred
 
 
 def transferred(setup: Setup, source: Source, resume_update: int | None = None) -> Transferred:
-    """The beginning of a run with `source`; `setup`: of an adopted configuration. Raises ConfigError."""
+    """The beginning of a run from `source`. setup: made from a configuration that `adopt` returned.
+
+    Raises ConfigError.
+    """
     init = jax.jit(setup.stack.wrap(setup.algorithm).init)
     fresh = init(setup.stack.keys(setup.config.seed), setup.params)
     return Transferred(*begin(setup.config, source, fresh), resume_update)
 
 
 def resumed(setup: Setup, path: Path, manifest: dict[str, Any]) -> Beginning:
-    """How the run at `path` goes on: from its newest good checkpoint, else as it had begun.
+    """How the run at `path` continues: from its newest good checkpoint, or from its beginning if it saved none.
 
-    Raises CheckpointError (every checkpoint is damaged), ConfigError (its source run has changed).
+    Raises CheckpointError (every checkpoint is damaged) or ConfigError (its source run has changed).
     """
     if checkpoint.list_checkpoints(path / "checkpoints"):
         return Resumed(checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest)))
@@ -132,7 +141,7 @@ def resumed(setup: Setup, path: Path, manifest: dict[str, Any]) -> Beginning:
 
 
 def source_again(path: Path, named: dict[str, Any]) -> Source:
-    """The source of a run that had saved nothing yet. Raises ConfigError where it has changed since."""
+    """The source of a run that stopped before its first checkpoint. Raises ConfigError if the source has changed."""
     source = open_source(named["path"])
     if (source.update, source.config_sha256) != (named["update"], named["config_sha256"]):
         raise ConfigError(f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
@@ -141,7 +150,7 @@ def source_again(path: Path, named: dict[str, Any]) -> Source:
 
 
 def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
-    """Shapes and dtypes of the run's state."""
+    """The structure of the run's state: shapes and dtypes only, nothing is computed."""
     stack = setup.stack
     state = jax.eval_shape(stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.params)
     if (view := setup.params.advice) is not None:

@@ -1,4 +1,4 @@
-"""Evaluations of a run: its policies on held-out sessions, in tables, grids and bar by bar."""
+"""Evaluate the policies of a run: on held-out sessions, over grids of assumptions, or bar by bar."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from jaxtrade.types import PyTree, SessionSet
 
 
 def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
-    """Setup and manifest of an existing run, the configuration and the data being those it was made with.
+    """Setup and manifest of an existing run. Its configuration and data must be those that it was trained with.
 
-    Raises ConfigError (not a run, edited configuration) or DataError (other data).
+    Raises ConfigError (not a run, edited configuration) or DataError (the data have changed).
     """
     config, manifest = rundir.read_run(path)
     if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
@@ -42,12 +42,15 @@ def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
 
 
 def policy_path(path: Path, config: RunConfig, seed: int, folder: str = FOLDER) -> Path:
-    """`policy`, or `policy/seed_<n>` where a run has several."""
+    """The folder of one seed's policy: `policy`, or `policy/seed_<n>` if the run has several seeds."""
     return stack_of(config).folder(path / folder, seed)
 
 
 def _chosen_seed(config: RunConfig, seed: int | None) -> int:
-    """The seed asked for; raises ConfigError where it is none of the run's, or none is named of several."""
+    """The seed that was asked for, or the only one.
+
+    Raises ConfigError if the run has no such seed, or has several and none was named.
+    """
     known = seeds_of(config)
     if seed is None and len(known) == 1:
         return known[0]
@@ -63,9 +66,15 @@ def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
 
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
               tell: Callable[[str], None] | None = None, other: bool = False) -> dict[int, EvaluationResult]:
-    """Evaluate policies by seed on a split against the baselines and write the files under `evaluation/<split>`, of a
-    run with several seeds under `evaluation/<split>/seed_<n>`. The draws of sampled agents are the same for all seeds.
-    other: with another advisor than the run's own.
+    """Evaluate policies on a split, compare them with the baselines, and write the results to files.
+
+    The files go to `evaluation/<split>`; a run with several seeds has one folder `evaluation/<split>/seed_<n>` for
+    each. Sampled agents use the same random draws for all seeds, so that only the policies differ.
+
+    Args:
+        policies: by seed.
+        path: the run folder.
+        other: whether another advisor than the run's own is used; the folder is then `evaluation/<split>-advised`.
     """
     sessions, config = _held_out(setup, split), setup.config
     _, manifest = rundir.read_run(path)
@@ -83,11 +92,15 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
                  advisor: str | None = None, overrides: Sequence[str] = ()) -> str:
-    """Evaluate a finished run again, all its seeds or one; the table, or JSON.
+    """Evaluate a finished run again. Returns the table as text, or JSON.
 
-    advisor: who advises instead of the run's own advisor, with `overrides` as `advisor.key=value`; the trust is what
-    training left. Its files lie beside those of the run's own, under `evaluation/<split>-advised`.
-    Raises ConfigError, DataError, CheckpointError.
+    Args:
+        seed: evaluate this seed only; None evaluates all of them.
+        advisor: an advisor to use instead of the run's own. The policy keeps the trust that training gave it. The
+            results go to `evaluation/<split>-advised`, beside those of the run's own advisor.
+        overrides: options of that advisor, as `advisor.key=value`.
+    Raises:
+        ConfigError, DataError, CheckpointError.
     """
     setup = _advised(open_run(path)[0], path, advisor, overrides)
     chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
@@ -100,7 +113,7 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
 
 
 def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str]) -> Setup:
-    """The setup with another advisor. Raises ConfigError where its policies have never listened to one."""
+    """The setup with another advisor. Raises ConfigError if the run was trained without an advisor."""
     if other := [key for key in overrides if not key.strip().startswith("advisor.")]:
         raise ConfigError(f"--set {other[0]}: an evaluation takes the run's configuration; only advisor.* may be set")
     if overrides and advisor is None:
@@ -122,10 +135,15 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
 
 def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
              seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = ()) -> str:
-    """Grids of a finished run: net profit of its policy and the baselines by intrabar order, and by costs.
+    """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order and by costs.
 
-    Writes no grid; an advisor's answers are kept, as `evaluate_run`'s. `seed`: which policy, of a run with several.
-    advisor, overrides: as in `evaluate_run`. Raises ConfigError, DataError, CheckpointError.
+    The grids are returned, not written. Answers of the run's own advisor are saved, as in `evaluate_run`.
+
+    Args:
+        seed: the seed whose policy is used; needed if the run has several.
+        advisor, overrides: as in `evaluate_run`.
+    Raises:
+        ConfigError, DataError, CheckpointError.
     """
     setup = _advised(open_run(path)[0], path, advisor, overrides)
     config, sessions = setup.config, _held_out(setup, split)
@@ -148,13 +166,17 @@ def _held_out(setup: Setup, split: str) -> SessionSet:
 
 
 def _keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
-    """The run's lock where answers of an advisor may be kept in it; else nothing is written, and none is needed."""
+    """The run's lock if the run has an advisor, whose answers may be saved. Without one nothing is written, so no lock
+    is taken."""
     return nullcontext() if setup.fusion is None else rundir.locked(path)
 
 
 def replay_run(path: Path, session: str, seed: int | None = None) -> Iterator[str]:
-    """Lines of one session under the run's greedy policy (`seed`: which, of several). Raises ConfigError where the
-    date is no session."""
+    """Replay one session under the run's greedy policy, line by line.
+
+    session: its trade date. seed: the seed whose policy is used; needed if the run has several. Raises ConfigError if
+    the date is not a session of the run.
+    """
     setup, _ = open_run(path)
     policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
     split = _split_of(setup, session)
@@ -167,7 +189,10 @@ def replay_run(path: Path, session: str, seed: int | None = None) -> Iterator[st
 
 
 def _split_of(setup: Setup, session: str) -> str | None:
-    """The split that is evaluated and holds a trade date; None: of training, where advice came as the run went on."""
+    """The held-out split (`test` or `validation`) that contains a trade date, or None for a training session.
+
+    A training session has no fixed advice: its advice changed while the run trained.
+    """
     dates = setup.market.trade_dates.astype(str).tolist()
     for split in ("test", "validation"):
         sessions = setup.splits[split]
@@ -177,5 +202,5 @@ def _split_of(setup: Setup, session: str) -> str | None:
 
 
 def history(path: Path) -> list[dict[str, Any]]:
-    """The metrics of a run, one row per update; `action_share` and `end_share` by name."""
+    """The metrics of a run, one row per update. `action_share` and `end_share` are mappings from name to share."""
     return read_rows(path / "metrics.jsonl")

@@ -31,8 +31,8 @@ def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
 
 
 def check_new(path: Path) -> None:
-    """Raise ConfigError where a run cannot be made at `path`: a name that is not plain, a file, or a folder with
-    content."""
+    """Raise ConfigError if a run cannot be created at `path`: an unsafe name, a file, or a folder that is not
+    empty."""
     if not _NAME.fullmatch(path.name):
         raise ConfigError(f"--run-dir {path}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
     if path.exists() and not path.is_dir():
@@ -43,7 +43,7 @@ def check_new(path: Path) -> None:
 
 
 def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
-    """Make the directory with `config.yaml` and `manifest.json`. Raises ConfigError as `check_new`."""
+    """Create the folder with `config.yaml` and `manifest.json`. Raises ConfigError as `check_new` does."""
     check_new(path)
     path.mkdir(parents=True, exist_ok=True)
     (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
@@ -51,21 +51,21 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Write a file whole or not at all. Raises ValueError for a number that JSON has not."""
+    """Write a JSON file atomically. Raises ValueError for NaN or infinity, which JSON cannot express."""
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
     temporary.replace(path)
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
-    """Write `manifest.json` of the run at `path`, whole or not at all."""
+    """Write `manifest.json` of the run at `path` atomically."""
     write_json(path / "manifest.json", manifest)
 
 
 def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
-    """The configuration and manifest of a run, of this or an earlier version.
+    """The configuration and manifest of a run. Runs of earlier versions can be read too.
 
-    Raises ConfigError where it is not a run directory.
+    Raises ConfigError if `path` is not a run folder.
     """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
@@ -82,14 +82,20 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
 
 
 def config_digest(path: Path) -> str:
-    """sha256 (hex) of what a run's `config.yaml` says: of the values in the file, not of those that this version makes
-    of them, so that a key added later changes no digest."""
+    """sha256 (hex) of the values in a run's `config.yaml`.
+
+    The digest covers the file only, without the defaults that this version would add. A key that a later version adds
+    therefore changes no digest.
+    """
     return digest_of(read_values(path / "config.yaml", exact=True))
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the run's writer lock, which the system releases even after a kill. RunLockedError names the holder."""
+    """Hold the run's writer lock. The operating system releases it even if the process is killed.
+
+    Raises RunLockedError, naming the holder, if another process has the lock.
+    """
     handle = (path / "run.lock").open("a+", encoding="utf-8")
     try:
         if not _try_lock(handle):
@@ -122,8 +128,11 @@ def _try_lock(handle: IO[str]) -> bool:
 
 
 def _git_commit() -> str | None:
-    """Commit of the source tree in use, with '-dirty' where it has changes; None where the package is not in its own
-    checkout (an installed copy may lie inside somebody else's repository)."""
+    """Commit of the source tree in use, with '-dirty' if it has uncommitted changes.
+
+    None if the package does not run from its own checkout: an installed copy may lie inside another repository, whose
+    commit would say nothing.
+    """
     package = Path(__file__).resolve().parent.parent
 
     def git(*words: str) -> str | None:
@@ -141,7 +150,7 @@ def _git_commit() -> str | None:
 
 
 def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
-    """What a report has to carry to be believed: versions, commit, device, seeds, digests. Imports JAX."""
+    """Where a result comes from: versions, commit, device, seeds and digests. Imports JAX."""
     import jax
 
     device = jax.devices()[0]

@@ -1,4 +1,4 @@
-"""Everything a run is made of, before anything is written: market, splits, environment, learner, advice."""
+"""Build the parts of a run before anything is written: market, splits, environment, learner, advice."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
-    """The environment of a configuration. Static and hashable; data come in `EnvParams` (`make_params`)."""
+    """The environment of a configuration. It is static and hashable; the data are in `EnvParams` (`make_params`)."""
     return TradingEnv(config.env if isinstance(config, RunConfig) else config)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything a run is made of, before anything is written. `params` are those of the training split, before any
-    stage: the algorithm applies those itself, so nothing else ever sees them."""
+    """The parts of a run, built before anything is written.
+
+    `params` are the parameters of the training split, before any stage of `stages` is applied. The algorithm applies
+    the stages itself, so evaluation never sees them.
+    """
 
     config: RunConfig
     market: Market
@@ -46,16 +49,19 @@ class Setup:
 
     @property
     def stack(self) -> Stack:
-        """The agents of the run."""
+        """How the run's agents are stacked: one, or several along a leading axis."""
         return stack_of(self.config)
 
     def evaluation_split(self) -> str:
-        """`test`; `train` (in sample) where nothing is held out."""
+        """The split to evaluate: `test`, or `train` (in sample) if no session is held out."""
         return "test" if int(self.splits["test"].count) else "train"
 
 
 def prepare(config: RunConfig) -> Setup:
-    """Load the market and build environment, parameters and learner. Writes nothing; raises ConfigError, DataError."""
+    """Load the market and build the environment, parameters and learner. Writes nothing.
+
+    Raises ConfigError, DataError.
+    """
     market = load_market(config)
     splits = split_sessions(market, config.split)
     env = make_env(config)
@@ -81,9 +87,9 @@ def seeds_of(config: RunConfig) -> range:
 
 
 def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
-    """The policies of a run's state, one per seed, with the trust that they act with."""
+    """The policies in a run's state, one per seed. Each carries the trust in the advisor that it acts with."""
     advice = getattr(state, "advice", None)
-    if advice is not None:  # one for all agents: without their leading axis
+    if advice is not None:  # all agents share it, so it lacks the leading axis that `stack.map` expects
         state = state.replace(advice=None)
     trust = None if setup.fusion is None or advice is None else setup.fusion.trust(advice.outcomes)
     policies = setup.stack.map(setup.algorithm.policy)(state)
@@ -92,7 +98,10 @@ def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
 
 def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[str], None] | None = None
                   ) -> tuple[EnvParams, Shown | None]:
-    """The environment as a split is evaluated in: with what the advisor says of its bars."""
+    """The environment's parameters for evaluating a split, with the advice on its bars.
+
+    Returns (parameters, the advice shown), where the second is None for a run without an advisor.
+    """
     if setup.fusion is None:
         return setup.params, None
     known = shown(setup.config, setup.market, split, setup.splits[split], path, tell)
@@ -100,6 +109,6 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
 
 
 def figure_names(env: TradingEnv) -> Names:
-    """What the entries of the lists among a run's figures are called."""
+    """Names of the entries of the run's list-valued figures: actions and reasons for an episode's end."""
     return {"action_share": list(env.actions),
             "end_share": [reason.name for reason in EndReason]}

@@ -1,4 +1,4 @@
-"""Another run as the beginning of a new one: its last checkpoint's learning, and what its arrays mean."""
+"""A source run, from which a new run begins: the state in its newest checkpoint, and what its arrays mean."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from jaxtrade.types import PyTree
 
 
 class Source(NamedTuple):
-    """What a run learned: arrays as in its `TrainState` (with a leading axis of agents where it has several).
+    """What a source run learned.
 
-    config_sha256: of what its `config.yaml` says. update, total_updates: where its newest good checkpoint stands in its
-    run.
+    The arrays are those of its `TrainState`, with a leading axis of agents if it has several. config_sha256: digest of
+    its `config.yaml`. update, total_updates: the update of its newest good checkpoint, and the length of the run.
     """
 
     path: Path
@@ -51,9 +51,10 @@ def layout_of(config: RunConfig) -> Layout:
 
 
 def load_source(path: Path) -> Source:
-    """The newest good checkpoint of a run.
+    """Load the newest good checkpoint of a run.
 
-    Raises ConfigError (not a run, nothing saved, new actions of its own not open yet) or CheckpointError (damaged).
+    Raises ConfigError (not a run, no checkpoint, or actions that the run itself added are not open yet) or
+    CheckpointError (damaged).
     """
     config, manifest = rundir.read_run(path)
     layout = layout_of(config)
@@ -80,15 +81,15 @@ def load_source(path: Path) -> Source:
 
 
 def adopt(config: RunConfig, source: Source) -> RunConfig:
-    """The configuration of a run that begins with `source`: with the adapter that `transfer.mode` asks for.
+    """The configuration of a run that begins from `source`, with the adapter that `transfer.mode` asks for.
 
-    Raises ConfigError where the two do not fit (market, scaling, network, number of agents).
+    Raises ConfigError if the two do not fit (market, scaling, network, number of agents).
     """
     return fit(config, source.config, str(source.path))
 
 
 def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
-    """`adopt`, of configurations alone. trained: the source's; where: names it in messages."""
+    """`adopt` for configurations alone. trained: the source's configuration. where: its name in error messages."""
     (symbol, synthetic), (own_symbol, own_synthetic) = (
         (contract_of(each.data).symbol, each.data.source == "synthetic") for each in (trained, config))
     if symbol != own_symbol:
@@ -121,7 +122,7 @@ def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
 
 
 def require_carried(config: RunConfig, trained: RunConfig) -> None:
-    """Raises ConfigError where slots or actions of the source have no place and `transfer.allow_dropped` is not set."""
+    """Raises ConfigError if slots or actions of the source would be dropped, unless `transfer.allow_dropped` is set."""
     old, new = layout_of(trained), layout_of(config)
     lost = [name for name in (*old.slots, *old.actions) if name not in {*new.slots, *new.actions}]
     if lost and not config.transfer.allow_dropped:
@@ -130,7 +131,7 @@ def require_carried(config: RunConfig, trained: RunConfig) -> None:
 
 
 def check_alone(config: RunConfig) -> None:
-    """Raises ConfigError where a run without a source has settings that need one."""
+    """Raises ConfigError if a run without a source has settings that need one."""
     if config.network.adapter or config.ppo.adapter_freeze:
         key = "network.adapter" if config.network.adapter else "ppo.adapter_freeze"
         raise ConfigError(f"{key}: an adapter stands between another run's network and new slots; give that run "
@@ -138,9 +139,10 @@ def check_alone(config: RunConfig) -> None:
 
 
 def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainState, Coverage]:
-    """The first state of a run and the report of its transfer. `config`: from `adopt`; `fresh`: the run's own start.
+    """The first state of a run that begins from `source`, and the report of the transfer.
 
-    Raises ConfigError where something of the source would be dropped and `transfer.allow_dropped` is not set.
+    config: from `adopt`. fresh: the state that the run would have without a source. Raises ConfigError if part of the
+    source would be dropped and `transfer.allow_dropped` is not set.
     """
     layout = layout_of(config)
     moments = source.opt_state if config.transfer.moments else None
@@ -151,7 +153,7 @@ def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainSt
 
 
 def require_same(source: Source, config: RunConfig) -> None:
-    """`--continue`: raises ConfigError where slots or actions differ from the source's."""
+    """The check of `--continue`: raises ConfigError if slots or actions differ from the source's."""
     before, after = source.layout, layout_of(config)
     parts = (("observation slots", before.slots, after.slots), ("actions", before.actions, after.actions))
     for what, here, there in parts:
@@ -163,13 +165,13 @@ def require_same(source: Source, config: RunConfig) -> None:
 
 
 def describe(source: Source, coverage: Coverage) -> dict[str, Any]:
-    """What a run's manifest says of its source."""
+    """The entry about the source in a run's manifest."""
     return {"path": str(source.path.resolve()), "update": source.update, "total_updates": source.total_updates,
             "config_sha256": source.config_sha256, "new_actions": list(coverage.new_actions)}
 
 
 def open_source(path: str) -> Source:
-    """`load_source` of a path that a manifest names."""
+    """`load_source` for a path that a manifest names. The errors say that the path is the source of this run."""
     try:
         return load_source(Path(path))
     except (ConfigError, CheckpointError) as error:

@@ -1,4 +1,4 @@
-"""The composition root: from a configuration to a trained, saved and evaluated policy, and back from a run's folder."""
+"""Train a run: compose its parts, train, save the policies and evaluate them; or resume it from its folder."""
 
 from __future__ import annotations
 
@@ -34,13 +34,16 @@ from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import PyTree
 
-BEST_FOLDER = "policy_best"  # of a run directory, beside `policy`
+BEST_FOLDER = "policy_best"  # in the run folder, beside `policy`: the best policy by validation score
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """exit_code: 0, or 1 where the run finished but a learning-health check failed. evaluations: by seed. table: the
-    evaluation as text, of several seeds their spread."""
+    """The outcome of a finished run.
+
+    evaluations: by seed. exit_code: 0, or 1 if the run finished but a learning-health check failed. table: the
+    evaluation as text; for several seeds, their spread.
+    """
 
     path: Path
     training: TrainResult
@@ -49,7 +52,7 @@ class RunResult:
 
     @property
     def evaluation(self) -> EvaluationResult:
-        """Of the first seed, which most runs have alone."""
+        """The evaluation of the first seed. Most runs have only one."""
         return next(iter(self.evaluations.values()))
 
     @property
@@ -58,16 +61,16 @@ class RunResult:
 
 
 def run(config: RunConfig, path: Path | None = None, source: Source | None = None) -> RunResult:
-    """Train, save the policy bundle and evaluate: what `jaxtrade train` does.
+    """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
 
     Args:
-        path: the new run's directory; default `runs/<market-task-utc-id>`.
-        source: another run (`source.load_source`) whose learning this one begins with, by `config.transfer`.
+        path: the new run folder; default `runs/<market-task-utc-id>`.
+        source: a source run (`source.load_source`) that this run begins from, as `config.transfer` says.
     Raises:
-        ConfigError, DataError: before anything is written. DivergedError, PreemptedError, InterruptedRunError,
-        StorageError: as `training.loop.train`.
+        ConfigError, DataError: before anything is written.
+        DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
-    pin_threads()  # recorded, and pinned again by a resume
+    pin_threads()  # the thread count changes bits, so the manifest records it and `resume` sets it again
     if source is None:
         check_alone(config)
     else:
@@ -85,14 +88,15 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
 
 
 def resume(path: Path) -> RunResult:
-    """Continue a run from its newest good checkpoint to the same bits as if it had never stopped, then evaluate.
+    """Continue a run from its newest good checkpoint, then evaluate it.
 
-    Raises ConfigError (not a run), DataError (the data have changed), CheckpointError, RunLockedError.
+    The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
+    have changed), CheckpointError, RunLockedError.
     """
     _, manifest = rundir.read_run(path)
     if manifest["nproc"]:
-        os.environ["NPROC"] = manifest["nproc"]  # before JAX starts
-    if "xla_flags" in manifest:  # a run from before they were recorded has none to restore
+        os.environ["NPROC"] = manifest["nproc"]  # must be set before JAX starts
+    if "xla_flags" in manifest:  # earlier versions did not record the flags
         os.environ["XLA_FLAGS"] = manifest["xla_flags"]
     setup, _ = open_run(path)
     with rundir.locked(path):
@@ -100,7 +104,7 @@ def resume(path: Path) -> RunResult:
 
 
 class _Job:
-    """One run in its folder: what it is made of, how it begins, and where it reports."""
+    """One run in its folder: its parts, its beginning and its sinks."""
 
     def __init__(self, setup: Setup, path: Path, beginning: Beginning) -> None:
         self.setup, self.path, self.beginning = setup, path, beginning
@@ -116,7 +120,7 @@ class _Job:
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
     def tell(self, line: str) -> None:
-        """Say one line about the run, on the console and in its log."""
+        """Write one line about the run to the console and the log."""
         for sink in self.sinks:
             sink.message(line)
 
@@ -126,7 +130,7 @@ class _Job:
 
     @property
     def agent_steps(self) -> int:
-        """Environment steps of all agents in one update."""
+        """Environment steps in one update, over all agents."""
         return self.setup.plan.steps_per_update * self.setup.stack.count
 
 
@@ -154,12 +158,15 @@ def _opening_lines(job: _Job) -> Iterator[str]:
 
 
 def _controller(job: _Job) -> control.Controller | None:
-    """The hook that scores the policy on the validation sessions, with its memory where the run is resumed; None where
-    nothing is to be scored."""
+    """The hook that scores the policy on the validation sessions. A resumed run restores the hook's memory.
+
+    None if `control.evaluate_every` is 0.
+    """
     setup, config, chosen = job.setup, job.config, job.config.control
     if not chosen.evaluate_every:
         return None
-    if getattr(job.beginning.state, "opening", None) is not None:  # no early stop before new actions are open
+    # A transferred run may open new actions step by step. It must not stop early before they are all open.
+    if getattr(job.beginning.state, "opening", None) is not None:
         updates = config.transfer.open_until * setup.plan.total_updates
         least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
         chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
@@ -179,14 +186,14 @@ def _controller(job: _Job) -> control.Controller | None:
 
 
 def _advisor(job: _Job) -> TrainingAdvisor | None:
-    """The advisor of the training that is left; None without one, and where nothing is left to train."""
+    """The advisor for the rest of the training. None if the run has no advisor or nothing is left to train."""
     if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
         return None
     return TrainingAdvisor(job.config, job.setup.market, job.setup.splits["train"], job.path, job.tell)
 
 
 def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAdvisor | None) -> TrainResult:
-    """Train from where the run is; not at all where it has stopped early."""
+    """Train from the run's current update to its end. A run that already stopped early is not trained again."""
     config, beginning = job.config, job.beginning
     if beginning.state is not None and controller and controller.exhausted:
         steps = beginning.update * job.setup.plan.steps_per_update
@@ -206,7 +213,7 @@ def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAd
 
 
 def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
-    """Write the policy bundles of `state` below the run; the policies by seed."""
+    """Write the policy bundles of `state` to the run folder. Returns the policies by seed."""
     setup, config = job.setup, job.config
     policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
                                                                strict=True)}
@@ -238,7 +245,8 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning) -> RunRe
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
                 job.tell(line)
-        for sink in job.sinks[1:]:  # the console shows progress on standard error; the table is the command's output
+        # Not to the console sink, which writes progress to standard error: the command prints the table itself.
+        for sink in job.sinks[1:]:
             sink.message(seeds.table(results))
     finally:
         job.close()
@@ -248,7 +256,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning) -> RunRe
 
 
 def _summary(job: _Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
-    """What `summary.json` says of a finished run."""
+    """The content of a finished run's `summary.json`."""
     summary = {"health": {name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()},
                "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
                "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
@@ -258,7 +266,10 @@ def _summary(job: _Job, trained: TrainResult, controller: control.Controller | N
 
 
 def _whole_health(job: _Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
-    """`learning_health` over every update of the run, those of earlier processes too; recompiles are this one's."""
+    """Learning health over every update of the run, including updates of earlier processes.
+
+    Recompiles are counted in this process only.
+    """
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
     return population_health(history(job.path), recompiles, job.setup.stack, job.setup.algorithm.health)
 

@@ -1,1 +1,1 @@
-"""What is written to disk: checkpoints, metrics and compiled programs."""
+"""Storage on disk: checkpoints, metrics and compiled programs."""

@@ -1,8 +1,9 @@
-"""Checkpoints and policy bundles: arrays in a directory that is complete and unharmed, or refused.
+"""Checkpoints and policy bundles: directories of arrays. Reading one that is incomplete or damaged raises an error.
 
-A directory is written under a temporary name, every file and the directory fsynced, then renamed. `manifest.json` names
-size and SHA-256 of every file and must itself match, byte for byte, the digest that it carries. Arrays are NumPy `.npz`
-members named by their path in the tree and read without pickle; typed PRNG keys are stored as their key data.
+A directory is written under a temporary name, all its files and the directory are fsynced, and then it is renamed.
+`manifest.json` holds size and SHA-256 of every file, and a digest of itself that must match byte for byte. Arrays are
+members of a NumPy `.npz` file, named by their path in the tree and read without pickle. Typed PRNG keys are stored as
+their key data.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _NAME = re.compile(r"update-(\d{8,})")
 
 
 class Restored(NamedTuple):
-    """A restored state, the update it was saved at, its metadata, and one line per checkpoint passed over as bad."""
+    """A restored state, the update at which it was saved, its metadata, and one line per damaged checkpoint that was
+    skipped."""
 
     state: PyTree
     step: int
@@ -40,7 +42,7 @@ class Restored(NamedTuple):
 
 
 class _DamagedError(CheckpointError):
-    """Bytes on disk are not the bytes that were written."""
+    """The bytes on disk differ from those that were written."""
 
 
 # --- arrays ----------------------------------------------------------------------------------------------------------
@@ -65,7 +67,7 @@ def _describe(leaf: Any) -> dict[str, Any]:
 
 
 def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
-    """npz bytes, and path -> {dtype, shape, impl of a key}."""
+    """Returns the bytes of an npz file, and a description of each leaf: path -> {dtype, shape, key implementation}."""
     described: dict[str, Any] = {}
     arrays: dict[str, np.ndarray] = {}
     for name, leaf in _leaves(tree).items():
@@ -74,7 +76,7 @@ def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
             described[name]["key"] = str(jax.random.key_impl(leaf))
             leaf = jax.random.key_data(leaf)
         array = np.asarray(jax.device_get(leaf))
-        # NumPy's format knows no bfloat16 and the like: store their bits.
+        # NumPy's file format has no bfloat16 and similar dtypes, so their bits are stored as unsigned integers.
         arrays[name] = array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **arrays)  # pyright: ignore[reportArgumentType]
@@ -82,7 +84,7 @@ def _pack(tree: PyTree) -> tuple[bytes, dict[str, Any]]:
 
 
 def _check_structure(found: Mapping[str, Any], like: Mapping[str, Any], where: Path) -> None:
-    """Both map a path to {dtype, shape}."""
+    """Raise CheckpointError unless two structures are equal. Both map a path in the tree to {dtype, shape}."""
     for name, expected in like.items():
         if name not in found:
             raise CheckpointError(f"{where}: leaf '{name}' is missing; was it saved by another configuration?")
@@ -111,7 +113,7 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
             if array.dtype != dtype or array.shape != tuple(leaf.shape):
                 raise CheckpointError(f"{where}: leaf '{name}' holds {array.dtype}{list(array.shape)}, which its "
                                       "manifest contradicts")
-            restored.append(jnp.array(array))  # a copy: memory shared with NumPy could not be donated
+            restored.append(jnp.array(array))  # a copy: JAX cannot donate memory that NumPy shares
     return jax.tree.unflatten(jax.tree.structure(like), restored)
 
 
@@ -119,7 +121,7 @@ def _unpack(data: bytes, described: Mapping[str, Any], like: PyTree, where: Path
 
 
 def _fsync_directory(directory: Path) -> None:
-    if os.name == "nt":  # Windows cannot open directories; its renames are journalled
+    if os.name == "nt":  # Windows cannot open directories, and its file system journals renames anyway
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -136,20 +138,21 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _render(body: Mapping[str, Any]) -> bytes:
-    """Manifest bytes: `body` and the digest of its own canonical form."""
+    """The bytes of a manifest: `body` and a digest of its canonical form."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=False).encode()).hexdigest()
     return json.dumps({**body, "digest": digest}, sort_keys=True, indent=1, allow_nan=False).encode()
 
 
 def _publish(target: Path, files: Mapping[str, bytes], body: Mapping[str, Any]) -> None:
-    """Write a whole directory at once: after a crash at any point, `target` is the old one, the new one or absent."""
+    """Write a directory atomically. After a crash at any point, `target` is the old directory, the new one or
+    absent."""
     listed = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     manifest = _render({**body, "format": FORMAT, "files": listed, "versions": _versions()})
     parent = target.parent
     if not parent.exists():
         parent.mkdir(parents=True)
         _fsync_directory(parent.parent)
-    for left in parent.glob(f".{target.name}.*"):  # of a writer that was killed
+    for left in parent.glob(f".{target.name}.*"):  # temporary folders of a writer that was killed
         shutil.rmtree(left)
     temporary, replaced = parent / f".{target.name}.new", parent / f".{target.name}.old"
     try:
@@ -174,7 +177,7 @@ def _versions() -> dict[str, str]:
 
 
 def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Manifest and file contents, every byte checked. Raises _DamagedError."""
+    """Read a directory and check every byte. Returns (manifest, contents by file name). Raises _DamagedError."""
     path = directory / MANIFEST
     try:
         raw = path.read_bytes()
@@ -209,7 +212,7 @@ def _read(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def list_checkpoints(directory: Path | str) -> list[tuple[int, Path]]:
-    """(update, path) of every checkpoint under `directory`, oldest first; damaged ones too."""
+    """(update, path) of every checkpoint under `directory`, oldest first. Damaged checkpoints are included."""
     directory = Path(directory)
     if not directory.is_dir():
         return []
@@ -218,15 +221,15 @@ def list_checkpoints(directory: Path | str) -> list[tuple[int, Path]]:
 
 
 def save(directory: Path | str, step: int, state: PyTree, metadata: Mapping[str, Any], keep: int = 3) -> Path:
-    """Write `directory/update-<step>` and prune all but the `keep` newest; returns its path.
+    """Write `directory/update-<step>`, delete all but the `keep` newest checkpoints, and return the new path.
 
-    Checkpoints of later updates belong to a history that could not be resumed: they are set aside as `*.stale`.
+    Checkpoints of later updates belong to a history that could not be resumed. They are renamed to `*.stale`.
 
     Args:
-        state: any pytree of arrays, typed keys included.
+        state: any pytree of arrays; typed PRNG keys are allowed.
         metadata: JSON values (config digest, data fingerprint, ...).
     Raises:
-        OSError: disk full, no permission; nothing is left behind and older checkpoints are untouched.
+        OSError: disk full, or no permission. No partial checkpoint is left, and older checkpoints are unchanged.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, got {keep}")
@@ -244,7 +247,7 @@ def save(directory: Path | str, step: int, state: PyTree, metadata: Mapping[str,
 
 
 def set_aside(path: Path) -> None:
-    """Rename a checkpoint to `*.stale`, over an older one: nothing lists it any more."""
+    """Rename a checkpoint to `*.stale`, replacing an older stale one. `list_checkpoints` then skips it."""
     stale = path.with_name(f"{path.name}.stale")
     shutil.rmtree(stale, ignore_errors=True)
     path.rename(stale)
@@ -254,13 +257,14 @@ def restore(path: Path | str, like: PyTree) -> Restored:
     """Load one checkpoint directory into the structure of `like` (arrays or `jax.eval_shape` structs).
 
     Raises:
-        CheckpointError: damaged, of another format, or a leaf that is missing, extra, or of another dtype or shape.
+        CheckpointError: the checkpoint is damaged or has another format, or a leaf is missing, unexpected, or has
+            another dtype or shape.
     """
     return _restore(Path(path), like, None)
 
 
 def _restore(path: Path, like: PyTree, fields: frozenset[str] | None) -> Restored:
-    """`restore`; of some top-level fields only where they are given."""
+    """`restore`, limited to the top-level `fields` if they are given."""
     manifest, files = _read(path)
     if manifest["kind"] != "checkpoint" or path.name != f"update-{manifest['update']:08d}":
         raise _DamagedError(f"{path}: its manifest says {manifest['kind']} {manifest.get('update')}, its name another")
@@ -271,7 +275,7 @@ def _restore(path: Path, like: PyTree, fields: frozenset[str] | None) -> Restore
 
 
 def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
-    """The newest good checkpoint's fields that `like` names, as a mapping of the same names.
+    """Load some fields of the newest good checkpoint. The state is returned as a mapping with the names of `like`.
 
     Args:
         like: name of a field of the saved state -> its structure (arrays or `jax.eval_shape` structs).
@@ -282,16 +286,17 @@ def restore_part(directory: Path | str, like: Mapping[str, PyTree]) -> Restored:
 
 
 def restore_latest(directory: Path | str, like: PyTree) -> Restored:
-    """Load the newest good checkpoint under `directory`; damaged newer ones are named in `problems`.
+    """Load the newest good checkpoint under `directory`. `problems` names the newer ones that are damaged.
 
     Raises:
-        CheckpointError: no checkpoint, none undamaged, or the newest undamaged one has another structure than `like`.
+        CheckpointError: there is no checkpoint, all are damaged, or the newest good one does not have the structure of
+            `like`.
     """
     return _newest(directory, lambda path: restore(path, like))
 
 
 def _newest(directory: Path | str, load: Callable[[Path], Restored]) -> Restored:
-    """What `load` makes of the newest checkpoint that is not damaged."""
+    """Apply `load` to the newest checkpoint that is not damaged."""
     candidates = list_checkpoints(directory)
     if not candidates:
         raise CheckpointError(f"{directory}: no checkpoint found")
@@ -308,7 +313,7 @@ def _newest(directory: Path | str, load: Callable[[Path], Restored]) -> Restored
 
 
 def save_policy(directory: Path | str, policy: PyTree, schema: Mapping[str, Any]) -> Path:
-    """Write a policy (parameters, normaliser, ...) and its JSON schema as one protected directory."""
+    """Write a policy (parameters, normaliser, ...) and its JSON schema as one directory with checksums."""
     directory = Path(directory)
     data, described = _pack(policy)
     text = json.dumps(schema, sort_keys=True, indent=1, allow_nan=False).encode()
@@ -324,12 +329,12 @@ def _read_policy(directory: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def read_schema(directory: Path | str) -> dict[str, Any]:
-    """The schema of a policy bundle, checked. Raises CheckpointError."""
+    """Read and check the schema of a policy bundle. Raises CheckpointError."""
     return json.loads(_read_policy(Path(directory))[1]["schema.json"])
 
 
 def load_policy(directory: Path | str, like: PyTree) -> tuple[PyTree, dict[str, Any]]:
-    """(policy, schema) of a bundle, into the structure of `like`. Raises CheckpointError."""
+    """Load (policy, schema) from a bundle. The policy has the structure of `like`. Raises CheckpointError."""
     directory = Path(directory)
     manifest, files = _read_policy(directory)
     policy = _unpack(files["policy.npz"], manifest["leaves"], like, directory / "policy.npz")

@@ -1,7 +1,7 @@
-"""How programs are compiled: XLA's settings, and its persistent cache between runs, in a folder of this user.
+"""How programs are compiled: XLA's settings, and a cache of compiled programs that persists between runs.
 
-JAX keys an entry by program, versions, flags and device, so a stale one is never loaded; the folder may be deleted at
-any time. Whoever can write it can run code as this user, hence a folder that only the user can write.
+JAX keys a cache entry by program, versions, flags and device, so it never loads a stale one. The folder may be deleted
+at any time. Only the user may write to it, because anyone who can write to it can run code as this user.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
-# Loops that share their inputs become one. Without it XLA's CPU compiler computes all that leads to a leaf of a result
-# again for every leaf: an environment's step some twenty times.
+# This option fuses loops that share their inputs. Without it, XLA's CPU compiler repeats the whole computation for
+# every leaf of a result: an environment step would be computed about twenty times.
 FUSION = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
-LEAST_SECONDS = 0.2  # a program that compiles faster is not worth a file
+LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
 def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.system()) -> Path:
-    """Where compiled programs are kept: what `JAX_COMPILATION_CACHE_DIR` says, else `jaxtrade/programs` below the
+    """The folder of compiled programs: `JAX_COMPILATION_CACHE_DIR` if it is set, else `jaxtrade/programs` in the
     user's cache folder (`XDG_CACHE_HOME` or `~/.cache`; on macOS `~/Library/Caches`; on Windows `LOCALAPPDATA`).
 
-    Raises RuntimeError where the user has no home folder.
+    Raises RuntimeError if the user has no home folder.
     """
     if given := env.get(VARIABLE):
         return Path(given)
@@ -38,8 +38,9 @@ def cache_folder(env: Mapping[str, str] = os.environ, system: str = platform.sys
 
 
 def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
-    """Add `FUSION` to `XLA_FLAGS`, unless these name such options themselves or `JAXTRADE_XLA_DEFAULTS` is 1. XLA reads
-    them once, when a process first uses a device; other platforms than the CPU ignore this one.
+    """Add `FUSION` to `XLA_FLAGS`, unless the flags already hold backend options or `JAXTRADE_XLA_DEFAULTS` is 1.
+
+    XLA reads the flags once, when a process first uses a device. Only the CPU platform uses this option.
     """
     given = env.get("XLA_FLAGS", "")
     if env.get(OFF) != "1" and "xla_backend_extra_options" not in given:
@@ -47,17 +48,18 @@ def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
 
 
 def pin_threads(env: MutableMapping[str, str] = os.environ) -> None:
-    """Set `NPROC`, the number of compute threads, to the number of cores unless it is set. To be called before JAX
-    starts. It changes bits on a CPU, so a run records it.
+    """Set `NPROC`, the number of compute threads, to the number of cores, unless it is already set.
+
+    Call this before JAX starts. The number of threads changes bits on a CPU, so a run records it.
     """
     env.setdefault("NPROC", str(os.cpu_count() or 1))
 
 
 def use_cache() -> str:
-    """Keep compiled programs in `cache_folder()`, unless JAX was told a folder of its own, or
-    `JAX_ENABLE_COMPILATION_CACHE` is off. To be called before anything is compiled.
+    """Keep compiled programs in `cache_folder()`. Call this before anything is compiled.
 
-    Returns why there is no cache, in words; empty where there is one or none is wanted.
+    Does nothing if JAX already has a cache folder, or if `JAX_ENABLE_COMPILATION_CACHE` is off. Returns a sentence
+    that says why programs cannot be kept; empty if they are kept, or if no cache is wanted.
     """
     import jax
 

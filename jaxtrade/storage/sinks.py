@@ -1,10 +1,11 @@
-"""Where the figures of a run go: console, JSON lines, TensorBoard, log file.
+"""Sinks for the metrics of a run: console, JSON lines, TensorBoard, log file.
 
-A row is the metrics of one update: name -> float, or list of floats. Of several agents trained side by side it is the
-mean, and `name/each` the list by agent. It holds `update` (updates done), `steps`
-(environment steps done), `total_updates`, `seconds` and `steps_per_second` (compilation apart) and `eta_seconds`.
-Undefined figures are NaN in a row, `null` in JSON, `n/a` on the console. A sink that is told the names of a list's
-entries (`action_share`: HOLD, BUY, ...) shows and writes them by name.
+A row is the metrics of one update: name -> float, or list of floats. If several agents train side by side, `name` is
+their mean and `name/each` the list by agent. A row also holds `update` (updates done), `steps` (environment steps
+done), `total_updates`, `seconds` and `steps_per_second` (both without compilation) and `eta_seconds`.
+
+An undefined metric is NaN in a row, `null` in JSON and `n/a` on the console. A sink may be given names for the entries
+of a list (`action_share`: HOLD, BUY, ...); it then shows and writes the entries by name.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 from jaxtrade.errors import DataError
 
 Row = Mapping[str, Any]
-Names = Mapping[str, Sequence[str]]  # name of a list among the figures -> names of its entries
-EACH = "/each"  # of a figure's name: its values by agent
-Columns = Sequence[tuple[str, str, str]]  # label, metric and format of what a learner shows (`types.Column`)
+Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
+EACH = "/each"  # suffix of a metric's name: its values by agent
+Columns = Sequence[tuple[str, str, str]]  # label, metric and format of a learner's console columns (`types.Column`)
 UNNAMED: Names = MappingProxyType({})
 
 
@@ -40,15 +41,18 @@ class MetricSink(Protocol):
 
 @runtime_checkable
 class Rewinding(Protocol):
-    """A sink that keeps rows, and forgets those that a rollback undid."""
+    """A sink that stores rows and can drop those that a rollback undid."""
 
     def rewind(self, update: int, steps: int) -> None:
-        """The run is back where `update` updates, `steps` environment steps, were done: later rows did not happen."""
+        """Drop the rows after a rollback: the run is back at `update` updates and `steps` environment steps."""
         ...
 
 
 def by_name(row: Row, names: Names) -> dict[str, Any]:
-    """`row` with the lists that `names` knows as name -> value; lists by agent stay lists, of such tables."""
+    """`row` with each list in `names` turned into a mapping from name to value.
+
+    A list by agent stays a list; its elements become mappings.
+    """
 
     def labelled(value: list[Any], labels: Sequence[str]) -> Any:
         if value and isinstance(value[0], list):
@@ -75,10 +79,10 @@ def _duration(seconds: float) -> str:
 
 
 def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
-    """One line about a chunk: progress, speed, the mean return, then the learner's own `columns` of its last update.
+    """One line about a chunk: progress, speed, mean return, then the learner's own `columns` from the last update.
 
-    The return is the mean over the chunk's finished episodes, since a single update may finish none; it is left out
-    where the learner reports none.
+    The return is the mean over all episodes that finished in the chunk, because a single update may finish none. It is
+    left out if the learner reports none.
     """
     last = rows[-1]
     parts = [f"update {last['update']:.0f}/{last['total_updates']:.0f}", f"steps {last['steps']:,.0f}",
@@ -90,23 +94,28 @@ def progress_line(rows: Sequence[Row], columns: Columns = ()) -> str:
 
 
 def per_episode(rows: Sequence[Row], figure: Callable[[Row], float]) -> float:
-    """Mean over the episodes that ended in these updates of a figure that each row gives as its own mean; NaN where
-    none ended."""
+    """Mean of a metric over all episodes that ended in these updates; NaN if none ended.
+
+    figure: the metric of a row, a mean over that row's episodes. Each row is weighted by its number of episodes.
+    """
     ended = [row for row in rows if row.get("episodes", 0) > 0]
     count = sum(row["episodes"] for row in ended)
     return sum(figure(row) * row["episodes"] for row in ended) / count if ended else math.nan
 
 
 def _shares(values: Sequence[float], labels: Sequence[str]) -> str:
-    """Per cent by name, without those that are 0."""
+    """Percentages by name. Entries that are 0 are left out."""
     if not all(math.isfinite(value) for value in values):
         return "n/a"
     return " ".join(f"{label} {100 * value:.1f}" for label, value in zip(labels, values, strict=True) if value > 0)
 
 
 def panel_line(rows: Sequence[Row], names: Names) -> str:
-    """One line about what the policy does, over a chunk: actions and ends of episodes in per cent by name, round turns
-    per episode, illegal samples. Empty where the rows tell none of it."""
+    """One line about the policy's behaviour over a chunk.
+
+    It shows actions and reasons for the end of episodes in per cent by name, round turns per episode, and the number
+    of illegal samples. It is empty if the rows have none of these metrics.
+    """
     last, parts = rows[-1], []
     if "action_share" in last and "action_share" in names:
         means = [sum(shares) / len(rows) for shares in zip(*(row["action_share"] for row in rows), strict=True)]
@@ -123,8 +132,10 @@ def panel_line(rows: Sequence[Row], names: Names) -> str:
 
 
 class ConsoleSink:
-    """A line of figures and one of what the policy does, per chunk. Labels and the second line are dimmed on a
-    terminal; plain text otherwise or where NO_COLOR is set."""
+    """Prints two lines per chunk: metrics, and the policy's behaviour.
+
+    On a terminal, labels and the second line are dimmed. Elsewhere, or if NO_COLOR is set, the text is plain.
+    """
 
     def __init__(self, stream: TextIO | None = None, names: Names = UNNAMED, columns: Columns = ()) -> None:
         self._stream = stream if stream is not None else sys.stderr
@@ -144,7 +155,7 @@ class ConsoleSink:
         print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Nothing to release: the stream is the caller's."""
+        """Does nothing: the stream belongs to the caller."""
 
 
 def _dim_label(figure: str) -> str:
@@ -153,10 +164,10 @@ def _dim_label(figure: str) -> str:
 
 
 class LogSink:
-    """`run.log`: the console's lines with the UTC time in front, appended."""
+    """Appends the console's lines to `run.log`, each with the UTC time in front."""
 
     def __init__(self, path: Path | str, names: Names = UNNAMED, columns: Columns = ()) -> None:
-        self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 (open as long as the run)
+        self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 (stays open during the run)
         self._names, self._columns = names, columns
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -188,13 +199,13 @@ def _json_value(value: Any) -> Any:
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
-    """Rows of a JSON lines file; a last line that was torn by a kill is left out.
+    """Rows of a JSON lines file. A last line without a newline is ignored: a killed process may have torn it.
 
     Raises:
-        DataError: any other line that is not JSON, with its number.
+        DataError: another line is not JSON; the message has its number.
     """
     lines = Path(path).read_bytes().split(b"\n")
-    complete, torn = lines[:-1], lines[-1]  # what follows the last newline is a torn line, or empty
+    complete, torn = lines[:-1], lines[-1]  # the text after the last newline is a torn line, or empty
     del torn
     rows = []
     for number, line in enumerate(complete, start=1):
@@ -206,10 +217,13 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
 
 
 class JsonlSink:
-    """One JSON object per update. Messages are not data and go elsewhere."""
+    """Writes one JSON object per update. Messages are ignored, because they are not data."""
 
     def __init__(self, path: Path | str, resume_update: int | None = None, names: Names = UNNAMED) -> None:
-        """Start a new file, or continue one after `resume_update`: later rows, which will be written again, go."""
+        """Start a new file, or continue one after `resume_update`.
+
+        Later rows are removed, because the resumed run writes them again.
+        """
         self._path, self._names = Path(path), names
         if resume_update is not None and self._path.exists():
             _drop_rows(self._path, resume_update)
@@ -235,7 +249,7 @@ class JsonlSink:
 
 
 def _drop_rows(path: Path, after: int) -> None:
-    """Rows of later updates than `after`, and a torn one, leave the file; at no moment is it half written."""
+    """Remove the rows after update `after`, and a torn last line. The file is replaced atomically."""
     kept = [row for row in read_rows(path) if row["update"] <= after]
     temporary = path.with_name(f".{path.name}.new")
     temporary.write_text("".join(_line(row) for row in kept), encoding="utf-8")
@@ -247,12 +261,14 @@ def _line(row: Row) -> str:
 
 
 class TensorBoardSink:
-    """TensorBoard event files; the horizontal axis is environment steps. Lists become `name/0`, `name/1`, ... (or by
-    name), lists of lists `name/0/0`, ..."""
+    """Writes TensorBoard event files. The horizontal axis is environment steps.
+
+    A list becomes `name/0`, `name/1`, ..., or one tag per entry name. A list of lists becomes `name/0/0`, ...
+    """
 
     def __init__(self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED) -> None:
-        """`resume_steps`: TensorBoard hides what an earlier process wrote beyond this step."""
-        from tensorboardX import SummaryWriter  # here, because it is slow to import
+        """resume_steps: TensorBoard is to hide what an earlier process wrote after this step."""
+        from tensorboardX import SummaryWriter  # imported here because it is slow to import
 
         self._names = names
         self._writer = SummaryWriter(str(directory))
@@ -260,8 +276,10 @@ class TensorBoardSink:
             self.rewind(0, resume_steps)
 
     def rewind(self, update: int, steps: int) -> None:
-        """TensorBoard hides what was written beyond `steps`: from a start event on, no older one counts from its step
-        on."""
+        """Make TensorBoard hide what was written after `steps`.
+
+        A start event with a step makes TensorBoard discard all older events with that step or a later one.
+        """
         from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
 
         del update

@@ -1,4 +1,4 @@
-"""Real bars that travel with the package, each with its SOURCE file and licence."""
+"""Real bars that the package contains. Each file comes with a SOURCE file and its licence."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ES_EXPIRY, ES_START, ES_END = "201312", "2013-10-07", "2013-10-11"  # the one fu
 
 def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off", start: str | None = None,
             end: str | None = None) -> Bars:
-    """The bundled bars of ES (1 minute; by default expiry 201312, trade dates 2013-10-07..11) or EURUSD (1 hour,
-    bid and ask).
+    """The bundled bars of ES (1 minute) or EURUSD (1 hour, bid and ask).
 
-    Raises ConfigError for a market without bundled data, DataError where the selection is empty.
+    The default for ES is expiry 201312 on trade dates 2013-10-07..11. Raises ConfigError for a market without bundled
+    bars, and DataError if the selection is empty.
     """
     require_bundled(contract.symbol)
     files = resources.files("jaxtrade.data.bundled")

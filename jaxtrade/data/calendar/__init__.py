@@ -1,1 +1,1 @@
-"""Trading hours, holidays and sessions."""
+"""Calendars: trading hours, holidays and sessions."""

@@ -1,4 +1,4 @@
-"""Holidays by rule: the date of a year on which each is kept, and how hours change on it."""
+"""Holidays by rule: the date on which each is observed in a year, and how trading hours change on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from dateutil.easter import easter
 from dateutil.relativedelta import FR, MO, TH, relativedelta
 
-Holiday = Callable[[int], date | None]  # year -> the date on which it is kept, None where it is not kept
+Holiday = Callable[[int], date | None]  # year -> the date on which it is observed, or None
 DAY = timedelta(days=1)
 MONDAY, THURSDAY, FRIDAY, SATURDAY, SUNDAY = 0, 3, 4, 5, 6
 MONDAY_TO_THURSDAY, FRIDAYS = range(MONDAY, FRIDAY), range(FRIDAY, SATURDAY)
@@ -17,9 +17,9 @@ MONDAY_TO_THURSDAY, FRIDAYS = range(MONDAY, FRIDAY), range(FRIDAY, SATURDAY)
 
 @dataclass(frozen=True)
 class DayChange:
-    """What a trade date has in place of its era's hours: no session, or another close or open ("HH:MM").
+    """How a trade date differs from its era's hours: no session, or another close or open ("HH:MM").
 
-    All at their defaults: the era's hours, whatever the rules say.
+    With all fields at their defaults, the date has its era's hours. An exception can use this to cancel a rule.
     """
 
     closed: bool = False
@@ -32,10 +32,10 @@ CLOSED, REGULAR = DayChange(closed=True), DayChange()
 
 @dataclass(frozen=True)
 class Rule:
-    """One change on some holidays of every year.
+    """One change that applies to some holidays of every year.
 
-    since, until: first and last ISO date. weekdays: those on which the rule applies, Monday is 0. source says where
-    the hours come from.
+    since, until: first and last date (ISO). weekdays: the weekdays on which the rule applies; Monday is 0. source:
+    where the hours come from.
     """
 
     change: DayChange
@@ -46,14 +46,14 @@ class Rule:
     weekdays: range = range(MONDAY, SATURDAY)
 
     def days(self, year: int) -> list[date]:
-        """Dates of that year on which the rule applies, in the order of `holidays`."""
+        """Dates of a year on which the rule applies, in the order of `holidays`."""
         kept = [day for holiday in self.holidays if (day := holiday(year)) is not None]
         return [day for day in kept if self.since <= day.isoformat() <= self.until and day.weekday() in self.weekdays]
 
 
 @dataclass(frozen=True)
 class Exceptions:
-    """One change on dates that no rule gives, or that a rule gives wrongly. days: ISO dates."""
+    """One change on dates that the rules miss or get wrong. days: ISO dates."""
 
     change: DayChange
     source: str
@@ -61,24 +61,24 @@ class Exceptions:
 
 
 def changes(rules: tuple[Rule, ...], exceptions: tuple[Exceptions, ...], first: int, last: int) -> dict[str, DayChange]:
-    """The changes of the years first..last by ISO date; an exception stands above every rule."""
+    """The changes in the years first..last, by ISO date. An exception overrides every rule."""
     years = range(first, last + 1)
     by_rule = {day.isoformat(): rule.change for rule in rules for year in years for day in rule.days(year)}
     return by_rule | {day: known.change for known in exceptions for day in known.days.split()}
 
 
 def _observed(day: date) -> date:
-    """A Saturday's holiday is kept on Friday, a Sunday's on Monday."""
+    """A holiday on a Saturday is observed on Friday, one on a Sunday on Monday."""
     return {SATURDAY: day - DAY, SUNDAY: day + DAY}.get(day.weekday(), day)
 
 
 def _after_sunday(day: date) -> date | None:
-    """A Sunday's holiday is kept on Monday, a Saturday's not at all."""
+    """A holiday on a Sunday is observed on Monday. One on a Saturday is not observed."""
     return {SATURDAY: None, SUNDAY: day + DAY}.get(day.weekday(), day)
 
 
 def new_year(year: int) -> date | None:
-    """1 January; on a Saturday it is not kept, for the books of the old year close on the Friday before."""
+    """1 January. It is not observed if it is a Saturday, as the old year's books close on the Friday before."""
     return _after_sunday(date(year, 1, 1))
 
 
@@ -98,13 +98,13 @@ def good_friday(year: int) -> date:
 
 
 def payrolls_good_friday(year: int) -> date | None:
-    """Good Friday where the US payrolls report of March comes out on it: on the first Friday of April."""
+    """Good Friday if the March US payrolls report is published on it, which is so on the first Friday of April."""
     day = good_friday(year)
     return day if day == date(year, 4, 1) + relativedelta(weekday=FR(1)) else None
 
 
 def other_good_friday(year: int) -> date | None:
-    """Good Friday where no payrolls report comes out on it."""
+    """Good Friday if no payrolls report is published on it."""
     return None if payrolls_good_friday(year) else good_friday(year)
 
 
@@ -114,17 +114,17 @@ def memorial_day(year: int) -> date:
 
 
 def juneteenth(year: int) -> date | None:
-    """19 June or the weekday observed for it; exchanges have kept it since 2022."""
+    """19 June, or the weekday on which it is observed. Exchanges have observed it since 2022."""
     return _observed(date(year, 6, 19)) if year >= 2022 else None
 
 
 def independence_day(year: int) -> date:
-    """4 July or the weekday observed for it."""
+    """4 July, or the weekday on which it is observed."""
     return _observed(date(year, 7, 4))
 
 
 def independence_eve(year: int) -> date | None:
-    """3 July where both it and 4 July are working days of the week."""
+    """3 July, if both 3 and 4 July fall between Monday and Friday."""
     day = date(year, 7, 3)
     return day if day.weekday() <= THURSDAY else None
 
@@ -150,18 +150,18 @@ def day_after_thanksgiving(year: int) -> date:
 
 
 def christmas_eve(year: int) -> date | None:
-    """24 December from Monday to Thursday; a Friday is Christmas as observed."""
+    """24 December if it falls between Monday and Thursday. On a Friday it is the observed Christmas holiday."""
     day = date(year, 12, 24)
     return day if day.weekday() <= THURSDAY else None
 
 
 def christmas(year: int) -> date:
-    """25 December or the weekday observed for it."""
+    """25 December, or the weekday on which it is observed."""
     return _observed(date(year, 12, 25))
 
 
 def christmas_of_dealers(year: int) -> date | None:
-    """25 December; dealers of spot FX keep a Sunday's on Monday and a Saturday's not at all."""
+    """25 December as dealers of spot FX observe it: on Monday if it is a Sunday, not at all if it is a Saturday."""
     return _after_sunday(date(year, 12, 25))
 
 
@@ -171,7 +171,7 @@ def new_years_eve(year: int) -> date:
 
 
 def friday_before(holiday: Holiday) -> Holiday:
-    """The Friday before a holiday that is kept on a Monday."""
+    """The Friday before a holiday, if the holiday is observed on a Monday."""
     def before(year: int) -> date | None:
         day = holiday(year)
         return day - 3 * DAY if day is not None and day.weekday() == MONDAY else None
@@ -179,6 +179,6 @@ def friday_before(holiday: Holiday) -> Holiday:
     return before
 
 
-# On these shares do not trade, and CME's futures halt hours before their usual close.
+# On these holidays shares do not trade, and CME futures stop hours before their usual close.
 HALT_HOLIDAYS = (martin_luther_king, presidents_day, memorial_day, juneteenth, independence_day, labor_day,
                  thanksgiving)

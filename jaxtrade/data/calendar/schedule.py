@@ -1,6 +1,6 @@
 """When a market trades: trade dates of stamps, and each session's open, close, halt and flat time.
 
-Hours are exchange wall time turned into UTC per date, so daylight saving in New York needs no rule of its own.
+Hours are exchange wall time and are converted to UTC date by date, so daylight saving in New York needs no extra rule.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from jaxtrade.errors import ConfigError, DataError
 
 DAY = 86_400
 Row = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
-SHIFTED_DATES = 3  # fewer trade dates with bars in a closure are findings, not a shift
+SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they are findings and not a shift of all stamps
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Sessions of consecutive trade dates, closed dates left out.
+    """N sessions in date order. Closed dates are left out.
 
-    dates: datetime64[D][N], increasing. open, close, flat: int64[N] UTC seconds. halts: int64[N, 2] UTC seconds
-    [start, end), equal where there is none. extended: seconds before the open and after the close in which bars may
-    stand. name says where the hours come from; notes what was inferred or projected. verified_to: the last trade date
-    of the shipped table that notices or bars have verified, None for other calendars.
+    dates: datetime64[D][N], increasing. open, close, flat: int64[N], UTC seconds. halts: int64[N, 2], UTC seconds
+    [start, end); both are equal if there is no halt. extended: seconds before the open and after the close in which
+    bars are allowed. name: where the hours come from. notes: what was inferred or projected. verified_to: the last
+    trade date of the shipped table that notices or bars have verified; None for other calendars.
     """
 
     dates: np.ndarray
@@ -45,13 +45,13 @@ class Schedule:
 
     @property
     def projected(self) -> np.ndarray:
-        """bool[N], True where a session is projected by rule: no notice or bar has verified it."""
+        """bool[N], True where a session is projected by rule, without a notice or bars that verify it."""
         if self.verified_to is None:
             return np.zeros(len(self.dates), bool)
         return self.dates > self.verified_to
 
     def find(self, dates: np.ndarray) -> np.ndarray:
-        """Index of each trade date, int64; -1 where it has no session."""
+        """Index of each trade date's session, int64; -1 if the date has no session."""
         if not len(self.dates):
             return np.full(len(dates), -1)
         at = np.minimum(np.searchsorted(self.dates, dates), len(self.dates) - 1)
@@ -59,7 +59,7 @@ class Schedule:
 
 
 def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
-    """UTC seconds -> seconds of the wall clock since 1970-01-01 00:00 there, int64[T]."""
+    """UTC seconds -> wall-clock seconds of the zone since its 1970-01-01 00:00, int64[T]."""
     info = ZoneInfo(zone)
     hours, inverse = np.unique(np.asarray(utc) // 3600, return_inverse=True)
     offsets = [datetime.fromtimestamp(int(h) * 3600, UTC).astimezone(info).utcoffset() for h in hours]
@@ -68,13 +68,13 @@ def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
 
 
 def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
-    """Trade date of each bar's open stamp, datetime64[D][T]: the date turns at the contract's `turn_hour`."""
+    """Trade date of each bar's open stamp, datetime64[D][T]. The next date begins at the contract's `turn_hour`."""
     local = local_seconds(utc, contract.zone) + (24 - contract.turn_hour) % 24 * 3600
     return (local // DAY).astype("datetime64[D]")
 
 
 def wall_to_utc(day: date, clock: time, zone: str) -> int:
-    """Wall time of a date in a zone -> UTC seconds."""
+    """A date and wall time in a zone -> UTC seconds."""
     return int(datetime.combine(day, clock, ZoneInfo(zone)).timestamp())
 
 
@@ -83,17 +83,17 @@ def _clock(text: str) -> time:
 
 
 def _opening(day: date, clock: time, contract: Contract) -> int:
-    """UTC seconds of a session's open: an hour of the evening belongs to the day before the trade date."""
+    """UTC seconds of a session's open. An evening hour lies on the day before the trade date."""
     return wall_to_utc(day - timedelta(days=1) if of_evening(clock, contract) else day, clock, contract.zone)
 
 
 def of_evening(clock: time, contract: Contract) -> bool:
-    """Whether that hour of a trade date lies on the date before."""
+    """Whether a wall time of a trade date lies on the evening before that date."""
     return 0 < contract.turn_hour <= clock.hour
 
 
 def hours_of(contract: Contract) -> tables.Hours:
-    """The calendar that the contract keeps."""
+    """The calendar of the contract's product group."""
     return tables.CALENDARS[contract.calendar]
 
 
@@ -103,14 +103,14 @@ def flat_time(day: date, close: int, contract: Contract) -> int:
 
 
 def table_range(contract: Contract) -> tuple[str, str]:
-    """First and last trade date (ISO) that the table has been verified for; later ones are projected by rule."""
+    """First and last verified trade date of the table (ISO). Later dates are projected by rule."""
     hours = hours_of(contract)
     return hours.eras[0].valid_from, hours.verified_to
 
 
 def _schedule(rows: list[Row], contract: Contract, name: str,
               notes: tuple[str, ...] = (), verified_to: np.datetime64 | None = None) -> Schedule:
-    """Rows in date order -> Schedule."""
+    """Make a Schedule of rows in date order."""
     table = np.array([row[1:] for row in rows], np.int64).reshape(-1, 4)
     flat = np.array([flat_time(row[0], row[2], contract) for row in rows], np.int64)
     days = np.array([row[0] for row in rows], "datetime64[D]")
@@ -121,9 +121,9 @@ def _schedule(rows: list[Row], contract: Contract, name: str,
 
 def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64,
                    source: str = "bars") -> Schedule:
-    """The scheduled sessions of trade dates first..last from the shipped table; a note names those projected by rule.
+    """The sessions of trade dates first..last in the shipped table. A note names those that are projected by rule.
 
-    Raises DataError for dates before the table's first or after its last projected year, naming `data.calendar`.
+    Raises DataError, naming `data.calendar`, for dates before the table begins or after its last projected year.
     """
     hours = hours_of(contract)
     low, high = hours.eras[0].valid_from, hours.eras[-1].valid_to
@@ -147,7 +147,7 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
 
 
 def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract) -> Row:
-    """The session of one trade date; a halt that an early close cuts off is none."""
+    """The session of one trade date. A halt that has not ended by an early close is dropped."""
     regular = era.friday if era.friday and day.weekday() == 4 else era.close
     start = _opening(day, _clock(change.open or era.open), contract)
     close = wall_to_utc(day, _clock(change.close or regular), contract.zone)
@@ -158,7 +158,7 @@ def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract
 
 
 def _projection_note(first: np.datetime64, last: np.datetime64, verified: np.datetime64) -> tuple[str, ...]:
-    """The note on dates first..last that lie after the last verified one; empty where none does."""
+    """The note on the dates among first..last after the last verified date; empty if there are none."""
     if last <= verified:
         return ()
     return (f"calendar: {max(first, verified + 1)}..{last} projected by rule; holidays and early closes are verified "
@@ -166,12 +166,12 @@ def _projection_note(first: np.datetime64, last: np.datetime64, verified: np.dat
 
 
 def inferred_schedule(time_: np.ndarray, bar_seconds: int, contract: Contract) -> Schedule:
-    """Sessions read off the bars: the hours that most trade dates have, shortened where a date ends early.
+    """Sessions inferred from the bars: the hours of most trade dates, with an earlier close on half days.
 
-    A date whose last bar closes more than half an hour before the usual close, and is not the last date of the data,
-    gets its own close: such a half day is then known from the morning on, as it would be from a calendar.
+    A date is a half day if its last bar closes more than half an hour before the usual close and it is not the last
+    date of the data. Its early close is then known from the morning on, as it would be from a calendar.
 
-    Raises ConfigError for a market with extended hours: its bars do not show where the session ends.
+    Raises ConfigError for a market with extended hours, because its bars do not show where the session ends.
     """
     if any(hours_of(contract).extended):
         raise ConfigError(f"data.calendar=infer: {contract.symbol} has bars before its open and after its close, which "
@@ -211,10 +211,10 @@ def _hhmm(seconds: int) -> str:
 
 
 def file_schedule(path: str, contract: Contract) -> Schedule:
-    """A user's calendar: CSV with header date,open,close and optionally halt_start,halt_end, in exchange time.
+    """Read a user's calendar: a CSV with header date,open,close and optionally halt_start,halt_end, in exchange time.
 
-    An opening at or after the contract's turn hour lies on the evening before the date. Dates that are not listed
-    are closed. Raises ConfigError (no such file) or DataError naming the line.
+    An open at or after the contract's turn hour lies on the evening before the date. Dates that are not listed are
+    closed. Raises ConfigError (no such file), or DataError naming the line.
     """
     if not Path(path).is_file():
         raise ConfigError(f"data.calendar = '{path}': no such file (expected 'table', 'infer' or a CSV file)")
@@ -243,9 +243,10 @@ def file_schedule(path: str, contract: Contract) -> Schedule:
 
 def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_seconds: int,
                  source: str = "bars") -> Schedule:
-    """The schedule of the bars' trade dates: `calendar` is 'table', 'infer' or a file. Errors name `source`.
+    """The schedule of the bars' trade dates.
 
-    Raises DataError where the calendar has no session on those dates.
+    calendar: 'table', 'infer' or a file. source: the name of the bars in errors. Raises DataError if the calendar has
+    no session on those dates.
     """
     days = trade_dates(time_[[0, -1]], contract)
     if calendar == "infer":
@@ -261,7 +262,8 @@ def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_secon
 
 
 def _in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Index of each bar's session (-1: none) and whether the schedule has the market open at its open stamp."""
+    """For each bar: the index of its session (-1: none), and whether the market is scheduled to be open at its open
+    stamp."""
     at = schedule.find(days)
     before, after = schedule.extended
     inside = (at >= 0) & (time_ >= schedule.open[at] - before) & (time_ < schedule.close[at] + after)
@@ -270,9 +272,10 @@ def _in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tupl
 
 
 def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, source: str = "bars") -> None:
-    """Stamps of the wrong zone or side put bars into closures day after day; a stray print does not.
+    """Check that the stamps have the right zone and side. Wrong ones put bars into closures on most days.
 
-    Raises DataError where more than half of the trade dates with bars, and at least SHIFTED_DATES of them, have one.
+    A stray print in a closure is tolerated. Raises DataError if more than half of the trade dates, and at least
+    SHIFTED_DATES of them, have bars in a closure.
     """
     days = trade_dates(time_, contract)
     closed = ~_in_session(schedule, time_, days)[1]
@@ -287,10 +290,10 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, sour
 
 
 def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:
-    """What the bars and the schedule disagree on, in date order.
+    """Differences between the bars and the schedule, in date order.
 
-    Bars inside a scheduled closure; sessions that miss more than 5 % of their scheduled bars, or all of them
-    (neighbouring dates in one line).
+    They are: bars inside a scheduled closure; sessions that lack more than 5 % of their scheduled bars; sessions that
+    lack all of them (neighbouring dates share one line).
     """
     days = trade_dates(time_, contract)
     at, open_ = _in_session(schedule, time_, days)

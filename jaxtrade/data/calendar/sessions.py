@@ -1,4 +1,7 @@
-"""The session table: which rows may be decided on, which bar is flat, and how far away the flat time is."""
+"""The session table: the decision rows of each session, its flat bar, and the distance to the flat time.
+
+The flat time is the time at which every position must be closed.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ NO_SPLICES = np.array([], "datetime64[D]")
 
 @dataclass(frozen=True)
 class SessionRows:
-    """Sessions with at least one decision bar, [N] each; see `jaxtrade.types.SessionTable` for the row fields.
+    """Sessions with at least one decision bar; each field has shape [N].
 
-    date: datetime64[D]. flat: UTC seconds.
+    `jaxtrade.types.SessionTable` explains the row fields. date: datetime64[D]. flat: UTC seconds.
     """
 
     start: np.ndarray
@@ -33,9 +36,9 @@ class SessionRows:
 
 
 def window_clock(contract: Contract, overnight: bool) -> time:
-    """Exchange time at which decisions may start: where the trade date turns for FX and `overnight`.
+    """Exchange time from which decisions are allowed. For FX and `overnight` it is the start of the trade date.
 
-    Raises ConfigError for `overnight` in a market without nights.
+    Raises ConfigError for `overnight` in a market that does not trade at night.
     """
     hours = hours_of(contract)
     if overnight and not hours.overnight:
@@ -47,14 +50,17 @@ def window_clock(contract: Contract, overnight: bool) -> time:
 
 
 def window_minutes(contract: Contract, overnight: bool) -> int:
-    """Minutes from the opening to the flat time of an ordinary day: 449, overnight 1379, FX 1439, shares 389."""
+    """Minutes from the window's opening to the flat time on an ordinary day.
+
+    449 for futures, 1379 for futures with `overnight`, 1439 for FX, 389 for shares.
+    """
     opening, flat = window_clock(contract, overnight), time.fromisoformat(hours_of(contract).flat)
     minutes = (flat.hour - opening.hour) * 60 + flat.minute - opening.minute
     return minutes if minutes > 0 else minutes + 24 * 60
 
 
 def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> np.ndarray:
-    """UTC seconds of each trade date's window opening, int64[N]."""
+    """UTC seconds at which each trade date's decision window opens, int64[N]."""
     clock = window_clock(contract, overnight)
     evening = timedelta(days=1 if of_evening(clock, contract) else 0)
     return np.array([wall_to_utc(day - evening, clock, contract.zone) for day in dates.astype(object)], np.int64)
@@ -62,10 +68,10 @@ def window_openings(dates: np.ndarray, contract: Contract, overnight: bool) -> n
 
 def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "session"] = "hole",
                splices: np.ndarray = NO_SPLICES) -> np.ndarray:
-    """Feature window of each row, int32[T], counted from 0.
+    """The feature window of each row, int32[T], counted from 0. No feature looks back beyond its window.
 
-    A new one starts where more than one scheduled session lies wholly inside the hole before the row (`hole`) and on
-    the trade dates `splices`, at which another contract begins; or with every trade date (`session`).
+    reset: with `hole`, a new window starts after a gap that contains more than one whole scheduled session, and on each
+    trade date in `splices`, where another contract begins. With `session`, it starts on every trade date.
     """
     if reset == "session":
         return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
@@ -76,14 +82,14 @@ def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "se
 
 
 def window_ages(ids: np.ndarray) -> np.ndarray:
-    """Rows since the feature window began, 0 at its first row, int64[T]."""
+    """Number of rows since the feature window began, int64[T]; 0 at its first row."""
     starts = np.concatenate([[True], np.diff(ids) != 0])
     rows = np.arange(len(ids))
     return rows - np.maximum.accumulate(np.where(starts, rows, 0))
 
 
 def bars_to_flat(bars: Bars, schedule: Schedule, dates: np.ndarray) -> np.ndarray:
-    """Whole bar lengths from each bar's scheduled close to its session's flat time, int32[T]; 0 from there on."""
+    """Whole bar lengths from each bar's scheduled close to its session's flat time, int32[T]; 0 after that time."""
     at = schedule.find(dates)
     left = (schedule.flat[at] - (bars.time + bars.bar_seconds)) // bars.bar_seconds
     return np.where(at >= 0, np.maximum(left, 0), 0).astype(np.int32)
@@ -93,7 +99,8 @@ def session_rows(bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.nd
     """Every session that has at least one decision bar.
 
     Args:
-        dates: trade date of each row. ready: bool[T], True where a decision has its whole history.
+        dates: trade date of each row.
+        ready: bool[T], True where a decision has all the history that it needs.
     """
     days, starts, counts = np.unique(dates, return_index=True, return_counts=True)
     at = schedule.find(days)
@@ -121,6 +128,6 @@ def session_rows(bars: Bars, schedule: Schedule, dates: np.ndarray, ready: np.nd
 
 
 def _next_close(close: int, bar_seconds: int, halt: np.ndarray) -> int:
-    """Close of the next scheduled bar after one that closed at `close`: a halt is skipped."""
+    """Close of the scheduled bar that follows one closed at `close`. A halt is skipped."""
     opening = int(halt[1]) if halt[0] <= close < halt[1] else close
     return opening + bar_seconds

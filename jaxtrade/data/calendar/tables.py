@@ -1,7 +1,7 @@
-"""The calendars' figures: regular hours by era, the holidays that change them, and the dates outside every rule.
+"""The calendars' tables: regular hours by era, holidays that change them, and exceptions that follow no rule.
 
-Times are exchange wall time (New York). A session belongs to its trade date; an evening opening is on the date before.
-The rules rebuild every date that a notice or bar has verified (`Hours.verified_to`); later years are a projection.
+Times are exchange wall time (New York). A session belongs to its trade date; an evening open is on the date before.
+The rules reproduce every date that notices or bars have verified (`Hours.verified_to`). Later years are a projection.
 Sources:
     LEAN   market-hours table of QuantConnect LEAN (Apache-2.0), 2009-2028
     CME    CME Group holiday notices and rule changes; dates that the LEAN table lacks, or full closures
@@ -18,15 +18,14 @@ from dataclasses import dataclass
 from jaxtrade.data.calendar import rules as on
 from jaxtrade.data.calendar.rules import CLOSED, REGULAR, DayChange, Exceptions, Rule
 
-PROJECTED_TO = "2050-12-31"  # later stamps are taken for faulty ones
+PROJECTED_TO = "2050-12-31"  # stamps after this date are treated as errors
 
 
 @dataclass(frozen=True)
 class Era:
     """Regular hours of trade dates valid_from..valid_to (ISO dates, inclusive).
 
-    An open at or after the hour at which the trade date turns is on the evening before; friday is another close on
-    Fridays.
+    An open at or after the contract's turn hour is on the evening before. friday: the close on Fridays, if it differs.
     """
 
     valid_from: str
@@ -42,10 +41,11 @@ class Era:
 class Hours:
     """A product group's calendar.
 
-    verified_to: the last trade date (ISO) that notices or bars have verified; later ones are projected by rule.
-    decide_from: when decisions start, None for the whole trade date. flat: the latest flat time; a close of a minute
-    after it or before brings it forward. overnight: whether the whole trade date may be decided in. extended: minutes
-    before the open and after the close in which bars may stand; no decision is taken in them, they feed features.
+    verified_to: the last trade date (ISO) that notices or bars have verified; later dates are projected by rule.
+    decide_from: the time from which decisions are allowed; None for the whole trade date. flat: the latest flat time;
+    a session is flat at this time or a minute before its close, whichever is earlier. overnight: whether
+    `session.overnight` may allow decisions on the whole trade date. extended: minutes before the open and after the
+    close in which bars are allowed; they feed features, but no decision is taken in them.
     """
 
     eras: tuple[Era, ...]
@@ -58,7 +58,7 @@ class Hours:
     extended: tuple[int, int] = (0, 0)
 
     def changes(self, first: int, last: int) -> dict[str, DayChange]:
-        """How the dates of the years first..last differ from their era, by ISO date; dates not in it do not."""
+        """Changes to the era's hours in the years first..last, by ISO date. Other dates have their era's hours."""
         return on.changes(self.rules, self.exceptions, first, last)
 
 
@@ -68,8 +68,8 @@ CME_EQUITY_ERAS = (
     Era("2015-09-21", "2021-06-27", "18:00", "17:00", ("16:15", "16:30"), "CME notice of September 2015; BARS 2020"),
     Era("2021-06-28", PROJECTED_TO, "18:00", "17:00", None, "CME notice 2021-06-21 (halt ends 2021-06-28); LEAN"),
 )
-# Trading halts at an early close and does not resume on the trade date. The holiday halt moved from 11:30 to 13:00
-# with Memorial Day 2014.
+# After an early close, trading does not resume on the same trade date. The early close on holidays moved from 11:30 to
+# 13:00 with Memorial Day 2014.
 CME_EQUITY_RULES = (
     Rule(DayChange(close="11:30"), "LEAN", on.HALT_HOLIDAYS, until="2014-05-25"),
     Rule(DayChange(close="13:00"), "LEAN", on.HALT_HOLIDAYS, since="2014-05-26"),
@@ -89,7 +89,7 @@ CME_METAL_ENERGY_ERAS = (
     Era("2015-09-21", PROJECTED_TO, "18:00", "17:00", None, "CME notice of September 2015; LEAN"),
 )
 CME_METAL_ENERGY_RULES = (
-    # Until then holidays were full days: NYMEX kept trading to 17:15 on Presidents' Day 2009.
+    # Before May 2009 these holidays were full days: NYMEX traded until 17:15 on Presidents' Day 2009.
     Rule(DayChange(close="13:15"), "LEAN", on.HALT_HOLIDAYS, since="2009-05-01", until="2014-05-25"),
     Rule(DayChange(close="13:00"), "LEAN", on.HALT_HOLIDAYS, since="2014-05-26", until="2021-12-31"),
     Rule(DayChange(close="14:30"), "LEAN", on.HALT_HOLIDAYS, since="2022-01-01", weekdays=on.MONDAY_TO_THURSDAY),
@@ -128,8 +128,8 @@ CME_FX_EXCEPTIONS = (
     Exceptions(DayChange(close="16:15"), "LEAN", "2009-04-09"),
 )
 
-# Holiday hours of FX are each dealer's own; where two disagree before 2019 these are OANDA's. A late open is of the
-# trade date itself, or of the evening before from 17:00 on.
+# Every FX dealer sets its own holiday hours. Where two dealers disagree before 2019, these are OANDA's. A late open is
+# on the trade date itself; at 17:00 or later it is on the evening before.
 FX_ERAS = (
     Era("2007-01-01", PROJECTED_TO, "17:00", "17:00", None, "BARS 2007-2018 (hourly EURUSD); OANDA from 2019"),
 )

@@ -1,1 +1,1 @@
-"""Features of bars, and the view of them that observations read."""
+"""Features of bars, and the view through which observations read them."""

@@ -1,8 +1,8 @@
 """Causal features of bars, computed on the host in float64.
 
-Prices come in ticks (integers), so sums of prices are exact and every value depends on nothing but its own bar and the
-bars before it: the columns of a prefix of the bars are byte for byte the prefix of the columns. Nothing crosses a
-feature window, and nothing is filled forward or back.
+Prices are integer ticks, so sums of prices are exact. Every value depends only on its own bar and the bars before it:
+the columns of the first n bars are, byte for byte, the first n rows of the columns. No value crosses the border of a
+feature window, and gaps are filled neither forward nor back.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from jaxtrade.parts import FEATURES
 
 @dataclass(frozen=True)
 class Window:
-    """The bars of one feature window, each [n]; prices in ticks.
+    """The n bars of one feature window; each array has shape [n], prices are in ticks.
 
-    date: the trade date (days). minute: exchange minute of the day of the open stamp.
+    date: trade date in days. minute: minute of the exchange day of the open stamp. tick_size: points.
     """
 
     open: np.ndarray
@@ -49,13 +49,13 @@ class Window:
 
 
 def volume_mean(volume: np.ndarray) -> np.ndarray:
-    """Mean volume of the last 20 bars of one window (of all of them while there are fewer), float64[n]."""
+    """Mean volume of the last 20 bars of one window, float64[n]. At the start, the mean of the bars so far."""
     counts = np.minimum(np.arange(1, len(volume) + 1), VOLUME_BARS)
     return cumulative_sum(np.asarray(volume, np.float64), VOLUME_BARS) / counts
 
 
 def _smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
-    """y[i] = y[i-1] + alpha * (values[i] - y[i-1]), y[-1] = seed."""
+    """Exponential smoothing: y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] = seed."""
     out = np.empty(len(values))
     y = float(seed)
     for i, x in enumerate(values.tolist()):
@@ -65,7 +65,7 @@ def _smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
 
 
 def _seeded(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
-    """Exponential smoothing that starts as the mean of the first n values, NaN before."""
+    """Exponential smoothing that starts with the mean of the first n values. NaN before that."""
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         out[n - 1] = values[:n].sum() / n
@@ -85,7 +85,7 @@ def _gains_losses(close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _rsi(bars: Window, spec: FeatureSpec) -> np.ndarray:
     gain, loss = (_seeded(x, spec.period, 1 / spec.period) for x in _gains_losses(bars.close))
     total = gain + loss
-    flat = total == 0  # TA-Lib's convention: no move at all is 0
+    flat = total == 0  # no move at all: 0, as in TA-Lib
     return np.concatenate([[np.nan], np.where(flat, 0.0, 100 * gain / np.where(flat, 1.0, total))])
 
 
@@ -106,7 +106,10 @@ def _momentum(bars: Window, _: FeatureSpec) -> np.ndarray:
 
 
 def _vwap(bars: Window, _: FeatureSpec) -> np.ndarray:
-    """Per trade date; before the date's first traded volume, and without volume, the mean of typical prices so far."""
+    """Volume-weighted average price of each trade date so far.
+
+    While the date has no traded volume, the plain mean of its typical prices so far.
+    """
     out = np.empty(len(bars.close))
     typical = (bars.high + bars.low + bars.close) / 3
     for rows in np.split(np.arange(len(out)), np.flatnonzero(np.diff(bars.date)) + 1):
@@ -128,7 +131,7 @@ def _simple_rsi(bars: Window, spec: FeatureSpec) -> np.ndarray:
 
 
 def _hlc(figure: Callable[..., np.ndarray]) -> Callable[[Window, FeatureSpec], np.ndarray]:
-    """A figure of (high, low, close) as a feature."""
+    """Make a feature of an indicator that takes (high, low, close)."""
     return lambda bars, _: figure(bars.high, bars.low, bars.close)
 
 
@@ -190,9 +193,10 @@ _COMPUTE: dict[str, Callable[[Window, FeatureSpec], np.ndarray]] = {
 
 
 class Feature(NamedTuple):
-    """A feature of a user's own. compute(bars of one window, spec) -> [n], causal: row t reads rows up to t alone.
+    """A user's own feature.
 
-    Its values are in the unit that `spec.unit` names (`schema.UNITS`), prices in ticks; NaN is put before the warm-up.
+    compute(bars of one window, spec) -> [n] must be causal: row t may read rows 0..t only. Its values are in the unit
+    that `spec.unit` names (`schema.UNITS`), prices in ticks. Values before the warm-up are replaced by NaN.
     """
 
     spec: FeatureSpec
@@ -200,16 +204,18 @@ class Feature(NamedTuple):
 
 
 def register_feature(spec: FeatureSpec, compute: Callable[[Window, FeatureSpec], np.ndarray]) -> Feature:
-    """Make `env.features: [..., spec.name]` known and return the feature. Raises ConfigError if the name is taken."""
+    """Register a feature, so that `env.features` may name it, and return it. Raises ConfigError if the name is
+    taken."""
     if spec.name not in FEATURES and is_built_in(spec.name):
         raise ConfigError(f"feature '{spec.name}' exists already; register yours under another name")
     return FEATURES.register(spec.name, Feature(spec, compute))
 
 
 def compute_feature(bars: Window, name: str) -> np.ndarray:
-    """One feature over one window, float64[n] in ticks (see FeatureSpec.unit); NaN before its warm-up.
+    """Compute one feature over one window, float64[n]; NaN before its warm-up.
 
-    Levels, moves and ranges are in ticks, `momentum` is the ratio itself. Raises ConfigError for an unknown name.
+    Levels, moves and ranges are in ticks (see `FeatureSpec.unit`); `momentum` is the ratio itself. Raises ConfigError
+    for an unknown name.
     """
     spec = feature_spec(name)
     if name in FEATURES:
@@ -222,7 +228,7 @@ def compute_feature(bars: Window, name: str) -> np.ndarray:
 
 
 def stored(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarray:
-    """Feature values of one window as the float32 table keeps them (see FeatureSpec.unit), float64[n]."""
+    """Feature values of one window in the form that the float32 table stores (see `FeatureSpec.unit`), float64[n]."""
     if spec.unit == "price":
         return values - close
     if spec.unit == "growth":
@@ -233,10 +239,11 @@ def stored(values: np.ndarray, spec: FeatureSpec, close: np.ndarray) -> np.ndarr
 
 
 def compute_features(bars: Window, names: tuple[str, ...], window_id: np.ndarray) -> np.ndarray:
-    """Features of bars that fall into several windows, float64[T, len(names)]; NaN before each window's warm-up.
+    """Compute features over several windows, float64[T, len(names)]; NaN before each window's warm-up.
 
     Args:
-        bars: all T bars in time order. window_id: int[T], non-decreasing; a new value starts a new window.
+        bars: all T bars in time order.
+        window_id: int[T], non-decreasing; a new value starts a new window.
     """
     out = np.empty((len(bars.close), len(names)))
     for rows in window_slices(window_id):
@@ -247,7 +254,7 @@ def compute_features(bars: Window, names: tuple[str, ...], window_id: np.ndarray
 
 
 def window_slices(window_id: np.ndarray) -> list[slice]:
-    """Row ranges of equal window id."""
+    """The row range of each window. window_id: int[T], non-decreasing."""
     edges = [0, *(np.flatnonzero(np.diff(window_id)) + 1).tolist(), len(window_id)]
     return [slice(a, b) for a, b in pairwise(edges) if b > a]
 

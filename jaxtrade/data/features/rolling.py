@@ -1,4 +1,4 @@
-"""Rolling figures of a series: each value from its last n values only, NaN while there are fewer."""
+"""Rolling statistics of a series. Each result uses the last n values only and is NaN while there are fewer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 
 
 def cumulative_sum(values: np.ndarray, n: int) -> np.ndarray:
-    """Sum of the last n values, same dtype; over fewer of them in the first n-1 places (callers blank those).
+    """Sum of the last n values, in the dtype of `values`. The first n-1 sums have fewer terms; callers blank them.
 
-    By differences of a running total: exact for integers; floats may keep a residue (see `sum_of_last`).
+    It is a difference of running totals, which is exact for integers. With floats a rounding residue may remain; use
+    `sum_of_last` for those.
     """
     total = np.cumsum(values)
     out = total.copy()
@@ -17,7 +18,10 @@ def cumulative_sum(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def sum_of_last(values: np.ndarray, n: int) -> np.ndarray:
-    """Sum of the last n values, float64[T], added term by term: n zeros sum to exactly 0, and a NaN is forgotten."""
+    """Sum of the last n values, float64[T], added term by term.
+
+    So n zeros sum to exactly 0, and a NaN has no effect once it leaves the last n values.
+    """
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         count = len(values) - n + 1
@@ -26,7 +30,7 @@ def sum_of_last(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def shifted(values: np.ndarray, n: int) -> np.ndarray:
-    """Each value as it was n bars before, float64[T]."""
+    """The value n bars before each bar, float64[T]."""
     out = np.full(len(values), np.nan)
     out[n:] = values[:-n]
     return out
@@ -46,7 +50,7 @@ def lowest(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def sample_std(values: np.ndarray, n: int) -> np.ndarray:
-    """Standard deviation (n - 1 in the divisor) of the last n integers, float64[T]; sums are exact."""
+    """Standard deviation (divisor n - 1) of the last n integers, float64[T]. The sums are exact."""
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         x = np.asarray(values, np.int64) - values[0]
@@ -56,10 +60,10 @@ def sample_std(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def percent_rank(values: np.ndarray, n: int, least: int) -> np.ndarray:
-    """Rank of each value among the last n (ties share the mean rank) over their count, in (0, 1], float64[T].
+    """Rank of each value among the last n, divided by their count: float64[T] in (0, 1]. Ties share the mean rank.
 
-    NaN while fewer than `least` values exist: the window expands from there to n.
+    NaN while there are fewer than `least` values. From there the look-back grows to n.
     """
-    import pandas as pd  # here, because only this feature needs it and it is slow to load
+    import pandas as pd  # imported here because it is slow to load and only this feature needs it
 
     return pd.Series(values).rolling(n, min_periods=least).rank(pct=True).to_numpy(np.float64)

@@ -1,6 +1,6 @@
-"""What a feature is: name, unit, warm-up, formula; and the columns of the market's float table.
+"""Declarations of features (name, unit, warm-up, formula) and the columns of the market's float table.
 
-This module imports neither JAX nor pandas, so that names can be checked early.
+This module imports neither JAX nor pandas, so that a configuration's names can be checked early.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from jaxtrade.parts import FEATURES, TASKS
 
 Unit = Literal["price", "move", "growth", "range", "volume", "index", "negative_index", "score", "ratio", "share",
                "fraction"]
-TRUE_RANGES = 14  # true ranges in the bracket's sum S
-VOLUME_BARS = 20  # bars of the mean volume
-NO_VOLUME = "no volume: volume slots are constant"  # what runs and reports say of bars that have none
+TRUE_RANGES = 14  # true ranges in the sum S that brackets use
+VOLUME_BARS = 20  # look-back of the mean volume, in bars
+NO_VOLUME = "no volume: volume slots are constant"  # the note in runs and reports
 GROWTH_BARS = 10  # look-back of `momentum` and `roc`
-RSI_BARS = {"rsi": 14, "rsi_15min": 15, "rsi_60min": 60}  # RL-Trainer's names: bars of any length, not minutes
-RANK_BARS, RANK_LEAST = 252 * 390, 100  # `vol_percentile`: a year of cash-session minutes; it expands from 100 ATRs on
+RSI_BARS = {"rsi": 14, "rsi_15min": 15, "rsi_60min": 60}  # RL-Trainer's names: the numbers count bars, not minutes
+RANK_BARS, RANK_LEAST = 252 * 390, 100  # `vol_percentile`: a year of cash-session minutes
 # Exchange minutes [from, to) of the session flags; `closed` is the rest of the day.
 SESSION_MINUTES = {"morning": (570, 660), "midday": (660, 840), "afternoon": (840, 1020)}
 
-# Columns every market has, in front of the requested features:
+# Columns that every market has, before the requested features:
 #   close           ticks
 #   atr             max(S/14, 1 tick) in ticks; 1 where S is not yet defined
 #   volume_mean     mean volume of the last 20 bars of the feature window, this one included (fewer at its start)
@@ -37,7 +37,7 @@ FIXED_COLUMNS: tuple[str, ...] = (
     "close", "atr", "volume_mean", "hour", "from_open_seed", "to_close_seed", "from_open", "to_flat",
 )
 
-TIME_COLUMNS = {  # scaling -> the three of them that follow the features of each window bar
+TIME_COLUMNS = {  # scaling -> the three time columns that follow the features of each window bar
     "seed": ("hour", "from_open_seed", "to_close_seed"),
     "relative": ("hour", "from_open", "to_flat"),
 }
@@ -45,13 +45,13 @@ TIME_COLUMNS = {  # scaling -> the three of them that follow the features of eac
 
 @dataclass(frozen=True)
 class FeatureSpec:
-    """A causal feature of one bar and the bars before it.
+    """The declaration of a causal feature, which depends on one bar and the bars before it.
 
-    unit says how the float32 table stores it and how the observation scales it, see `UNITS`.
-    warm_up: bars of the feature window, this one included, before the value may be decided on.
+    unit: how the float32 table stores the feature and how the observation scales it, see `UNITS`.
+    warm_up: bars of the feature window, this one included, that the feature needs before a decision may use it.
     period: the look-back N of a parametric feature, else 0.
-    needs_volume: constant, hence marked absent, in bars without volume.
-    source: `textbook` if a library agrees, else `own`: RL-Trainer's variant.
+    needs_volume: whether the feature is constant, and therefore reported as absent, if the bars have no volume.
+    source: `textbook` if the formula agrees with a library's, else `own`: RL-Trainer's variant.
     """
 
     name: str
@@ -63,7 +63,7 @@ class FeatureSpec:
     source: Literal["textbook", "own"] = "own"
 
 
-# unit -> what it is, how the table stores it (parity scaling shows the value itself), the relative scaling
+# unit -> (meaning, form in the table, slot under relative scaling). Under seed scaling a slot is the feature's value.
 UNITS: dict[Unit, tuple[str, str, str]] = {
     "price": ("a level", "(x - close) in ticks", "(x - close[t]) / ATR[t]"),
     "move": ("a difference or deviation of levels", "ticks", "x / ATR[t]"),
@@ -78,12 +78,15 @@ UNITS: dict[Unit, tuple[str, str, str]] = {
     "fraction": ("a bounded figure of order 1, or a flag", "as it is", "x"),
 }
 
-# columns of `MarketView.now`
+# Columns of `MarketView.now`.
 NOW = ("close", "per_atr", "log_per_atr", "log_per_volume")
 
 
 class Shape(NamedTuple):
-    """Constants of a unit in the formula of `data.features.view`; all 0 in parity scaling: `value` is the slot."""
+    """Constants of a unit in the formula of `data.features.view`.
+
+    All are 0 under seed scaling, so that the slot is `value` itself.
+    """
 
     level: int = 0
     per_atr: int = 0
@@ -98,7 +101,7 @@ _SHAPES: dict[Unit, Shape] = {
 
 
 def shape_of(unit: Unit, scaling: str) -> Shape:
-    """Constants of a unit under a scaling."""
+    """The constants of a unit under a scaling (`relative` or `seed`)."""
     return _SHAPES.get(unit, Shape()) if scaling == "relative" else Shape()
 
 
@@ -199,7 +202,7 @@ SEED_FEATURES: tuple[str, ...] = (
     "session_midday", "session_afternoon", "session_closed", "sma_50", "sma_200", "rsi_15min", "rsi_60min",
     "volume_ratio_5min", "volume_ratio_20min", "support_20", "resistance_20", "price_change_60min",
 )
-# What the task `advised` shows of the bar decided on, in its order.
+# The features of the decision bar that the task `advised` shows, in its order.
 MARKET_CONTEXT: tuple[str, ...] = (
     "adx_slope", "price_to_vwap", "vol_regime", "volume_regime", "price_momentum_20", "price_momentum_60",
     "efficiency_ratio", "spread", "session_trend", "trend_strength",
@@ -217,15 +220,15 @@ _PARAMETRIC = re.compile(r"(sma|ema|rsi|atr)_([1-9][0-9]{0,3})")
 
 
 def is_built_in(name: str) -> bool:
-    """Whether the package itself has a feature of that name, the parametric ones included."""
+    """Whether the package itself has a feature of that name. Parametric features are included."""
     return name in _SEED or _PARAMETRIC.fullmatch(name) is not None
 
 
 def feature_spec(name: str) -> FeatureSpec:
-    """The declaration of a feature, parametric ones (`sma_N, ema_N, rsi_N, atr_N`) included.
+    """The declaration of a feature, by name. Parametric features are `sma_N`, `ema_N`, `rsi_N` and `atr_N`.
 
-    Raises ConfigError listing what exists. Formulas of the parametric ones are the textbook's, as TA-Lib has them:
-    EMA seeded with the SMA of its first N closes, RSI and ATR with Wilder's smoothing.
+    Parametric features use the textbook formulas of TA-Lib: an EMA starts with the SMA of its first N closes; RSI and
+    ATR use Wilder's smoothing. Raises ConfigError, listing the known features, for an unknown name.
     """
     if name in _SEED:
         return _SEED[name]
@@ -252,7 +255,8 @@ def feature_spec(name: str) -> FeatureSpec:
 
 
 def feature_column(name: str) -> str:
-    """Name of a requested feature's column in the float table (`feature.close` beside the fixed `close`)."""
+    """Name of a requested feature's column in the float table. The prefix separates `feature.close` from the fixed
+    column `close`."""
     return f"feature.{name}"
 
 
@@ -262,14 +266,14 @@ def context_column(name: str) -> str:
 
 
 def context_features(task: str) -> tuple[str, ...]:
-    """Features that a task (`env.task`) shows of the bar decided on itself. Imports the task, hence JAX."""
+    """Features of the decision bar itself that a task (`env.task`) shows. Imports the task, and therefore JAX."""
     return TASKS[task].context
 
 
 def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Names of the float table's columns: the fixed ones, then one per requested feature in order, then the context's.
+    """Names of the float table's columns: the fixed ones, one per requested feature, one per context feature.
 
-    Raises ConfigError for an unknown or repeated feature.
+    Both groups of features keep their order. Raises ConfigError for an unknown or repeated feature.
     """
     for i, name in enumerate(features):
         feature_spec(name)
@@ -279,12 +283,15 @@ def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> t
 
 
 def longest_warm_up(features: tuple[str, ...]) -> int:
-    """Bars that the slowest of the features needs before its value may be decided on."""
+    """The largest warm-up of the features, in bars."""
     return max((feature_spec(name).warm_up for name in features), default=1)
 
 
 def absent_features(features: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the features that are constant, hence say nothing, in bars without volume (`vwap`: no volume in it)."""
+    """The features that carry no information about volume if the bars have none: most are constant then.
+
+    `vwap` is not constant, but it is then a plain mean of prices.
+    """
     return tuple(name for name in features if feature_spec(name).needs_volume)
 
 

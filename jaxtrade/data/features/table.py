@@ -1,4 +1,4 @@
-"""The float half of a market: the table that observations read, one row per bar."""
+"""The float table of a market, from which the observation's view is made. One row per bar."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from jaxtrade.data.features import columns as features
 from jaxtrade.data.features.schema import TRUE_RANGES, context_features, feature_spec, table_columns
 from jaxtrade.data.read.bars import Bars
 
-# The seed's clock: 09:30 and 16:59 in minutes of the day, and its scales.
+# The clock of `env.scaling: seed`: 09:30 and 16:59 in minutes of the day, then the scales of hours and minutes.
 SEED_OPEN, SEED_CLOSE, SEED_HOURS, SEED_MINUTES = 570, 1019, 7.48, 449
 
 
 def float_table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.ndarray, dates: np.ndarray,
                 schedule: Schedule, config: RunConfig) -> np.ndarray:
-    """The float32 table [T, C] of `schema.table_columns`; NaN before a warm-up becomes 0, which no decision reads."""
+    """The float32 table [T, C] with the columns of `schema.table_columns`.
+
+    NaN before a warm-up becomes 0. No decision reads those values.
+    """
     context = context_features(config.env.task)
     out = np.empty((len(bars), len(table_columns(config.env.features, context))), np.float32)
     clock = _clock_columns(bars, dates, schedule, config)
@@ -37,7 +40,7 @@ def float_table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.n
 def _clock_columns(bars: Bars, dates: np.ndarray, schedule: Schedule, config: RunConfig) -> tuple[np.ndarray, ...]:
     """hour, from_open_seed, to_close_seed, from_open, to_flat, each float64[T].
 
-    Rows without a scheduled session count to 16:59 of their trade date.
+    In rows without a scheduled session, `to_flat` counts to an ordinary day's flat time (16:59 for futures).
     """
     contract, overnight = bars.contract, config.session.overnight
     minute = local_seconds(bars.time, contract.zone) % 86_400 / 60

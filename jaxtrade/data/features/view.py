@@ -1,16 +1,19 @@
-"""What observations read of a market, prepared on the host so that a window slot is a product and a few sums.
+"""The view: what observations read of a market. The host prepares it so that a slot costs one product and a few sums.
 
 A slot of bar b, seen at the close of bar t, is
 
     ((level[b] - P close[t]) + value[b]) * (1 / ATR[t] where M, else 1) + L log(1 / ATR[t]) + V log(1 / (volume + 1)),
 
-where `volume` is the mean that bar t ends with and P, M, L, V are constants in {0, 1} per column (`schema.shape_of`). A
-price keeps its close as `level`, a whole number of ticks, beside the difference: the float32 sum is as exact as its
-parts. As every constant is 0 or 1, and no column has both M and L or V, a fused multiply-add rounds as the product and
-the sum do one after the other: the bits are the same in a batch and alone.
+where `volume` is the mean volume at bar t, and P, M, L, V are constants in {0, 1} per column (`schema.shape_of`).
 
-The context of a task is read at the bar decided on alone, so its slots are worked out here as they stand, by the same
-formula with b = t.
+A price is stored as two parts: `level`, its bar's close in whole ticks, and `value`, the difference from it. The
+float32 sum is then as exact as its parts.
+
+Every constant is 0 or 1, and no column has both M and one of L, V. A fused multiply-add therefore rounds like a product
+followed by a sum, so the bits are the same with and without batching.
+
+A task's context is read at the decision bar only. Its slots are computed here completely, by the same formula with
+b = t.
 """
 
 from __future__ import annotations
@@ -32,7 +35,10 @@ from jaxtrade.types import MarketView
 
 
 def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float) -> np.ndarray:
-    """`value` of one feature, float64[T], from its column of the float table (`schema.UNITS`); close: ticks."""
+    """The `value` part of one feature's slots, float64[T].
+
+    x: float64[T], the feature's column of the float table (`schema.UNITS`). close: ticks. tick: points.
+    """
     if scaling == "seed":
         match unit:
             case "price":
@@ -64,7 +70,10 @@ def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick:
 
 def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: float,
               context: tuple[str, ...] = ()) -> MarketView:
-    """The view of a float table [T, C] (`schema.table_columns(features, context)`), NumPy leaves. tick: points."""
+    """The view of a float table, with NumPy leaves.
+
+    table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick: points.
+    """
     names = table_columns(features, context)
     columns = dict(zip(names, table.astype(np.float64).T, strict=True))
     close, per_atr = columns["close"], 1.0 / columns["atr"]
@@ -86,7 +95,10 @@ def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: 
 
 
 def _at_own_bar(unit: Unit, scaling: str, x: np.ndarray, now: list[np.ndarray], tick: float) -> np.ndarray:
-    """The slot of a feature seen at the close of its own bar, float64[T]; a price's level is then that very close."""
+    """The slot of a feature, seen at the close of its own bar, float64[T].
+
+    For a price, `level` is that same close, so the two cancel.
+    """
     close, per_atr, log_per_atr, log_per_volume = now
     shape = shape_of(unit, scaling)
     value = slot_value(unit, scaling, x, close, tick) * (per_atr if shape.per_atr else 1.0)

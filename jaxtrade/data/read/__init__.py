@@ -1,1 +1,1 @@
-"""Files to validated bars."""
+"""Read data files and turn them into validated bars."""

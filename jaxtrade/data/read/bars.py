@@ -38,12 +38,13 @@ Stamp = Literal["open", "close"]
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars of one contract, T of them in time order.
+    """T bars of one contract in time order.
 
-    time: int64[T] UTC seconds of each bar's open. open, high, low, close: int32[T] ticks, of two-sided bars the bid.
-    volume: float64[T], zeros where the source has none. ask: the other side of two-sided bars, nowhere below the bid.
-    contract: its slippage is 0 for two-sided bars, whose fills pay the spread. source names the file; notes says what
-    was assumed while reading. legs: the contracts of a spliced series in time order, empty for one contract.
+    time: int64[T], UTC seconds of each bar's open. open, high, low, close: int32[T], ticks; the bid if the bars have
+    two sides. volume: float64[T], zeros if the source has none. ask: the ask prices of two-sided bars, never below the
+    bid; None for one-sided bars. contract: its slippage is 0 for two-sided bars, because their fills pay the spread.
+    source: the name of the file. notes: what was assumed while reading. legs: the contracts of a spliced series in
+    time order; empty for a single contract.
     """
 
     time: np.ndarray
@@ -64,27 +65,28 @@ class Bars:
         return len(self.time)
 
     def rows(self, keep: np.ndarray | slice) -> Bars:
-        """The bars of a row selection."""
+        """The selected bars."""
         ask = None if self.ask is None else Side(*(prices[keep] for prices in self.ask))
         return replace(self, ask=ask, **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")})
 
     @property
     def sides(self) -> tuple[Bars, Bars]:
-        """(bid, ask), each as one-sided bars; the same bars twice where there is one side."""
+        """(bid, ask), each as one-sided bars. One-sided bars are returned twice."""
         if self.ask is None:
             return self, self
         return replace(self, ask=None), replace(self, ask=None, **self.ask._asdict())
 
     @property
     def mid(self) -> Bars:
-        """Bars of floor((bid + ask) / 2) per field, which features are made of; one-sided bars as they are."""
+        """Bars with floor((bid + ask) / 2) in each field. Features are computed from these. One-sided bars are returned
+        unchanged."""
         if self.ask is None:
             return self
         middle = {name: (getattr(self, name) + prices) // 2 for name, prices in self.ask._asdict().items()}
         return replace(self, ask=None, **middle)
 
     def between(self, start: str | None, end: str | None) -> Bars:
-        """The bars of trade dates start..end (ISO, inclusive). Raises DataError where none is left."""
+        """The bars of trade dates start..end (ISO, inclusive). Raises DataError if none is left."""
         if start is None and end is None:
             return self
         days = trade_dates(self.time, self.contract)
@@ -110,23 +112,24 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
               expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
               missing: float = MISSING_LIMIT, follows: str | None = None) -> Bars:
-    """Read and validate bars from CSV, CSV.gz or Parquet. No price is ever repaired.
+    """Read and validate bars from CSV, CSV.gz or Parquet. Prices are never repaired.
 
     Args:
-        path: the file; gzip is recognised by content, Parquet by content.
-        columns: field -> column name for time, open, high, low, close, volume, expiry, symbol, and for bid_open ..
-            ask_close of two-sided bars. Fields left out are looked for under obvious names, and a note says which
-            name was taken. A file with all of bid_open .. ask_close is read as two-sided, unless open .. are mapped.
-        time_zone: IANA zone of stamps without offset, or one with a fixed shift (America/New_York+7h). stamp: whether
-            a stamp names the bar's open or its close.
+        path: the file. Gzip and Parquet are recognised by content.
+        columns: field -> column name. The fields are time, open, high, low, close, volume, expiry and symbol, and
+            bid_open .. ask_close for two-sided bars. A field that is not mapped is looked for under obvious names, and
+            a note says which name was used. A file with all of bid_open .. ask_close is read as two-sided, unless
+            `columns` maps open, high, low or close.
+        time_zone: IANA zone of stamps without offset, optionally with a fixed shift (America/New_York+7h).
+        stamp: whether a stamp names the bar's open or its close.
         price_scale: points per unit of the file's prices.
-        expiry: the one contract to read, where an expiry or symbol column holds several.
-        roll: how to splice several: 'volume', or expiry -> first trade date ('start' for the first).
+        expiry: the contract to read, if an expiry or symbol column holds several.
+        roll: how to splice several contracts: 'volume', or expiry -> first trade date ('start' for the first).
         start, end: first and last trade date (ISO).
-        missing: largest share of two-sided rows that may lack a whole side; such rows are left out and counted.
-        follows: the source of the bars whose splices `roll` repeats, for messages: this file goes with those bars.
+        missing: largest share of two-sided rows that may lack a whole side. Such rows are left out and counted.
+        follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
     Raises:
-        DataError: every fault with file, line, column, value and fix.
+        DataError: lists the faults with file, line, column, value and fix.
     """
     bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, roll, missing, follows)
     return bars.between(start, end)
@@ -135,7 +138,7 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
 def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
                time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
                expiry: str | None = None, roll: Roll = "off", source: str = "frame") -> Bars:
-    """Bars from a pandas frame; the same checks and errors as `load_bars`, rows counted from 0."""
+    """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from 0."""
     return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry, roll,
                  MISSING_LIMIT)
 

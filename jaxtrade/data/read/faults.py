@@ -1,4 +1,4 @@
-"""Faults of a data file, collected so that one short message shows them together."""
+"""Collects the faults of a data file, so that one short message shows them together."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from jaxtrade.errors import DataError
 
-LINES = 5  # of a message
+LINES = 5  # faults listed in one message
 
 
 @dataclass
 class Fault:
-    """One kind of thing wrong, at its first place: row (0-based, None for the whole source), what was found, the fix.
+    """One kind of fault, described at the first row that has it: the row, what was found there, and the fix.
 
-    rows: the data rows that have it.
+    row: 0-based; None if the fault concerns the whole source. rows: all data rows that have the fault.
     """
 
     row: int | None
@@ -24,7 +24,10 @@ class Fault:
     rows: set[int] = field(default_factory=set)
 
     def text(self, source: str, first_line: int | None) -> str:
-        """`source:line: column 'x' = 'value': problem. Fix: fix`; without lines, `source: row n (0-based): ...`."""
+        """The fault as text: `source:line: column 'x' = 'value': problem. Fix: fix`.
+
+        If the source has no lines, the text begins with `source: row n (0-based): ...`.
+        """
         parts = [source]
         if self.row is not None and first_line is not None:
             parts = [f"{source}:{self.row + first_line}"]
@@ -40,8 +43,10 @@ class Fault:
 
 @dataclass
 class Faults:
-    """Collects faults of one source, those of one problem text as one. first_line: the line of data row 0, None where
-    the source has rows but no lines (Parquet, a frame)."""
+    """Collects the faults of one source. Faults with the same problem text are counted as one.
+
+    first_line: the line of data row 0; None if the source has no lines (Parquet, a frame).
+    """
 
     source: str
     first_line: int | None = 2
@@ -50,7 +55,7 @@ class Faults:
 
     def add(self, problem: str, fix: str, row: int | None = None, column: str | None = None,
             value: object = None) -> None:
-        """Record a fault of a data row, or of the whole source."""
+        """Record a fault in a data row, or in the whole source (row=None)."""
         self.total += 1
         fault = self.found.get(problem)
         if fault is None or (row is not None and fault.row is not None and row < fault.row):
@@ -60,7 +65,7 @@ class Faults:
             fault.rows.add(row)
 
     def stop(self) -> None:
-        """Raise DataError with what was found so far, if anything was: at most LINES lines, and the exact total."""
+        """Raise DataError if any fault was recorded. The message lists at most LINES of them, and the exact total."""
         if not self.total:
             return
         found = sorted(self.found.values(), key=lambda f: -1 if f.row is None else f.row)

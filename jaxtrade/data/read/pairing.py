@@ -1,4 +1,4 @@
-"""Trade bars with the quotes of a second file: fills see the quotes, volume is the trades'."""
+"""Combine trade bars with quotes from a second file. Fills use the quotes; volume comes from the trades."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from jaxtrade.errors import DataError
 
 
 def attach(bars: Bars, quotes: Bars) -> Bars:
-    """Trade bars with the quotes of the same instrument: prices are the quotes', stamps and volume the trades'.
+    """Two-sided bars: stamps and volume of the trade bars, prices of the quotes.
 
-    Bars without a quote of both sides are left out and counted. Returns two-sided bars.
+    Bars without a quote on both sides are left out and counted.
 
     Raises:
-        DataError: quotes with one side, trade bars that are quotes themselves, another bar length, another contract,
-            or more than MISSING_LIMIT of the bars without a quote.
+        DataError: the quotes have one side, the trade bars have two, bar lengths or contracts differ, or more than
+            MISSING_LIMIT of the bars have no quote.
     """
     if bars.ask is not None:
         raise DataError(f"{bars.source}: has bid and ask itself, and data.quotes names {quotes.source}. Fix: drop "

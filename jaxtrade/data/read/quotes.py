@@ -1,7 +1,7 @@
 """Two-sided bars on the host: bid and ask columns of a table.
 
-A quote is never invented: a bar that is not quoted on both sides is left out and counted, and where that happens to
-more than a few bars it is an error. Crossed quotes (ask below bid) are widened to ask = bid and reported.
+Quotes are never invented. A bar that is not quoted on both sides is left out and counted; if more than a few bars are
+affected, an error is raised. Crossed quotes (ask below bid) are widened to ask = bid and reported.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jaxtrade.data.read.tabular import Table
 PRICES = ("open", "high", "low", "close")
 SIDES = ("bid", "ask")
 QUOTE_FIELDS = tuple(f"{side}_{price}" for side in SIDES for price in PRICES)
-MISSING_LIMIT = 0.01  # of the bars: without a quote of both sides
+MISSING_LIMIT = 0.01  # largest tolerated share of bars without a quote on both sides
 SHOWN = 3
 TWO_SIDED = "two-sided bars: fills buy at the ask and sell at the bid, features see the mid; no slippage by default"
 
 
 class Side(NamedTuple):
-    """Prices of one side in ticks, int32[T]."""
+    """Prices of one side, int32[T] ticks each."""
 
     open: np.ndarray
     high: np.ndarray
@@ -32,9 +32,9 @@ class Side(NamedTuple):
 
 
 def is_two_sided(table: Table, given: Mapping[str, str], faults: Faults) -> bool:
-    """Whether a file is read as quotes: by what `given` maps, else where it has all eight bid and ask columns.
+    """Whether a file is read as quotes: as `given` maps its columns, else if it has all eight bid and ask columns.
 
-    Records a fault where `given` maps prices of both kinds.
+    Records a fault if `given` maps both one-sided and two-sided prices.
     """
     one, two = ([key for key in given if key in fields] for fields in (PRICES, QUOTE_FIELDS))
     if one and two:
@@ -45,14 +45,14 @@ def is_two_sided(table: Table, given: Mapping[str, str], faults: Faults) -> bool
 
 
 def side_columns(names: Mapping[str, str], side: str) -> dict[str, str]:
-    """Field -> column name with the columns of one side as the prices."""
+    """Field -> column name, where open, high, low and close are the columns of one side."""
     return {**names, **{price: names[f"{side}_{price}"] for price in PRICES}}
 
 
 def quoted(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
-    """bool[len(rows)]: False where all four cells of a side are empty (a side that was not quoted).
+    """bool[len(rows)]: False where all four cells of a side are empty, because that side was not quoted.
 
-    A side with only some cells empty stays, for the price checks to refuse.
+    A side with only some empty cells counts as quoted; the price checks refuse it later.
     """
     whole = np.ones(len(rows), bool)
     for side in SIDES:
@@ -64,7 +64,10 @@ def quoted(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarr
 
 def leave_out(table: Table, rows: np.ndarray, whole: np.ndarray, name: str, limit: float, faults: Faults,
               notes: list[str]) -> np.ndarray:
-    """Rows that are quoted on both sides, int64[n]; the others are counted, and a fault above `limit` of them."""
+    """The rows that are quoted on both sides, int64[n]. A note counts the others.
+
+    Records a fault if their share is above `limit`.
+    """
     lost = rows[~whole]
     if not len(lost):
         return rows
@@ -85,9 +88,10 @@ def _place(table: Table, row: int) -> str:
 
 
 def widen(table: Table, rows: np.ndarray, seconds: np.ndarray, bid: Side, ask: Side, notes: list[str]) -> Side:
-    """The ask raised to the bid wherever it lies below it; crossed bars are counted per date in a note.
+    """The ask, raised to the bid wherever it lies below. A note counts the crossed bars per date.
 
-    The larger of two bars is a bar: high stays highest and low lowest.
+    The maximum is taken field by field. It keeps the high the highest and the low the lowest, so the result is a valid
+    bar.
     """
     crossed = np.any([a < b for a, b in zip(ask, bid, strict=True)], axis=0)
     if not crossed.any():

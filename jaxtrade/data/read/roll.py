@@ -1,7 +1,7 @@
 """Explicit roll: several expiries of one file become one series, spliced between trade dates.
 
-Only whole trade dates are taken from a contract, so no bar, session or position lies across a splice; feature windows
-and true ranges restart there (`jaxtrade.data.calendar.sessions.window_ids`). Prices are never adjusted.
+Each trade date comes from one contract, so no bar, session or position crosses a splice. Feature windows and true
+ranges restart there (`jaxtrade.data.calendar.sessions.window_ids`). Prices are never adjusted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.tabular import Table, as_numbers
 
 MONTHS = "FGHJKMNQUVXZ"
-START = "start"  # of the data: when the first contract is front
+START = "start"  # stands for the start of the data, from which the first contract is front
 SHOWN = 8
-GIVE_THEM = "give its rows too, or leave those dates out with data.start and data.end"  # of finer bars, of quotes
+# The fix for second bars or quotes that lack a contract.
+GIVE_THEM = "give its rows too, or leave those dates out with data.start and data.end"
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One contract of a spliced series, front from trade date `first` on (ISO; `start` for the first of them).
+    """One contract of a spliced series.
 
-    step: its close less the close of the contract before, in points, at `common` (UTC seconds), the last bar before
-    the splice that both have; None where they have none in common.
+    first: the trade date (ISO) from which it is front; `start` for the first contract. step: its close minus the
+    previous contract's close, in points. common: UTC seconds of the bar at which `step` is measured, the last one
+    before the splice that both contracts have. step and common are None if they have no bar in common.
     """
 
     expiry: str
@@ -41,18 +43,18 @@ class Leg:
 
 
 def splice_dates(legs: tuple[Leg, ...]) -> np.ndarray:
-    """Trade dates on which another contract becomes front, datetime64[D]."""
+    """Trade dates on which a new contract becomes front, datetime64[D]."""
     return np.array([leg.first for leg in legs[1:]], "datetime64[D]")
 
 
 def explicit(legs: tuple[Leg, ...], days: np.ndarray) -> Roll:
-    """The `data.roll` that takes the same contracts on trade dates `days`: how finer bars of them are read."""
+    """A `data.roll` that selects the same contracts on trade dates `days`. Second bars and quotes are read with it."""
     used = np.unique(np.searchsorted(splice_dates(legs), days, side="right"))
     return {legs[k].expiry: START if k == used[0] else legs[k].first for k in used} if legs else "off"
 
 
 def span(roll: Mapping[str, str], code: str) -> str:
-    """The trade dates on which a contract of an explicit roll is front, in words."""
+    """The trade dates on which a contract of an explicit roll is front, as text."""
     at, firsts = list(roll).index(code), list(roll.values())
     begin = "" if firsts[at] == START else f"from {firsts[at]} "
     end = f"until {np.datetime64(firsts[at + 1]) - 1}" if firsts[at + 1:] else "on"
@@ -62,14 +64,17 @@ def span(roll: Mapping[str, str], code: str) -> str:
 def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: np.ndarray, seconds: np.ndarray,
               roll: Roll, price_scale: float, faults: Faults, follows: str | None = None
               ) -> tuple[np.ndarray, tuple[Leg, ...]]:
-    """(places in `rows` of the spliced series, its contracts).
+    """Choose the rows of a spliced series. Returns (positions in `rows`, the contracts of the series).
 
     Args:
-        rows: rows of every contract that takes part. seconds: UTC seconds inside each row's bar (a close stamp less a
-            second). roll: 'volume', or expiry -> first trade date.
-        follows: the source of the bars whose splices `roll` repeats, where this file goes with others; it may then
-            begin after a splice.
-    Records expiries out of order, one without bars while it is front, and `volume` without volume or readable expiries.
+        rows: rows of every contract that takes part.
+        seconds: UTC seconds inside each row's bar (for a close stamp, one second earlier).
+        roll: 'volume', or expiry -> first trade date.
+        follows: the source of the bars whose roll dates `roll` repeats, if this file accompanies other bars. The file
+            may then begin after a splice.
+
+    Records a fault for expiries out of order, for a contract without bars while it is front, and for `volume` without
+    volume or with unreadable expiries.
     """
     codes = contract_codes(table, names, rows)
     days = trade_dates(seconds, contract)
@@ -115,7 +120,7 @@ def _check_order(codes: tuple[str, ...], faults: Faults) -> None:
 
 
 def contract_codes(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
-    """The contract of each row as text: the expiry column, or the symbol column where there is none."""
+    """The contract of each row as text, from the expiry column, or from the symbol column if there is no expiry."""
     name = names["expiry"] if "expiry" in names else names["symbol"]
     return table.columns[name].iloc[rows].astype(str).to_numpy(str)
 
@@ -131,7 +136,7 @@ def _volume(table: Table, names: Mapping[str, str], rows: np.ndarray, faults: Fa
 
 def _step(codes: np.ndarray, days: np.ndarray, seconds: np.ndarray, close: np.ndarray, old: str, new: str,
           first: np.datetime64) -> tuple[float | None, int | None]:
-    """(new close less old close, UTC seconds) at the last bar of both before the splice."""
+    """(new close minus old close, UTC seconds) at the last bar before the splice that both contracts have."""
     before = (days < first) & np.isfinite(close)
     a, b = (np.flatnonzero(before & (codes == code)) for code in (old, new))
     common, i, j = np.intersect1d(seconds[a], seconds[b], return_indices=True)
@@ -143,10 +148,11 @@ def _step(codes: np.ndarray, days: np.ndarray, seconds: np.ndarray, close: np.nd
 # --- by volume --------------------------------------------------------------------------------------------------------
 
 def by_volume(codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: Faults) -> list[tuple[str, str]]:
-    """(contract, first trade date) of each front contract, from volumes of the trade date *before* only.
+    """(contract, first trade date) of each front contract. A date's front contract depends only on earlier volumes.
 
-    On the first trade date the nearest expiry is front. From then on a later one becomes front on the date after it
-    traded more than the front one, and one whose month is over gives way to the nearest after it. It never goes back.
+    On the first trade date the nearest expiry is front. A later expiry becomes front on the date after it traded more
+    than the front contract. A contract whose month is over is replaced by the nearest expiry after it. The roll never
+    goes back to an earlier expiry.
     """
     known = np.unique(codes)
     first_year = int(str(days.min())[:4])
@@ -177,9 +183,9 @@ def by_volume(codes: np.ndarray, days: np.ndarray, volume: np.ndarray, faults: F
 
 
 def expiry_month(code: str, first_year: int) -> str | None:
-    """`YYYY-MM` of a contract code: 201312, 20131220, ESZ3, ESZ13 or ESZ2013; None where it tells none.
+    """`YYYY-MM` of a contract code such as 201312, 20131220, ESZ3, ESZ13 or ESZ2013; None if the code names no month.
 
-    Short years are the first that fit from the year before `first_year` on.
+    A short year stands for the first matching year, counted from the year before `first_year`.
     """
     digits = re.fullmatch(r"(\d{4})-?(\d\d)(?:-?\d\d)?", code)
     if digits:
@@ -196,7 +202,7 @@ def expiry_month(code: str, first_year: int) -> str | None:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 def roll_notes(legs: tuple[Leg, ...], contract: Contract) -> tuple[str, ...]:
-    """One line per splice, the first SHOWN of them."""
+    """One line per splice, for the first SHOWN splices."""
     lines = []
     for before, leg in pairwise(legs):
         step = "no bar in common before, the price difference is unknown" if leg.common is None else (

@@ -1,4 +1,4 @@
-"""Stamps of a data file -> UTC seconds. Zone and format are stated or written out, never guessed."""
+"""Convert the stamps of a data file to UTC seconds. Zone and format are given or explicit, never guessed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.tabular import Table, as_numbers
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
-SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # wall time of a zone and whole hours: America/New_York+7h
+SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America/New_York+7h
 DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
-UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # no stamp; a stamp between whole seconds
+UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # not a stamp; not a whole second
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 OFFSET = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
 
 
 def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | None, faults: Faults,
                  notes: list[str]) -> np.ndarray:
-    """UTC seconds int64[len(rows)] of the chosen rows; unreadable ones are recorded as faults and hold 0.
+    """UTC seconds of the chosen rows, int64[len(rows)]. An unreadable stamp is recorded as a fault and becomes 0.
 
-    Accepted: ISO 8601 with an offset; ISO 8601 without one together with `time_zone`; integers since 1970 in the one
-    unit that puts every stamp between 1990 and 2100 (UTC by definition).
+    Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given; integers since 1970
+    (always UTC). The unit of integers is the only one that puts every stamp between 1990 and 2100.
     """
     zone = _zone(time_zone, faults)
     series = table.columns[name].iloc[rows].reset_index(drop=True)
@@ -51,7 +51,7 @@ def iso(seconds: int) -> str:
 
 
 class Zone(NamedTuple):
-    """Wall time of the IANA zone `name` plus a whole number of hours, as trading servers keep it."""
+    """Wall time of the IANA zone `name` plus a whole number of hours. Some trading servers use such clocks."""
 
     name: str
     hours: int
@@ -72,18 +72,18 @@ def _zone(text: str | None, faults: Faults) -> Zone | None:
 
 
 def _seconds(naive: Any) -> np.ndarray:
-    """Naive datetimes -> seconds since 1970, whatever resolution pandas holds them in; UNREAD or BROKEN marks."""
+    """Naive datetimes in any pandas resolution -> seconds since 1970. Unusable values become UNREAD or BROKEN."""
     values = naive.to_numpy("datetime64[ns]")
     out = values.astype(np.int64)
     return np.where(np.isnat(values), UNREAD, np.where(out % 10**9 != 0, BROKEN, out // 10**9))
 
 
 def _text(text: Any, zone: Zone | None, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
-    """ISO 8601 text, all with an offset or all without."""
+    """UTC seconds of ISO 8601 text. Either all cells have an offset, or none does."""
     import pandas as pd
 
     dated = text.str.match(DATED).to_numpy(bool)
-    aware = text.str.contains(OFFSET, regex=True).to_numpy(bool) | ~dated  # cells that are no stamps fail below
+    aware = text.str.contains(OFFSET, regex=True).to_numpy(bool) | ~dated  # cells that are not stamps fail below
     if aware.any() and not aware.all() and dated[aware].any():
         odd = int(np.flatnonzero(dated & (aware != aware[dated][0]))[0])
         faults.add("some stamps carry a time zone offset and some do not", "write all of them the same way",

@@ -1,6 +1,6 @@
-"""Files and frames as columns of text or numbers, each with the line a reader can go to.
+"""Files and frames as columns of text or numbers, with line numbers for error messages.
 
-CSV cells stay text until they are checked, so that a fault can be quoted as it stands in the file.
+CSV cells stay text until they are checked, so that a message can quote a fault exactly as the file has it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ SEPARATORS = (",", ";", "\t", "|")
 
 @dataclass
 class Table:
-    """Columns of one source: name -> pandas Series of n rows. first_line: the line of data row 0; None
-    where rows have no lines (Parquet, frames)."""
+    """Columns of one source: name -> pandas Series of n rows.
+
+    first_line: the line of data row 0; None if the source has no lines (Parquet, frames).
+    """
 
     source: str
     columns: dict[str, Any]
@@ -39,7 +41,7 @@ class Table:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a CSV, CSV.gz or Parquet file. Raises DataError where it cannot be read whole."""
+    """Read a CSV, CSV.gz or Parquet file. Raises DataError if it cannot be read completely."""
     file = Path(path)
     if file.is_dir():
         raise DataError(f"{file}: is a directory. Fix: name one CSV, CSV.gz or Parquet file")
@@ -118,7 +120,7 @@ def _csv(raw: bytes, source: str) -> Table:
 
 
 def _check_lines(lines: list[str], separator: str, source: str) -> None:
-    """Every line has as many fields as the header. Raises DataError at the first that has not."""
+    """Check that every line has as many fields as the header. Raises DataError naming the first line that does not."""
     fields = lines[0].count(separator) + 1
     for number, line in enumerate(lines[1:], start=2):
         if line == lines[0]:
@@ -156,7 +158,10 @@ def _parquet(raw: bytes, source: str) -> Table:
 
 
 def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
-    """A pandas frame as a Table; a named or datetime index becomes a column. Raises DataError for repeated names."""
+    """Convert a pandas frame to a Table. A named or datetime index becomes a column.
+
+    Raises DataError for repeated column names.
+    """
     import pandas as pd
 
     if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex):
@@ -169,7 +174,7 @@ def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
 
 
 def as_numbers(series: Any) -> np.ndarray:
-    """A column as float64, NaN where a cell is not a plain number."""
+    """A column as float64. A cell that is not a plain number becomes NaN."""
     import pandas as pd
 
     numbers: Any = pd.to_numeric(series, errors="coerce")

@@ -1,4 +1,4 @@
-"""Checks of bar columns: names, instruments, steps and prices. Each records faults; none repairs."""
+"""Checks of bar columns: names, instruments, steps and prices. The checks record faults and repair nothing."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
 SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
 NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
                 "traded here, because features divide by prices: give another expiry or a file without those days")
-TICK_NOISE = 1e-4  # of a tick: decimal noise of a scaled price, far below any real off-tick price
+TICK_NOISE = 1e-4  # ticks: rounding noise of a scaled price, far below any real off-tick price
 MAX_TICKS = 1 << 24  # float32 holds every integer up to here
 
 
 def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults: Faults
                 ) -> tuple[dict[str, str], list[str]]:
-    """Field -> column name, from the explicit map first, then from obvious names; notes name what was taken.
+    """Field -> column name: from the explicit map `given`, then from obvious names. Also returns notes on the latter.
 
-    two_sided: the prices are bid and ask columns, and others are not read.
+    two_sided: the prices are bid and ask columns; one-sided price columns are not read.
     """
     names, notes, missing = {}, [], []
     prices, unread = (QUOTE_FIELDS, PRICES) if two_sided else (PRICES, QUOTE_FIELDS)
@@ -75,12 +75,15 @@ def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults:
 
 
 def _only_numbers(table: Table, names: list[str]) -> list[str]:
-    """Those columns whose cells are all numbers."""
+    """The columns in which every cell is a number."""
     return [name for name in names if len(table) and np.isfinite(as_numbers(table.columns[name])).all()]
 
 
 def _missing(field: str, wanted: str, present: list[str], unused: list[str], faults: Faults) -> None:
-    """Record a field without a column. unused: number columns that no field has, where this field alone is missing."""
+    """Record a fault for a field without a column.
+
+    unused: numeric columns that belong to no field. They are suggested if this is the only missing field.
+    """
     near = [n for n in present if field in n.lower()] or difflib.get_close_matches(wanted, present, n=3, cutoff=0.5)
     hint = f" (near: {', '.join(near[:3])})" if near else ""
     if field in (*PRICES, *QUOTE_FIELDS) and len(unused) == 1:
@@ -90,9 +93,9 @@ def _missing(field: str, wanted: str, present: list[str], unused: list[str], fau
 
 
 def product_of(symbol: str, own: str = "") -> str | None:
-    """The market that an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD belongs to, or None.
+    """The market of an instrument name such as NQZ5, 'NQ 12-25', NQ=F or EUR/USD; None if it is unknown.
 
-    own: symbol of a user's market, beside the known ones.
+    own: symbol of a user's market, in addition to the known ones.
     """
     text = symbol.upper().replace("/", "").lstrip("@$")
     for root in sorted({*CONTRACTS, own} - {""}, key=lambda root: (-len(root), root)):
@@ -105,9 +108,9 @@ def product_of(symbol: str, own: str = "") -> str | None:
 
 def check_instruments(table: Table, names: Mapping[str, str], contract: Contract, expiry: str | None, roll: Roll,
                       faults: Faults, follows: str | None = None) -> np.ndarray:
-    """Rows of the one contract to read, or of all that `roll` splices, int64[n]. follows: as in `roll_rows`.
+    """Rows of the contract to read, or of all contracts that `roll` splices, int64[n]. follows: as in `roll_rows`.
 
-    Records spreads, other products, unknown contracts, and several where no roll is asked for.
+    Records faults for spreads, other products, unknown contracts, and for several contracts without a roll.
     """
     rows = np.arange(len(table))
     keys = [names[field] for field in ("expiry", "symbol") if field in names]
@@ -143,7 +146,7 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
 
 def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults, follows: str | None
             ) -> np.ndarray:
-    """Rows of the contracts that an explicit roll names, all rows for 'volume'."""
+    """Rows of the contracts that an explicit roll names; all rows for 'volume'."""
     if not keys and follows is not None:
         faults.add(f"no expiry or symbol column, but data.roll splices several contracts of {follows}",
                    "give it one, or map it with data.columns={expiry: NAME}")
@@ -168,7 +171,7 @@ def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults:
 
 
 def _siblings(a: str, b: str) -> bool:
-    """A mini and its micro trade the same prices: bars of one may stand for the other."""
+    """Whether one symbol is the micro of the other. Both trade at the same prices, so bars of one serve the other."""
     return {a, b} in ({"NQ", "MNQ"}, {"ES", "MES"}, {"YM", "MYM"}, {"RTY", "M2K"}, {"GC", "MGC"}, {"CL", "MCL"})
 
 
@@ -188,7 +191,7 @@ def _choose(table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults
 
 
 def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, faults: Faults) -> int:
-    """Bar length in seconds: the most common step. Records unsorted, duplicate and irregular stamps."""
+    """The bar length in seconds: the most common step. Records unsorted, duplicate and irregular stamps as faults."""
     if len(seconds) < 2:
         faults.add(f"{len(seconds)} bars: too few to know the bar length", "give at least one session of bars")
         return 1
@@ -222,7 +225,7 @@ def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, second
 
 def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, contract: Contract,
                  price_scale: float, faults: Faults, notes: list[str]) -> tuple[list[np.ndarray], np.ndarray]:
-    """([open, high, low, close] int32 ticks, volume float64) of the chosen rows; what is wrong is recorded."""
+    """([open, high, low, close] int32 ticks, volume float64) of the chosen rows. Records faults."""
     tick = float(contract.tick_size)
     points = {}
     for field in PRICES:
@@ -254,7 +257,7 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
 
 
 def _numbers(table: Table, name: str, rows: np.ndarray, what: str, faults: Faults) -> np.ndarray:
-    """A column's numbers, NaN where a cell is none (recorded)."""
+    """A column as numbers. A cell that is not a number becomes NaN and is recorded as a fault."""
     cells = table.columns[name].iloc[rows]
     values = as_numbers(cells)
     bad = ~np.isfinite(values)
@@ -266,7 +269,10 @@ def _numbers(table: Table, name: str, rows: np.ndarray, what: str, faults: Fault
 
 def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, points: Mapping[str, np.ndarray],
                  faults: Faults) -> None:
-    """High is not below low, and open and close lie between them (NaN compares False: recorded before)."""
+    """Check that high >= low and that open and close lie between them.
+
+    NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
+    """
     for i in np.flatnonzero(points["high"] < points["low"]):
         low = table.columns[names["low"]].iloc[int(rows[i])]
         faults.add(f"high is below low ({low})", "remove the row, or check data.columns", int(rows[i]), names["high"],
@@ -280,9 +286,10 @@ def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, point
 
 def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray,
                  points: Mapping[str, np.ndarray], contract: Contract, faults: Faults, notes: list[str]) -> None:
-    """Prices must be plausible for the market in their year: another market's bars are refused.
+    """Check that prices are plausible for the market in their year, to refuse bars of another market.
 
-    Where most bars contradict the market it is the wrong one, and faults of its tick would only hide that: stops.
+    If most bars are implausible, the market is the wrong one. The check then raises at once, because faults about the
+    wrong market's tick would only hide the cause.
     """
     other_market = False
     years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970

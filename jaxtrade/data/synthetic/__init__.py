@@ -1,6 +1,6 @@
-"""Synthetic markets on the real calendar, each with a known answer: for tests, benchmarks and null experiments.
+"""Synthetic markets on the real calendar. Each has a known answer, for tests, benchmarks and null experiments.
 
-One row of `KINDS` per value of `data.synthetic`; docs/synthetic.md says what each market is and what its answer is.
+`KINDS` has one row per value of `data.synthetic`. docs/synthetic.md describes each market and its answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxtrade.errors import ConfigError
 
 __all__ = ["KINDS", "bars_of_kind", "synthetic_bars"]
 
-TREND_DRIFT, REVERSION_PULL = 0.05, 0.4  # where the configuration names none
+TREND_DRIFT, REVERSION_PULL = 0.05, 0.4  # used if the configuration gives none
 
 Maker = Callable[[Contract, DataConfig], Bars]
 KINDS: dict[str, Maker] = {
@@ -39,9 +39,9 @@ ONLY_OF = {"synthetic_drift": "trend", "synthetic_pull": "mean_reversion"}
 
 
 def bars_of_kind(contract: Contract, data: DataConfig) -> Bars:
-    """The bars that `data.synthetic` and its keys name, cut to data.start..end.
+    """Generate the bars that `data.synthetic` and its keys describe, cut to data.start..end.
 
-    Raises ConfigError for a key of another kind, too many sessions, or a market without bars to copy.
+    Raises ConfigError for a key that belongs to another kind, too many sessions, or a market without bars to copy.
     """
     for key, kind in ONLY_OF.items():
         if getattr(data, key) is not None and data.synthetic != kind:

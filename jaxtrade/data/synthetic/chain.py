@@ -1,12 +1,13 @@
 """A mean-reverting market that is a finite Markov chain, so that its optimum can be computed exactly.
 
-A pendulum: every minute the price moves to a neighbouring one of eight levels. It tends to keep its direction, but the
-further it swings out from the anchor in the middle, the likelier it turns; at the outer levels it always does. The
-state is (level, direction of the last move). No two gaps between levels are alike, so the last move alone tells both:
-the relative observation reveals the state.
+The price moves like a pendulum. Every minute it moves to a neighbouring one of eight levels. It tends to keep its
+direction, but the further it is from the anchor in the middle, the likelier it turns; at the outer levels it always
+turns. The state is (level, direction of the last move). All gaps between levels differ, so the size and sign of the
+last move determine the state, and the relative observation reveals it.
 
-A bar is a function of the levels it leaves and reaches. Every bar has the same range, and the last close lies inside
-it, so the true range is constant: brackets and trails are constants, and the state of a trader is finite.
+A bar is a function of the level it leaves and the level it reaches. Every bar has the same range, and the previous
+close lies inside it, so the true range is constant. Brackets and trails are therefore constant too, and a trader has
+finitely many states.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from jaxtrade.errors import ConfigError
 
 GAPS = (36, 40, 44, 48, 46, 42, 38)  # ticks between neighbouring levels
 LEVELS = np.concatenate([[0], np.cumsum(GAPS)])  # ticks above the lowest level
-RANGE = 48  # high - low of every bar, ticks
-INERTIA = 0.95  # probability of going on, towards the anchor
+RANGE = 48  # high - low of every bar, in ticks
+INERTIA = 0.95  # probability of keeping the direction while moving towards the anchor
 FIRST_VOLUME, LAST_VOLUME = 50, 150
 
 
 def level_of(state: np.ndarray | int) -> np.ndarray:
-    """int[...] level (0..7) of states (0..15): a state is 2 * level + (1 if the last move was up)."""
+    """The level (0..7) of states (0..15), int[...]. A state is 2 * level + (1 if the last move was up, else 0)."""
     return np.asarray(state) // 2
 
 
 def going_on(pull: float) -> np.ndarray:
-    """float64[16] probability of each state to keep its direction: INERTIA * (1 - pull * swing).
+    """Probability that the next move keeps the direction, float64[16] by state: INERTIA * (1 - pull * swing).
 
-    swing: 0 towards the anchor, and up to 1 at the outer levels, where the price always turns.
+    swing is 0 while the price moves towards the anchor. Away from it, swing grows to 1 at the outer levels, where the
+    price always turns.
     """
     if not 0 < pull <= 1:
         raise ConfigError(f"data.synthetic_pull = {pull}: expected above 0 (no reversion) and at most 1")
@@ -44,7 +46,7 @@ def going_on(pull: float) -> np.ndarray:
 
 
 def transitions(pull: float) -> np.ndarray:
-    """float64[16, 16] probability of the next state (column) from each state (row)."""
+    """Transition probabilities, float64[16, 16]: rows are states, columns are next states."""
     keep, top = going_on(pull), len(LEVELS) - 1
     matrix = np.zeros((len(keep), len(keep)))
     for state, chance in enumerate(keep.tolist()):
@@ -53,16 +55,16 @@ def transitions(pull: float) -> np.ndarray:
             reached = level + (1 if direction else -1)
             if 0 <= reached <= top:
                 matrix[state, 2 * reached + direction] += share
-            else:  # an outer level entered from outside: no path leads here
+            else:  # an outer level, entered from outside: such a state cannot occur
                 matrix[state, 2 * level + 1 - up] += share
     return matrix
 
 
 def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Prices [..., 4] (open, high, low, close) of bars between levels, int64 ticks above the lowest level.
+    """Prices of bars between levels, int64[..., 4] (open, high, low, close), in ticks above the lowest level.
 
-    before, after: int[...] levels (0..7). The open is the last close; what the move leaves of the range is split
-    between both ends.
+    before, after: int[...] levels (0..7). The open is the previous close. The part of the range that the move does not
+    cover is split between the two ends.
     """
     open_, close = LEVELS[before], LEVELS[after]
     low = np.minimum(open_, close) - (RANGE - np.abs(close - open_)) // 2
@@ -70,7 +72,7 @@ def bar_between(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.ndarray:
-    """int64[count + 1] states visited, from the lower anchor level on its way up."""
+    """The states visited, int64[count + 1]. The first one is the lower anchor level, moving up."""
     matrix = transitions(pull)
     after = [np.flatnonzero(row).tolist() for row in matrix]
     first = [float(row[nodes[0]]) for row, nodes in zip(matrix, after, strict=True)]
@@ -83,7 +85,7 @@ def chain_states(generator: np.random.Generator, count: int, pull: float) -> np.
 
 
 def chain_bars(contract: Contract, sessions: int, seed: int, pull: float) -> Bars:
-    """`sessions` sessions of the chain. Raises ConfigError for a pull outside (0, 1] or too many sessions."""
+    """Bars of `sessions` sessions of the chain. Raises ConfigError for a pull outside (0, 1] or too many sessions."""
     schedule = synthetic_schedule(contract, sessions)
     stamps = np.concatenate([session_minutes(schedule, i) for i in range(sessions)])
     generator = np.random.default_rng([seed, sessions, 2])

@@ -1,8 +1,8 @@
-"""The NQ-like market as a vendor would deliver it: a row per contract and minute, expiries overlapping at each roll.
+"""The NQ-like market in the form of a vendor's file: one row per contract and minute, with overlapping expiries.
 
-Contracts expire on the third Friday of March, June, September and December. Volume moves to the next one on the
-Thursday eight days before; each trades thinly from a fortnight before it becomes the front contract, and until its
-expiry. A later contract stands a carry above an earlier one, so that a splice has a step in price.
+Contracts expire on the third Friday of March, June, September and December. Volume moves to the next contract on the
+Thursday eight days before. A contract trades thinly from two weeks before it becomes front, and again after the roll
+until its expiry. A later contract costs more than an earlier one by the carry, so a splice has a step in price.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.read.bars import Bars
 
 MONTHS = (3, 6, 9, 12)
-CARRY = 0.0125  # of the price, per quarter
-OVERLAP_DAYS, ROLL_DAYS = 14, 8  # calendar days: before the front begins; before expiry
-THIN = 0.05  # share of the volume that a contract beside the front one has
+CARRY = 0.0125  # share of the price, per quarter
+OVERLAP_DAYS, ROLL_DAYS = 14, 8  # calendar days: trading begins before the contract is front; roll before expiry
+THIN = 0.05  # volume of a contract that is not front, as a share of the front contract's
 
 
 def third_friday(year: int, month: int) -> date:
@@ -30,8 +30,8 @@ def third_friday(year: int, month: int) -> date:
 def expiry_table(bars: Bars) -> dict[str, np.ndarray]:
     """Columns of a vendor's file: time (UTC, ISO 8601), expiry (YYYYMM), open, high, low, close (points), volume.
 
-    bars: of the front contracts as one series, `synthetic_bars`. Rows are ordered by expiry, then time; the front
-    contract of a trade date has the bars' prices, moved by whole ticks.
+    bars: the front contracts as one series (`synthetic_bars`). Rows are ordered by expiry, then by time. The front
+    contract of a trade date has the prices of `bars`, shifted by whole ticks.
     """
     days = trade_dates(bars.time, bars.contract)
     years = range(int(str(days[0])[:4]), int(str(days[-1])[:4]) + 2)

@@ -1,4 +1,4 @@
-"""Where and when synthetic bars lie: sessions of the real calendar, their minutes, a plausible price level."""
+"""The frame of synthetic bars: sessions of the real calendar, their minutes, and a plausible price level."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
 
 BAR_SECONDS = 60
-LAST = date(2026, 12, 31)  # the same sessions for the same configuration, whatever years a calendar verifies later
+# A fixed end, so that a configuration keeps its sessions when later versions of the calendar verify more years.
+LAST = date(2026, 12, 31)
 
 
 def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
-    """The first `sessions` scheduled sessions from the latest Thanksgiving week (2023 or before) that leaves as many.
+    """`sessions` consecutive scheduled sessions.
 
-    Raises ConfigError naming the longest possible run.
+    They start in the latest Thanksgiving week, 2023 or earlier, that is followed by enough sessions; if there is none,
+    at the first date of the calendar. Raises ConfigError, naming the largest possible number, if that is too short.
     """
     low, high = (date.fromisoformat(text) for text in table_range(contract))
     high = min(high, LAST)
@@ -40,20 +42,21 @@ def synthetic_schedule(contract: Contract, sessions: int) -> Schedule:
 
 
 def session_minutes(schedule: Schedule, index: int) -> np.ndarray:
-    """int64[n] open stamps of the minutes of session `index`, scheduled halts left out."""
+    """Open stamps of the minutes of session `index`, int64[n]. Scheduled halts are left out."""
     stamps = np.arange(schedule.open[index], schedule.close[index], BAR_SECONDS)
     return stamps[(stamps < schedule.halts[index, 0]) | (stamps >= schedule.halts[index, 1])]
 
 
 def start_level(contract: Contract, schedule: Schedule) -> float:
-    """A plausible price in the schedule's first year, in ticks: the middle of the contract's range, else 10,000."""
+    """A plausible price for the schedule's first year, in ticks: the middle of the contract's range, or 10,000 if it
+    has none."""
     bounds = contract.price_range(int(str(schedule.dates[0])[:4]))
     return (bounds[0] + bounds[1]) / 2 / float(contract.tick_size) if bounds else 10_000.0
 
 
 def minute_bars(contract: Contract, stamps: np.ndarray, prices: np.ndarray, volume: np.ndarray, source: str,
                 note: str) -> Bars:
-    """Bars of int32 ticks from stamps int64[n], prices [n, 4] (open, high, low, close) and volume [n]."""
+    """Make Bars (int32 ticks) of stamps int64[n], prices [n, 4] (open, high, low, close) and volume [n]."""
     open_, high, low, close = np.ascontiguousarray(prices.T.astype(np.int32))
     return Bars(time=stamps.astype(np.int64), open=open_, high=high, low=low, close=close,
                 volume=volume.astype(np.float64), bar_seconds=BAR_SECONDS, contract=contract, source=source,

@@ -1,8 +1,8 @@
 """Synthetic minute bars on the real calendar: for tests, benchmarks and markets without bundled data.
 
-A martingale with the habits of an index future: U-shaped volatility and volume, quiet nights, days of different
-temper, jumps, the tick grid, half days, and night minutes without a trade. Nothing in it can be predicted, so no
-policy should earn more than its costs.
+The price is a martingale that looks like an index future: U-shaped volatility and volume, quiet nights, calm and
+volatile days, jumps, the tick grid, half days, and night minutes without a trade. The direction of the price cannot be
+predicted, so no policy should earn more than its costs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
 
-SUBSTEPS = 8  # moves inside a minute: what gives a bar its range
+SUBSTEPS = 8  # moves inside a minute; they give a bar its range
 DAILY_VOLATILITY = {"future": 0.012, "fx": 0.005, "equity": 0.012}
-TEMPER_MEMORY = 0.9  # how much of a day's volatility carries over to the next
+TEMPER_MEMORY = 0.9  # how much of a day's volatility carries over to the next day
 JUMPS_PER_SESSION = 0.7
-JUMP_SIZE = 8.0  # minute standard deviations
+JUMP_SIZE = 8.0  # in standard deviations of a minute
 SILENT_NIGHT_MINUTES = 0.01  # share of minutes without a trade outside 09:30-16:00
 # Relative volatility by exchange minute of the day: London at 03:00, the cash open, noon, the cash close, the evening.
 CLOCK = (0, 180, 200, 480, 565, 570, 600, 720, 840, 930, 960, 975, 1080, 1100, 1440)
@@ -26,9 +26,9 @@ SHAPE = (0.35, 0.45, 0.75, 0.60, 0.80, 2.60, 1.80, 1.05, 1.10, 1.50, 1.70, 0.70,
 
 
 def synthetic_bars(contract: Contract, sessions: int = 40, seed: int = 0) -> Bars:
-    """`sessions` sessions of one-minute bars, the same bytes for the same arguments.
+    """Generate `sessions` sessions of one-minute bars. The same arguments give the same bytes.
 
-    Returns Bars with `synthetic=True`. Raises ConfigError where the calendar has fewer sessions.
+    Returns Bars with `synthetic=True`. Raises ConfigError if the calendar has fewer sessions.
     """
     schedule = synthetic_schedule(contract, sessions)
     generator = np.random.default_rng([seed, sessions])
@@ -45,7 +45,7 @@ def synthetic_bars(contract: Contract, sessions: int = 40, seed: int = 0) -> Bar
 
 def _session(generator: np.random.Generator, stamps: np.ndarray, level: float, temper: float,
              contract: Contract) -> np.ndarray:
-    """Bars of one session, float64[n, 6]: time, open, high, low, close (ticks), volume. `level` is the last close."""
+    """Bars of one session, float64[n, 6]: time, open, high, low, close (ticks), volume. level: the previous close."""
     minute = local_seconds(stamps, contract.zone) % 86_400 / 60
     shape = np.interp(minute, CLOCK, SHAPE)
     day = DAILY_VOLATILITY[contract.kind] * level * temper

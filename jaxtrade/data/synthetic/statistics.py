@@ -1,5 +1,7 @@
-"""Statistics of bars, real beside synthetic: `python -m jaxtrade.data.synthetic.statistics` writes the table of
-docs/synthetic_statistics.md, and a test holds the committed table against what this module computes.
+"""Statistics that compare real and synthetic bars.
+
+`python -m jaxtrade.data.synthetic.statistics` writes the table of docs/synthetic_statistics.md. A test compares the
+committed table with what this module computes.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ JUMP = 8.0  # standard deviations
 
 
 class _View:
-    """What the statistics read. Returns are log returns between bars that follow without a gap."""
+    """The series that the statistics read. Returns are log returns between bars without a gap between them."""
 
     def __init__(self, bars: Bars) -> None:
         self.bars = bars
@@ -31,16 +33,16 @@ class _View:
         together = np.diff(bars.time) == bars.bar_seconds
         moves = np.diff(np.log(bars.close.astype(float)))
         self.returns = moves[together]
-        self.runs = np.split(moves, np.flatnonzero(~together))  # each begins with the move over its gap, but the first
+        self.runs = np.split(moves, np.flatnonzero(~together))  # all but the first begin with the move over a gap
 
     def between(self, values: np.ndarray, minutes: tuple[int, int]) -> float:
-        """Mean of bars that open in [from, to); NaN where there are none."""
+        """Mean of the values of bars that open in minutes [from, to); NaN if there are none."""
         chosen = values[(self.minute >= minutes[0]) & (self.minute < minutes[1])]
         return float(chosen.mean()) if len(chosen) else float("nan")
 
 
 def _autocorrelation(view: _View, lag: int, magnitude: bool) -> float:
-    """Of returns (or their absolute values) `lag` bars apart, pairs inside a run of bars without a gap."""
+    """Autocorrelation of returns, or of their absolute values, at `lag` bars. A pair never spans a gap in the bars."""
     runs = [run[1:] if i else run for i, run in enumerate(view.runs)]
     values = [np.abs(run) if magnitude else run for run in runs if len(run) > lag]
     if not values:
@@ -90,7 +92,7 @@ FIGURES: dict[str, Callable[[_View], float]] = {
 
 
 def compared() -> dict[str, Bars]:
-    """Name of a column -> its bars."""
+    """The bars to compare, by name of the table's column."""
     es, nq, euro = (get_contract(symbol) for symbol in ("ES", "NQ", "EURUSD"))
     start, end = "2014-01-01", "2014-12-31"
     return {
@@ -106,7 +108,7 @@ def compared() -> dict[str, Bars]:
 
 
 def statistics(bars: Bars) -> dict[str, float]:
-    """Every figure of `FIGURES`; NaN where the bars cannot tell (no volume, hours instead of minutes)."""
+    """Every statistic of `FIGURES`; NaN if the bars do not allow it (no volume, or hours instead of minutes)."""
     view = _View(bars)
     return {name: figure(view) for name, figure in FIGURES.items()}
 
@@ -118,7 +120,7 @@ def _cell(value: float) -> str:
 
 
 def table(columns: Mapping[str, Bars]) -> str:
-    """Markdown, one row per figure."""
+    """The statistics as a Markdown table, one row each."""
     figures = [statistics(bars) for bars in columns.values()]
     rows = [["", *columns], ["---", *["---:"] * len(columns)]]
     rows += [[name, *[_cell(values[name]) for values in figures]] for name in FIGURES]

@@ -1,14 +1,16 @@
-"""A phase-randomised copy of real bars: their spectrum and variance, none of their higher-order structure.
+"""A phase-randomised copy of real bars. It keeps their spectrum and variance, but no higher-order structure.
 
-The log returns from close to close are Fourier transformed, every phase but those of the mean (and of the Nyquist
-frequency) is replaced by a uniform draw, and the sum of the new returns starts at the first close. The periodogram, and
-with it variance and linear autocorrelation, is kept exactly (then prices are rounded to ticks). Fat tails, volatility
-clusters, the intraday shape of the close-to-close volatility and any non-linear prediction are gone.
+The close-to-close log returns are Fourier transformed. Every phase, except those of the mean and of the Nyquist
+frequency, is replaced by a uniform draw. The new returns are summed up from the first close. This keeps the periodogram
+exactly, and with it variance and linear autocorrelation; then prices are rounded to ticks. It removes fat tails,
+volatility clusters, the intraday shape of close-to-close volatility and everything that a non-linear model could
+predict.
 
-Inside a bar, gap and wicks are the real bar's own, in ticks: open' = last close' + (open - last close), high' =
-max(open', close') + (high - max(open, close)), low likewise. Of two-sided bars this is the bid, and the ask keeps the
-real spread above it. Stamps and volume are the real ones too: the clock shape
-of wicks and volume survives. (Schreiber and Schmitz, "Surrogate time series", Physica D 142, 2000.)
+Gaps and wicks are those of the real bars, in ticks: open' = last close' + (open - last close), high' =
+max(open', close') + (high - max(open, close)), and the low likewise. For two-sided bars this gives the bid, and the ask
+keeps the real spread above it. Stamps and volume are the real ones, so the intraday shape of wicks and volume remains.
+
+Source: Schreiber and Schmitz, "Surrogate time series", Physica D 142, 2000.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ from jaxtrade.errors import DataError
 
 
 def phase_randomised_values(values: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """float64[n] of the same mean and periodogram as `values`, with uniform phases."""
+    """A series with the mean and periodogram of `values` and with uniformly random phases, float64[n]."""
     spectrum = np.fft.rfft(values)
     turned = np.abs(spectrum) * np.exp(2j * np.pi * generator.random(len(spectrum)))
     turned[0] = spectrum[0]
     if len(values) % 2 == 0:
-        turned[-1] = spectrum[-1]  # real by definition
+        turned[-1] = spectrum[-1]  # the Nyquist coefficient must stay real
     return np.fft.irfft(turned, len(values))
 
 
 def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
-    """A copy of the first `sessions` trade dates of `bars` (all, where there are fewer).
+    """A copy of the first `sessions` trade dates of `bars`, or of all if there are fewer.
 
-    Raises DataError where fewer than three bars are left, or a copy falls to prices below one tick.
+    Raises DataError if fewer than three bars are left, or if a price of the copy falls below one tick.
     """
     dates = trade_dates(bars.time, bars.contract)
     bars = bars.rows(np.isin(dates, np.unique(dates)[:sessions]))
@@ -54,7 +56,8 @@ def phase_randomised_bars(bars: Bars, sessions: int, seed: int) -> Bars:
     prices = {name: value.astype(np.int32) for name, value in
               {"open": open_, "high": high, "low": low, "close": close}.items()}
     ask = None
-    if bars.ask is not None:  # each price above the bid's by the real spread, and the high and low around the rest
+    # Each ask price is the bid's plus the real spread. High and low are then widened to include open and close.
+    if bars.ask is not None:
         spread = {name: getattr(bars.ask, name) - getattr(bars, name) for name in prices}
         ask = bars.ask._replace(**{name: prices[name] + spread[name] for name in prices})
         ask = ask._replace(high=np.maximum(ask.high, np.maximum(ask.open, ask.close)),

@@ -1,10 +1,10 @@
-"""A walk of one tick a minute: a martingale without drift, a trend with it. Its answers are exact.
+"""A walk of one tick per minute: a martingale without drift, a trend with drift. Its answers are exact.
 
-Every bar goes from its open, the last close, one tick up or down, and touches nothing else. So whatever a bracket,
-a break-even stop or a trail asks for lies on the grid of closes: no bar can hold both a stop and a target, no fill
-lies between two closes, and leaving at a level is leaving at a close. Without drift every policy's expected result
-before costs is therefore exactly zero, under each intrabar order; with drift d a position held over n bars expects
-d * n ticks.
+Every bar opens at the previous close and moves one tick up or down; it touches no other price. The levels of brackets,
+break-even stops and trails are all on the grid of closes. So no bar contains both a stop and a target, no fill is
+between two closes, and an exit at a level is an exit at a close. Without drift, every policy's expected result before
+costs is therefore exactly zero, under every intrabar order. With drift d, a position held for n bars has an expected
+result of d * n ticks.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.synthetic.grid import minute_bars, session_minutes, start_level, synthetic_schedule
 from jaxtrade.errors import ConfigError
 
-FIRST_VOLUME, LAST_VOLUME = 50, 150  # uniform and independent of the price: volume tells nothing
-SAFETY = 8.0  # standard deviations that a falling walk keeps from zero
+FIRST_VOLUME, LAST_VOLUME = 50, 150  # uniform and independent of the price, so volume predicts nothing
+SAFETY = 8.0  # a falling walk must stay this many standard deviations above zero
 
 
 def walk_bars(contract: Contract, sessions: int, seed: int, drift: float = 0.0) -> Bars:
-    """`sessions` sessions of a walk that rises one tick a minute with probability (1 + drift) / 2, and else falls.
+    """Generate `sessions` sessions of the walk. It rises one tick a minute with probability (1 + drift) / 2, else it
+    falls one tick.
 
     Args:
-        drift: expected ticks per bar, between -1 and 1; 0 is the martingale.
+        drift: expected ticks per bar, between -1 and 1; 0 gives the martingale.
     Raises:
-        ConfigError: a drift outside that range, one that leads to prices below zero, or too many sessions.
+        ConfigError: a drift outside that range, a drift that may lead to prices below zero, or too many sessions.
     """
     if not -1 < drift < 1:
         raise ConfigError(f"data.synthetic_drift = {drift}: a bar moves one tick, so its mean lies between -1 and 1")
