@@ -1,7 +1,7 @@
-"""Stages of a training run: schedules over `EnvParams`, counted in fractions of the run.
+"""Stages of a training run: schedules of `EnvParams` over the fraction of the run.
 
-Only a learner's updates apply them. Evaluation, baselines, replay and the adapters for other libraries use the
-parameters that `make_params` returns: whole costs, and episodes that start flat.
+Only the updates of a learner apply them. Evaluation, baselines, replay and the adapters for other libraries use the
+parameters that `make_params` returns: full costs, and episodes that start flat.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def make_stages(config: StageConfig) -> Stage | None:
 
 
 def describe(config: StageConfig) -> Iterator[str]:
-    """A line about each stage that is on."""
+    """One line about each stage that is on."""
     if config.ramps_commission:
         yield (f"stage: commission starts at {_percent(config.commission_start)} and is whole after "
                f"{_percent(config.commission_until)} of the run; evaluation charges the whole")
