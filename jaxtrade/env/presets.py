@@ -63,10 +63,10 @@ _50K = _evaluation("50k")
 PRESETS: dict[str, AccountPreset] = {
     **{f"apex_like_{size}_2025": _evaluation(size) for size in SIZES},
     # Since March 2026 an evaluation trails intraday or end of day. Our sources do not give the figures of end-of-day
-    # accounts, so these are the ones of 2025. The sources mention a daily loss limit but not its amount: set
+    # accounts, so these are the ones of 2025. The sources mention a daily pause but not its amount: set
     # account.daily_loss.
     **{f"apex_like_{size}_eod_2026": replace(_evaluation(size), trailing="end_of_day") for size in SIZES},
-    # 100k with a floor that never moves. We have no source for its target and its cap.
+    # 100k with a floor that never moves. Its target and its cap are from memory; we have no source for them.
     "apex_like_100k_static_2025": AccountPreset(100_000, 625, None, 2_000, 2, freeze="never", trailing="static"),
     # A funded account has no target, and its floor stops at start + $100. On some platforms evaluations never freeze.
     "apex_like_50k_funded_2025": replace(_50K, profit_target=None, freeze="at_start_plus_100"),

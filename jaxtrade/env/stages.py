@@ -16,13 +16,13 @@ from jaxtrade.types import Array, Stage
 
 
 def ramp(start: float, end: float, until: float, fraction: Array) -> Array:
-    """float32[]: `start` at fraction 0, in a line to `end` at `until`, exactly `end` from there on."""
+    """float32[]: linear from `start` at fraction 0 to `end` at fraction `until`, then exactly `end`."""
     x = jnp.minimum(fraction / until, 1.0)
     return jnp.where(fraction < until, start * (1.0 - x) + end * x, end)
 
 
 def share_of(commission: Array, share: Array) -> Array:
-    """int32[] mills: a share (float32[], at most 1) of the commission, rounded half-even; all of it at share 1."""
+    """int32[] mills: a share (float32[], at most 1) of the commission, rounded half to even; at share 1 exactly all."""
     part = jnp.round(share * commission.astype(jnp.float32)).astype(jnp.int32)
     return jnp.where(share < 1.0, part, commission)
 

@@ -151,7 +151,7 @@ class EnvState(struct.PyTreeNode):
 
     row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session set.
     sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps of the episode so far.
-    seed: uint32[], episode: int32[]. Episode starts are `draw(seed, episode)`, so a reset needs no random key.
+    seed: uint32[], episode: int32[]. Episode starts are `draw(seed, episode)`, so a reset is a table look-up.
     record: the task's own record (`Task.record`; a `TradeRecord` for `advised`). None (static) if the task has none.
     """
 
