@@ -28,10 +28,10 @@ def share_of(commission: Array, share: Array) -> Array:
 
 
 def make_stages(config: StageConfig) -> Stage | None:
-    """A function of (parameters, fraction of the run): the parameters there, and the metrics `commission_share` and
-    `forced_start`.
+    """Build the function (parameters, fraction of the run) -> (parameters at this fraction, metrics).
 
-    A stage that is off changes nothing, logs nothing and compiles to nothing; None where all are off.
+    The metrics are `commission_share` and `forced_start`. A stage that is off changes nothing, has no metric and adds
+    nothing to the compiled program. The result is None if all stages are off.
     """
     if not (config.ramps_commission or config.forces_starts):
         return None
