@@ -21,8 +21,8 @@ PyTree = Any
 class SessionTable(struct.PyTreeNode):
     """Sessions as row ranges of the flat time axis, each `int32[N]`.
 
-    Decisions are taken at the closes of bars `first..last`; bar `last + 1` is the flat bar, at whose close a position
-    leaves. Feature bars (the overnight bars too) are `start..end - 1`.
+    The agent decides at the closes of bars `first..last`. Bar `last + 1` is the flat bar: any open position is closed
+    at its close. Feature bars, which include the overnight bars, are `start..end - 1`.
     """
 
     start: Array
@@ -35,14 +35,17 @@ class SessionTable(struct.PyTreeNode):
 
 
 class IntrabarPath(struct.PyTreeNode):
-    """What second bars say about the order of prices inside each bar. Of two-sided bars a long reads the bid's falls, a
-    short the ask's.
+    """The order of prices inside each bar, taken from one-second bars.
 
-    falls: int32[T, 2, 3, K] for a long [:, 0], and of the bar upside down for a short [:, 1], every fall from the
-        running high that is deeper than all before it, in time order: the running high before the second of its low
-        and with it, and that low; in ticks from the bar's open, padded by zeros.
-    ambiguous: bool[T, 2] no seconds, seconds that do not rebuild the bar, or more falls than are kept: `stop_first`
-        resolves such a bar.
+    A fall is a drop from the running high of the bar. Only record falls are kept: each is deeper than all before it.
+    Column [:, 0] is for a long position; column [:, 1] is for a short one and is computed on the inverted bar. With
+    two-sided bars, long positions use the bid and short positions use the ask.
+
+    falls: int32[T, 2, 3, K] ticks from the bar's open, in time order, padded with zeros. The three entries of a fall
+        are the running high before the second in which the low occurs, the running high including that second, and
+        the low.
+    ambiguous: bool[T, 2] True where there are no second bars, where they do not add up to the bar, or where there are
+        more than K falls. The intrabar rule `stop_first` resolves such a bar.
     """
 
     falls: Array
@@ -50,10 +53,10 @@ class IntrabarPath(struct.PyTreeNode):
 
 
 class TickValue(struct.PyTreeNode):
-    """Account money of one tick of one contract in each bar, of a market whose profits arise in another currency.
+    """Value of one tick of one contract in each bar, for a market whose profits arise in another currency.
 
-    times, over: int32[T] > 0. Mills per tick are the fraction times / over, at least 1, at the rate known at the bar's
-        open: every fill and mark of the bar is converted at it, rounded half-even, once.
+    times, over: int32[T] > 0. One tick is worth times / over mills (at least 1), at the exchange rate that is known at
+        the bar's open. Every fill and mark of the bar is converted at this rate and rounded once, half to even.
     """
 
     times: Array
@@ -63,7 +66,7 @@ class TickValue(struct.PyTreeNode):
 class Quotes(struct.PyTreeNode):
     """The ask side of a market with two-sided bars.
 
-    open, high, low, close: int32[T] ticks, nowhere below the bid's.
+    open, high, low, close: int32[T] ticks, never below the bid.
     """
 
     open: Array
@@ -73,13 +76,13 @@ class Quotes(struct.PyTreeNode):
 
 
 class MarketView(struct.PyTreeNode):
-    """The float half of the market, the only floats an observation reads (`data.features.view` has the formula).
+    """The float part of the market: the only floats that an observation reads (formula: `data.features.view`).
 
-    value: float32[T, F + 3] one column per feature, then three times. level: the same shape, whole ticks that prices
-        are relative to; None (static) where no column needs them. now: float32[T, 4], what a bar's own figures scale
-        its window by.
-    scaling, features: what the view was made for (static).
-    context: float32[T, 28] slots of each bar's own context, ready to be shown; None (static) for tasks that show none.
+    value: float32[T, F + 3] one column per feature, then three time columns.
+    level: float32[T, F + 3] whole ticks that prices are relative to. None (static) if no column needs them.
+    now: float32[T, 4] figures of the current bar, which scale its observation window.
+    scaling, features: the configuration that the view was built for (static).
+    context: float32[T, 28] observation slots about the bar itself. None (static) for tasks that do not show them.
     """
 
     value: Array
@@ -91,17 +94,17 @@ class MarketView(struct.PyTreeNode):
 
 
 class MarketData(struct.PyTreeNode):
-    """A market on device: a traced argument inside `EnvParams`, never captured in a closure.
+    """A market on device: a traced argument inside `EnvParams`. A closure would compile it into the program.
 
-    open, high, low, close: int32[T] ticks; of two-sided bars the bid.
-    tr_sum: int32[T] sum of the last 14 true ranges in ticks (of two-sided bars their mid) up to and with this bar; -1
-        until 14 exist.
-    bars_to_flat: int32[T] whole bar lengths from this bar's scheduled close to the session's flat time, from the
-        calendar alone; 0 at the flat bar.
-    fingerprint: uint32[8], the sha256 of everything above, as read on the host.
-    path: the order of prices inside each bar, or None where only minute bars are known (static: it shapes the pytree).
-    tick_value: what a tick is worth in each bar, or None where profits arise in dollars (static too).
-    ask: the other side of two-sided bars, or None (static).
+    open, high, low, close: int32[T] ticks; the bid if the bars are two-sided.
+    tr_sum: int32[T] sum of the last 14 true ranges in ticks, this bar included; -1 until there are 14. Two-sided bars
+        use the mid price.
+    bars_to_flat: int32[T] whole bars from this bar's scheduled close to the session's flat time, 0 at the flat bar. It
+        depends on the calendar alone, so it tells nothing about future data.
+    fingerprint: uint32[8] sha256 of everything above, as read on the host.
+    path: order of prices inside each bar. None (static) without second bars.
+    tick_value: value of a tick in each bar. None (static) if profits arise in dollars.
+    ask: the ask side of two-sided bars. None (static) if the bars are one-sided.
     """
 
     open: Array
@@ -119,15 +122,16 @@ class MarketData(struct.PyTreeNode):
 
     @property
     def mid_close(self) -> Array:
-        """int32[T] ticks: floor((bid + ask) / 2) at each close, the close itself of one-sided bars."""
+        """int32[T] ticks: floor((bid + ask) / 2) at each close; with one-sided bars the close itself."""
         return self.close if self.ask is None else (self.close + self.ask.close) // 2
 
 
 class SessionSet(struct.PyTreeNode):
-    """A split as traced data: rows of the session table, in time order.
+    """The sessions of one split (training, validation, test) as traced data.
 
-    ids: int32[N] padded to the market's session count (padding repeats the first id, 0 where the set is empty).
-    count: int32[] how many of them are real.
+    ids: int32[N] rows of the session table in time order, padded to the market's session count. The padding repeats
+        the first id (0 if the set is empty).
+    count: int32[] number of ids before the padding.
     """
 
     ids: Array
@@ -150,11 +154,12 @@ RefT = TypeVar("RefT")
 
 
 class Outcome(struct.PyTreeNode, Generic[RefT]):
-    """What one environment step produced besides the next state and reference.
+    """Result of one environment step, besides the next state and reference.
 
-    final_ref: the reference before any auto-reset; equals the next reference where the episode goes on.
-    reward: float32[]; terminated, truncated: bool[], never both merged (only `terminated` zeroes the bootstrap).
-    info: environment-specific pytree (the trading environment: `StepInfo`).
+    final_ref: reference before an auto-reset. Equal to the next reference if the episode goes on.
+    reward: float32[].
+    terminated, truncated: bool[]. They stay separate because only `terminated` zeroes the bootstrapped value.
+    info: pytree of the environment (`StepInfo` for the trading environment).
     """
 
     final_ref: RefT
@@ -165,7 +170,7 @@ class Outcome(struct.PyTreeNode, Generic[RefT]):
 
 
 class Env(Protocol):
-    """What a learner needs of an environment. Functions are pure; `params` is traced."""
+    """The interface of an environment. Its functions are pure, and `params` is traced."""
 
     @property
     def num_actions(self) -> int: ...
@@ -182,7 +187,7 @@ class Env(Protocol):
         ...
 
     def observe(self, ref: PyTree, params: PyTree) -> Array:
-        """float32[D], the same bits wherever it is called."""
+        """float32[D] observation. Acting and learning must get the same bits for the same reference."""
         ...
 
     def action_mask(self, ref: PyTree) -> Array:
@@ -193,10 +198,11 @@ class Env(Protocol):
 class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
-    `first` marks an observation that starts an episode. `behaviour_version` is the update count of the weights that
-    acted. `carry` is the policy's memory with `ref` taken in, float32[num_steps, num_envs, H]; None where it has none.
-    `info` is the environment's, or what `Summary.tell` kept. `extras` is what the learner's acting function returned
-    beside the action, a NamedTuple of its own (PPO: log-probability and value of `action` in `ref`).
+    first: True for an observation that starts an episode.
+    behaviour_version: update count of the weights that acted.
+    info: the environment's `info`, or the reduced form that `Summary.tell` returned.
+    carry: float32[num_steps, num_envs, H] memory of the policy after it has read `ref`. None without a memory.
+    extras: further results of the learner's act function, a NamedTuple (PPO: log-probability of `action`, and value).
     """
 
     ref: PyTree
@@ -213,17 +219,18 @@ class Transition(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Figures that an environment reports about a rollout, so that no step's `info` needs to be kept until its end.
+    """Metrics about a rollout, computed from a reduced form of `info`. This saves the memory that every step's full
+    `info` would take until the end of the rollout.
 
-    tell(transitions of one step, [N, ...]) -> what is kept of it (sums over environments; T of them are stored).
-    figures(what was kept, [T, ...]) -> metrics by name.
+    tell(transitions of one step, [N, ...]) -> the reduced form, for example sums over environments.
+    figures(reduced forms of all steps, [T, ...]) -> metrics by name.
     """
 
     tell: Callable[[Transition], PyTree]
     figures: Callable[[PyTree], Mapping[str, Array]]
 
 
-# (environment parameters, fraction of the run float32[]) -> (the parameters at that fraction, metrics about them)
+# (environment parameters, fraction of the run float32[]) -> (parameters at that fraction, metrics about them)
 Stage = Callable[[PyTree, Array], tuple[PyTree, dict[str, Array]]]
 
 
@@ -233,12 +240,12 @@ Row = Mapping[str, Any]  # the metrics of one update, on the host
 
 
 class LoopState(Protocol):
-    """What the training loop reads of a learner's state, which is a flax `PyTreeNode` (it has `replace`).
+    """The part of a learner's state that the training loop reads. The state is a flax `PyTreeNode` (it has `replace`).
 
-    update: int32[] updates done. total_updates: int32[] length of the run. key: typed; a rollback changes it.
-    rollbacks: int32[], how often the run went back to a checkpoint. hparams: a `PyTreeNode` of tunable floats, each
-    float32[], or None. With several agents every array has a leading axis of agents. A learner that accepts advice has
-    a field `advice` too, None at first.
+    update: int32[] updates done. total_updates: int32[] length of the run in updates. key: typed random key; a rollback
+    changes it. rollbacks: int32[] number of times that the run went back to a checkpoint. hparams: `PyTreeNode` of
+    tunable floats, each float32[], or None. With several agents every array has a leading axis of agents. The state of
+    a learner that accepts advice also has a field `advice`, which `init` sets to None.
     """
 
     @property
@@ -260,10 +267,10 @@ class LoopState(Protocol):
 
 
 class HealthCheck(NamedTuple):
-    """A check whether a run learns at all, over the rows of its updates.
+    """A check that a run learns at all, computed from the metrics of its updates.
 
-    name: of its result. label: what is measured, for people. measure(rows) -> the value. passed(value) -> whether it is
-    healthy. worst: picks the value to report out of those of several agents.
+    name: key of its result. label: description for reports. measure(rows) -> value. passed(value) -> True if healthy.
+    worst: selects the value to report from those of several agents.
     """
 
     name: str
@@ -274,10 +281,10 @@ class HealthCheck(NamedTuple):
 
 
 class Warn(NamedTuple):
-    """A warning while a run goes wrong.
+    """A warning during training.
 
-    kind: its name. look(newest rows) -> one line (what was seen, likely cause, what to try), or "" where all is well.
-    at_once: a single row is enough; otherwise a whole window of them is needed.
+    kind: its name. look(newest rows) -> one line (observation, likely cause, what to try), or "" for no warning.
+    at_once: True if a single row is enough; otherwise `look` needs a whole window of rows.
     """
 
     kind: str
@@ -286,7 +293,7 @@ class Warn(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A metric on the console's line: its label, name, and format specification."""
+    """A metric on the console's progress line: its label, its name and its format specification."""
 
     label: str
     metric: str
@@ -294,7 +301,7 @@ class Column(NamedTuple):
 
 
 class Remedies(NamedTuple):
-    """What to try with a learner's own keys where the loop reports a fault ("raise ppo.ent_coef"); "" for nothing."""
+    """Advice on the learner's own settings for the loop's warnings ("raise ppo.ent_coef"); "" for none."""
 
     no_trades: str = ""
     one_action: str = ""
@@ -308,22 +315,22 @@ def unchanged(hparams: Any, times: int) -> Any:
 
 
 class Algorithm(NamedTuple):
-    """A learner: pure functions, and what the training loop needs to know about them (contract C6).
+    """A learner: pure functions, and the facts that the training loop needs (contract C6).
 
-    init(key, params) -> state, a `LoopState`. update(state, params, inputs) -> (state, metrics), one update; `inputs`
-    is None unless something comes from outside (advice). Metrics are arrays by name; every learner reports `finite`
-    (bool[]: all losses and gradients were finite), and whatever else it wants to. act(policy, carry, ref, params, key,
-    explore) -> (carry, action, extras): action int32[] of one reference or int32[B] of a batch of them; the key may be
-    None where `explore` is False. policy(state) -> what `act` takes, an `rl.state.Policy`.
+    init(key, params) -> state, a `LoopState`. update(state, params, inputs) -> (state, metrics): one update. `inputs`
+    is data from outside the program (advice), or None. Metrics are arrays by name. Each learner must report `finite`
+    (bool[]: all losses and gradients were finite); other metrics are optional. act(policy, carry, ref, params, key,
+    explore) -> (carry, action, extras): action is int32[] for one reference and int32[B] for a batch. The key may be
+    None if `explore` is False. policy(state) -> the first argument of `act`, an `rl.state.Policy`.
 
-    steps_per_update: environment steps of one agent in an update. carry: one policy's memory before an episode's first
-    observation, all zeros; None for a policy without one. The caller of `act` passes the carry that the last call
-    returned, and the zeros again where an episode begins.
+    steps_per_update: environment steps of one agent per update. carry: the policy's memory before the first
+    observation of an episode, all zeros; None for a policy without memory. The caller of `act` passes the carry that
+    the previous call returned, and passes the zeros again at the start of each episode.
 
-    health, warnings, progress: what the learner adds to the checks, warnings and console columns of the loop, and
-    remedies to its messages. step_sizes, exploration: names of hparams that a plateau lowers and raises
-    (`control.plateau_*`). retry(hparams, times) -> the hparams to go on with after the run went back to the same
-    checkpoint `times` times; retry_note says so in words.
+    health, warnings, progress, remedies: the learner's additions to the loop's checks, warnings, console columns and
+    messages. step_sizes, exploration: names of the hparams that a plateau lowers and raises (`control.plateau_*`).
+    retry(hparams, times) -> hparams after the run has gone back to the same checkpoint `times` times; retry_note
+    describes this change in words.
     """
 
     init: Callable[[Array, PyTree], Any]

@@ -1,4 +1,4 @@
-"""The one table of action ids, names and legality of the built-in tasks (contract C4)."""
+"""The table of action ids, names and legality of the built-in tasks (contract C4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxtrade.types import Array
 
 
 class Action(enum.IntEnum):
-    """Ids are stable: a built-in task uses a prefix of them. A task of one's own has names and ids of its own."""
+    """Ids are stable; each built-in task uses a prefix of them. A user's task has its own names and ids."""
 
     HOLD = 0
     BUY = 1
@@ -24,22 +24,22 @@ class Action(enum.IntEnum):
     CLOSE = 6
 
 
-SIDES = {Action.BUY.name: 1, Action.SELL.name: -1, Action.CLOSE.name: 0}  # held after the action; the others keep it
+SIDES = {Action.BUY.name: 1, Action.SELL.name: -1, Action.CLOSE.name: 0}  # side after the action; others keep the side
 
 
 def breakeven_stop(state: EnvState, params: EnvParams) -> Array:
-    """int32[] entry fill plus be_ticks on the winning side."""
+    """int32[] ticks: the entry fill plus be_ticks on the winning side."""
     position = state.position
     return position.entry + jnp.sign(position.quantity) * params.contract.be_ticks
 
 
 def legal_actions(state: EnvState, params: EnvParams) -> dict[str, Array]:
-    """Name -> bool[] at the close of `state.row`, from the calendar, the position and the account alone.
+    """Legality by name, bool[] each, at the close of `state.row`. It depends on no future bar.
 
-    HOLD is always legal. BUY, SELL: flat and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN: tightens the stop and leaves it
-    at least one tick on the losing side of the close, which is that of the side the position would leave at.
-    ENABLE_TRAIL: trail off, stop at or past the entry fill, open profit (the old system's rule). DISABLE_TRAIL: trail
-    on. CLOSE: in position.
+    HOLD is always legal. BUY and SELL need a flat account and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN must tighten the
+    stop, and leave it at least one tick on the losing side of the close (with two-sided bars, of the side at which the
+    position would be closed). ENABLE_TRAIL needs the trail off, the stop at or beyond the entry fill, and an open
+    profit (a rule of the predecessor system). DISABLE_TRAIL needs the trail on. CLOSE needs a position.
     """
     position = state.position
     side = jnp.sign(position.quantity)

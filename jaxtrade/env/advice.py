@@ -1,4 +1,4 @@
-"""The advice block of the observation: an advisor's advice about the bar, as the policy acts on it."""
+"""The advice block of the observation: the advice about the decision bar that the policy may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADVICE_SLOTS = ("advice_hold", "advice_buy", "advice_sell", "advice_confidence",
 
 
 def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
-    """The advice that `state` shows about its bar; None (static) where there is no advisor."""
+    """The advice that is visible at the bar of `state`. None (static) without an advisor."""
     view = params.advice
     if view is None:
         return None
@@ -21,8 +21,8 @@ def advice_seen(state: EnvState, params: EnvParams) -> AdviceSeen | None:
 
 
 def advice_slots(seen: AdviceSeen | None) -> Array:
-    """float32[7] of `ADVICE_SLOTS`: three logits, confidence and risk in [0, 1], 1 where there is advice, and the
-    logarithm of 1 + its age in bars. All 0 where there is none, which favours no direction."""
+    """float32[7], in the order of `ADVICE_SLOTS`: three logits, confidence and risk in [0, 1], a flag that is 1 if
+    there is advice, and log(1 + age in bars). Without advice all are 0, which favours no direction."""
     if seen is None:
         return jnp.zeros(len(ADVICE_SLOTS), jnp.float32)
     rest = jnp.stack([seen.confidence, seen.risk, seen.valid.astype(jnp.float32), jnp.log1p(seen.age)])

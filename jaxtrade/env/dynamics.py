@@ -32,10 +32,10 @@ from jaxtrade.types import Array, Outcome, PyTree
 
 
 def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
-    """One bar: from the close of `state.row` to the close of the next row. No session jump, no reset.
+    """Advance one bar, from the close of `state.row` to the close of the next row, without session jump or reset.
 
-    The leg fills (`execution.fill_leg`), then the account settles (`settle.settle`). `state.row` must be a decision
-    bar.
+    First the leg is filled (`execution.fill_leg`), then the account is settled (`settle.settle`). `state.row` must be a
+    decision bar.
     """
     row = state.row + 1
     params = params.replace(contract=rules.contract_at(params, row))
@@ -54,7 +54,7 @@ def transition(config: EnvConfig, state: EnvState, order: Order, params: EnvPara
 
 
 def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
-    """The bar after `state.row` as the position of `state` meets it."""
+    """The data of the bar after `state.row` for the leg."""
     market, row = params.market, state.row + 1
     session = params.sessions.ids[state.slot]
     reason = jnp.where(market.sessions.complete[session], ExitReason.FLAT, ExitReason.END_OF_DATA)
@@ -72,7 +72,7 @@ def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
 
 
 def next_session(state: EnvState, params: EnvParams) -> EnvState:
-    """At the first decision bar of the split's next session, flat, the account carried over."""
+    """The state at the first decision bar of the next session of the split. The account is carried over."""
     slot = jnp.minimum(state.slot + 1, params.sessions.count - 1)
     return state.replace(
         row=params.market.sessions.first[params.sessions.ids[slot]],
@@ -83,13 +83,13 @@ def next_session(state: EnvState, params: EnvParams) -> EnvState:
 
 
 def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params: EnvParams) -> EnvState:
-    """A new episode at `state`; with `probability`, where `forced_side` finds it legal, it starts one bar later, in a
-    position.
+    """Start a new episode with a forced entry, with the given probability and if an entry is legal (`forced_side`).
 
     The entry is that of BUY or SELL: a market order for `quantity` contracts at the next open, with the normal bracket,
-    slippage and commission. The first observation is at that bar's close: in position, or flat again where the bar
-    closed it. Costs and profit of the bar are in the account and in `stats`, and in no reward. No policy chose it, so
-    it is no step: `time` and `stats.length` are 0. An episode that the bar would end starts at `state` instead.
+    slippage and commission. The episode then starts one bar later than `state`. Its first observation is in position,
+    or flat again if the bar has closed the position. Costs and profit of this bar are in the account and in `stats`,
+    but in no reward. No policy chose the entry, so it is not a step: `time` and `stats.length` stay 0. If the bar would
+    end the episode, the episode starts at `state` instead, without an entry.
     """
     side = forced_side(state, probability, params)
     moved, _ = transition(config, state, bracket(state, side * config.quantity, params), params)
@@ -100,47 +100,48 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
 
 @dataclass(frozen=True)
 class TradingEnv:
-    """Minute bars, one symbol, an account with rules. Static and hashable; all data come in `params`.
+    """The trading environment: minute bars, one symbol, and an account with rules.
 
-    Actions: `actions`, those of the task. Observation: `spec`, float32[D]. Reward: change of equity in account risk
-    units by default. `terminated`: bust, daily loss (where it fails the account), target, end of the episode's last
-    session. `truncated`: step limit, end of data. An illegal action is executed as action 0, HOLD, and counted.
+    It is static and hashable; `params` holds all data. Actions: those of the task (`actions`). Observation: float32[D],
+    described by `spec`. Reward: by default the change of equity in risk units of the account. `terminated`: bust, daily
+    loss (if it fails the account), target, or the end of the episode's last session. `truncated`: step limit or end of
+    data. An illegal action is executed as action 0 (HOLD) and counted.
     """
 
     config: EnvConfig
 
     @property
     def task(self) -> Task:
-        """What an agent may do, what its actions mean, what it sees."""
+        """The configured task: it defines the actions, their meaning and the observation."""
         return task_of(self.config)
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The A action names in id order."""
+        """Names of the A actions, in the order of their ids."""
         return self.task.actions(self.config)
 
     @property
     def spec(self) -> ObservationSpec:
-        """Every observation slot by name."""
+        """The slots of the observation."""
         return observation.make_spec(self.config)
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """The number A of actions."""
         return len(self.actions)
 
     @property
     def observation_size(self) -> int:
-        """D, derived from `spec`."""
+        """The number D of slots, derived from `spec`."""
         return self.spec.size
 
     def reset(self, key: Array, params: EnvParams) -> tuple[EnvState, ObservationRef]:
-        """First episode of an environment whose further starts follow from `key` alone."""
+        """Start the first episode -> (state, ref). The starts of all later episodes depend on `key` alone."""
         state = self._begin(jax.random.bits(key), jnp.int32(0), params)
         return state, self.ref(state, params)
 
     def new_record(self) -> PyTree:
-        """The task's record as an episode begins; None where it keeps none."""
+        """The task's record at the start of an episode; None if the task has no record."""
         keeper = self.task.record
         return None if keeper is None else keeper.new()
 
@@ -152,14 +153,14 @@ class TradingEnv:
         return state.replace(record=self.new_record())
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
-        """bool[A]."""
+        """bool[A]: the legal actions at `state`."""
         mask = self.task.mask(self.config, state, params)
         chex.assert_shape(mask, (self.num_actions,),
                           custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`")
         return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
-        """The order that a legal action (int32[]) means at `state`."""
+        """The order of a legal action (int32[]) at `state`."""
         return self.task.decode(self.config, action, state, params)
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
@@ -167,21 +168,21 @@ class TradingEnv:
         return transition(self.config, state, order, params)
 
     def ref(self, state: EnvState, params: EnvParams) -> ObservationRef:
-        """The stored form of the observation at `state` (25 bytes; 51 of `advised`; 28 more with an advisor)."""
+        """The stored form of the observation at `state`: 25 bytes, 51 for `advised`, and 28 more with an advisor."""
         return observation.make_ref(self.config, state, self.mask(state, params), params)
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
-        """float32[D] from a reference, the same bits wherever it is called."""
+        """float32[D]: the observation of a reference. Acting and learning get the same bits."""
         return observation.observe(self.config, ref, params)
 
     def action_mask(self, ref: ObservationRef) -> Array:
-        """bool[A], the mask of the observation that the action is chosen on."""
+        """bool[A]: the stored mask of the observation at which the action is chosen."""
         return ref.mask
 
     def advance(
         self, state: EnvState, action: Array, params: EnvParams
     ) -> tuple[EnvState, Outcome[ObservationRef]]:
-        """Decode and advance one bar, into the next session where this one ended; an ended episode is left as it is.
+        """Decode an action and advance one bar, without auto-reset. At the end of a session it jumps to the next one.
 
         Args:
             action: int32[], an id of `actions`.
@@ -208,7 +209,7 @@ class TradingEnv:
         )
 
     def next_episode(self, state: EnvState, params: EnvParams) -> EnvState:
-        """The first state of the episode after that of `state`."""
+        """The first state of the next episode."""
         return self._begin(state.seed, state.episode + 1, params)
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
@@ -220,16 +221,16 @@ class TradingEnv:
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams
     ) -> tuple[EnvState, ObservationRef, Outcome[ObservationRef]]:
-        """`advance`, and start the next episode where this one ended.
+        """`advance` with auto-reset -> (state, ref, outcome).
 
-        `key` is not used (episode starts follow from the state); it is there for the Env protocol.
+        `key` is not used, because episode starts follow from the state. The Env protocol requires the argument.
         """
         del key
         going_on, outcome = self.advance(state, action, params)
         done = outcome.info.end != EndReason.NONE
         fresh = self.next_episode(state, params)
         if params.forced_start is not None:
-            forced = done & (fresh.stats.sides != 0)  # nothing else is filled before the first step
+            forced = done & (fresh.stats.sides != 0)  # only a forced entry can fill anything before the first step
             outcome = outcome.replace(info=outcome.info.replace(forced=forced))
         state = select(done, fresh, going_on)
         return state, self.ref(state, params), outcome

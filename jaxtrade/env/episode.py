@@ -1,4 +1,4 @@
-"""Episodes: where they start, how they end, what is counted while they run."""
+"""Episodes: their starts, their ends, and the statistics that they keep."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from jaxtrade.types import Array
 
 
 def new_stats(params: EnvParams) -> EpisodeStats:
-    """Nothing counted yet; a sum for each reward term of `params`."""
+    """Statistics at the start of an episode: all 0, with one sum for each reward term of `params`."""
     zero = jnp.int32(0)
     return EpisodeStats(jnp.float32(0), zero, zero, zero, zero, zero, zero, zero, zero, zero,
                         {name: jnp.float32(0) for name in params.reward_weights})
 
 
 def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams) -> EpisodeStats:
-    """Add one bar's fills. `entry`: fill price of the position carried into the bar (ticks).
+    """Add the fills of one bar. entry: fill price of the position that was carried into the bar (ticks).
 
     A win is a round turn whose profit exceeds its two commissions.
     """
@@ -44,7 +44,7 @@ def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: Contr
 
 
 def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], illegal: Array) -> EpisodeStats:
-    """Add one step's reward terms, equity and legality."""
+    """Add the reward terms, the equity and the legality of one step."""
     return count_close(stats, equity).replace(
         reward=stats.reward + total(terms),
         length=stats.length + 1,
@@ -54,14 +54,16 @@ def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], ille
 
 
 def count_close(stats: EpisodeStats, equity: Array) -> EpisodeStats:
-    """Add equity at a bar's close (mills): its peak and the fall from it."""
+    """Add the equity at a bar's close (mills), which updates the peak and the maximum drawdown."""
     peak = jnp.maximum(stats.peak, equity)
     return stats.replace(peak=peak, max_drawdown=jnp.maximum(stats.max_drawdown, peak - equity))
 
 
 def end_reason(state: EnvState, params: EnvParams) -> Array:
-    """int32[] EndReason after a bar, before any session jump; NONE where the episode goes on in this session or the
-    next. Precedence: bust, daily loss, target, end of session or data, step limit.
+    """int32[] EndReason after a bar, before any session jump. NONE if the episode goes on.
+
+    If several reasons apply, the first of these counts: bust, daily loss, target, end of data, end of the last session,
+    step limit.
     """
     account, sessions = state.account, params.market.sessions
     session = params.sessions.ids[state.slot]
@@ -81,7 +83,7 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
 
 
 def is_truncation(reason: Array) -> Array:
-    """bool[]: step limit or end of data; every other reason but NONE terminates (contract C5)."""
+    """bool[]: True for the step limit and the end of data. All other reasons except NONE terminate (contract C5)."""
     return (reason == EndReason.STEP_LIMIT) | (reason == EndReason.END_OF_DATA)
 
 
@@ -95,17 +97,20 @@ def mix(value: Array) -> Array:
 
 
 def draw(seed: Array, counter: Array, stream: int) -> Array:
-    """uint32[] random word `counter` of a stream. A hash, so that a reset needs no key split in every step."""
+    """uint32[]: random word number `counter` of a stream.
+
+    It is a hash of the seed instead of a JAX key. With keys, auto-reset would need a key split in every step.
+    """
     return mix(mix(seed ^ jnp.uint32(stream * 0x9E3779B9 & 0xFFFFFFFF)) + counter.astype(jnp.uint32))
 
 
 def below(word: Array, bound: Array) -> Array:
-    """int32[] in [0, bound): word modulo bound (bias below bound / 2^32)."""
+    """int32[] in [0, bound): `word` modulo `bound`. The bias of each value is below bound / 2^32."""
     return (word % bound.astype(jnp.uint32)).astype(jnp.int32)
 
 
 def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Array) -> EnvState:
-    """A new account, flat, at the close of `row` in the session `slot` of the split."""
+    """A state with a new account, flat, at the close of `row` in session number `slot` of the split."""
     return EnvState(
         row=jnp.int32(row),
         slot=jnp.int32(slot),
@@ -120,7 +125,10 @@ def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Arra
 
 
 def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool) -> EnvState:
-    """The start of episode number `episode` of an environment: a drawn session, and a drawn decision bar in it."""
+    """The start of episode number `episode`: a random session of the split.
+
+    The row is a random decision bar of the session if `random_row`, else its first one.
+    """
     slot = below(draw(seed, episode, 1), params.sessions.count)
     session = params.sessions.ids[slot]
     first, last = params.market.sessions.first[session], params.market.sessions.last[session]
@@ -129,12 +137,13 @@ def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool
 
 
 def forced_side(state: EnvState, probability: Array, params: EnvParams) -> Array:
-    """int32[]: 1 or -1, the side that a new episode at `state` is to enter before its first step; 0 in the others.
+    """int32[]: the side of the forced entry of a new episode at `state`, 1 or -1 with equal probability; 0 for none.
 
-    Both sides are equally likely. 0 where `rules.may_open` forbids an entry, and where the next bar is the session's
-    flat bar (bars that the data lack can bring it nearer than the calendar says).
+    It is 0 if `rules.may_open` forbids an entry. It is also 0 if the next bar is the flat bar of the session: with
+    missing bars, the flat bar can come earlier than the calendar says.
     """
-    chance = (draw(state.seed, state.episode, 3) >> 8).astype(jnp.float32) * 2.0**-24  # [0, 1): 0 never, 1 always
+    # In [0, 1), so that probability 0 never forces an entry and probability 1 always does.
+    chance = (draw(state.seed, state.episode, 3) >> 8).astype(jnp.float32) * 2.0**-24
     last = params.market.sessions.last[params.sessions.ids[state.slot]]
     forced = (chance < probability) & rules.may_open(state, params) & (state.row < last)
     side = 1 - 2 * below(draw(state.seed, state.episode, 4), jnp.int32(2))

@@ -1,7 +1,7 @@
 """Fills of one leg in one bar: order at the open, opening print, stop and target inside the bar, forced exit.
 
-A leg is the position in one symbol. These functions neither read nor write the account, so that several legs are
-`jax.vmap(fill_leg)`; `env.settle` puts what they return into the account. Conventions: docs/semantics.md.
+A leg is the position in one symbol. These functions neither read nor write the account, so several legs can be filled
+by `jax.vmap(fill_leg)`. `env.settle` enters their results in the account. Conventions: docs/semantics.md.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ if TYPE_CHECKING:
 
 
 class Fall(NamedTuple):
-    """Part of a bar in which the price fell from a running high; int32[] ticks from the open, positive on the winning
-    side of the position. before, high: the running high before the fall and with it. end: where it ended."""
+    """Part of a bar in which the price falls from a running high.
+
+    All are int32[] ticks from the open, positive on the winning side of the position. before: running high before this
+    part. high: running high including this part. end: the lowest price of the fall, at its end.
+    """
 
     before: Array
     high: Array
@@ -55,7 +58,7 @@ def trail_distance(tr_sum: Array, params: EnvParams) -> Array:
 
 
 def _close(leg: LegInBar, when: Array, price: Array, contract: ContractParams) -> LegInBar:
-    """Realise the whole position at `price` where `when`; commission is in the event, quantity and price are not."""
+    """Close the whole position at `price` if `when`. It adds the commission to the event, but not the fill itself."""
     position = leg.position
     commission = jnp.where(when, jnp.abs(position.quantity) * contract.commission, 0)
     profit = jnp.where(when, unrealised(position, price, contract), 0)
@@ -67,7 +70,7 @@ def _close(leg: LegInBar, when: Array, price: Array, contract: ContractParams) -
 
 
 def _exit(leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams) -> LegInBar:
-    """Leave by stop, target, liquidation or force where `when` (and in position)."""
+    """Exit by stop, target, liquidation or force, if `when` and if there is a position."""
     quantity = leg.position.quantity
     when = when & (quantity != 0)
     leg = _close(leg, when, price, contract)
@@ -79,7 +82,7 @@ def _exit(leg: LegInBar, when: Array, price: Array, reason: Array, contract: Con
 
 
 def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractParams) -> LegInBar:
-    """Close at `price` (unslipped) where the order no longer wants this side."""
+    """Close at `price` (less slippage) if the order does not want the current side any more."""
     quantity = leg.position.quantity
     side = jnp.sign(quantity)
     when = (quantity != 0) & (jnp.sign(order.quantity) != side)
@@ -92,7 +95,10 @@ def exit_by_order(leg: LegInBar, order: Order, price: Array, contract: ContractP
 
 
 def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: ContractParams) -> LegInBar:
-    """Open where flat and permitted: slipped fill, bracket around the unslipped `price`, commission at entry."""
+    """Open a position if the leg is flat and an entry is permitted.
+
+    The fill includes slippage; the bracket is around `price` without slippage. The entry pays its commission here.
+    """
     side = jnp.sign(order.quantity)
     size = jnp.minimum(jnp.abs(order.quantity), bar.largest)
     when = bar.may_open & (leg.position.quantity == 0) & (side != 0)
@@ -111,7 +117,7 @@ def enter(leg: LegInBar, order: Order, bar: LegBar, price: Array, contract: Cont
 
 
 def amend(position: Position, order: Order) -> Position:
-    """Move the stop and switch the trail of the position carried into the bar."""
+    """Move the stop and switch the trail of the position that was carried into the bar."""
     moved = (order.move_stop != KEEP_STOP) & (position.quantity != 0)
     switched = (order.trail >= 0) & (position.quantity != 0)
     return position.replace(
@@ -126,7 +132,7 @@ def _stop_reason(position: Position) -> Array:
 
 
 def _nearest_stop(leg: LegInBar, stop_level: StopLevel | None, contract: ContractParams) -> tuple[Array, Array]:
-    """The stop or the liquidation level, whichever is nearer the market (a tie liquidates), and its exit reason."""
+    """(price, exit reason) of the stop or the liquidation level, whichever is nearer the market. A tie liquidates."""
     position = leg.position
     if stop_level is None:
         return position.stop, _stop_reason(position)
@@ -138,7 +144,11 @@ def _nearest_stop(leg: LegInBar, stop_level: StopLevel | None, contract: Contrac
 
 
 def opening_print(leg: LegInBar, price: Array, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
-    """A bar that opens through the stop fills at the open, slipped; at or beyond the target, at the open unslipped."""
+    """Exits at the open of the bar.
+
+    A bar that opens at or beyond the stop fills at the open less slippage. A bar that opens at or beyond the target
+    fills at the open without slippage.
+    """
     side = jnp.sign(leg.position.quantity)
     level, reason = _nearest_stop(leg, stop_level, contract)
     stopped = side * (price - level) <= 0
@@ -169,20 +179,22 @@ def stop_first(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: St
 
 def walk(leg: LegInBar, bar: Bar, falls: Sequence[Fall], whole: Array, contract: ContractParams,
          stop_level: StopLevel | None) -> LegInBar:
-    """Intrabar order by falls, in the order they were traded.
+    """Intrabar order by falls, in the order in which they were traded.
 
-    A fall marks the leg at its running high, capped at the target, and then meets the stop or the liquidation level of
-    that mark, unless the target was reached before it. The first fall that meets one decides: as running highs only
-    rise, it is the one with the lowest. No later price counts.
-    whole: bool[] the falls are one, from extreme to extreme; a level that its high has raised above the open fills at
-    the open.
+    Each fall first marks the leg at its running high, but at most at the target. It then tests the stop, and the
+    liquidation level that follows from this mark, unless the target was reached before the fall. The first fall that
+    reaches one of them decides, and no later price counts. Running highs only rise, so the first such fall is the one
+    with the lowest running high.
+
+    whole: bool[], True if the only fall goes from extreme to extreme of the bar. Its high may raise the liquidation
+    level above the open; the fill is then at the open.
     """
     position = leg.position
     side, held = jnp.sign(position.quantity), position.quantity != 0
     target, stop = side * (position.target - bar.open), side * (position.stop - bar.open)
     best = jnp.where(side > 0, bar.high - bar.open, bar.open - bar.low)
     reached, worst, stopped = jnp.minimum(best, target), jnp.int32(0), jnp.bool_(False)
-    for before, high, end in falls:  # one after the other: with an axis of falls no two of these lines share a loop
+    for before, high, end in falls:  # a Python loop, because XLA fuses these lines only without an axis of falls
         turn = jnp.minimum(high, target)
         live = before < target
         meets = end <= stop
@@ -207,8 +219,10 @@ def walk(leg: LegInBar, bar: Bar, falls: Sequence[Fall], whole: Array, contract:
 
 
 def nearer_extreme(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
-    """Intrabar order `nearer_extreme`: the extreme nearer the open came first, at a tie the adverse one; then the
-    other, then the close."""
+    """Intrabar order `nearer_extreme`: open, the extreme nearer to the open, the other extreme, close.
+
+    If both extremes are equally near, the adverse one comes first.
+    """
     side = jnp.sign(leg.position.quantity)
     up, down = bar.high - bar.open, bar.open - bar.low
     best, worst = jnp.where(side > 0, up, down), -jnp.where(side > 0, down, up)
@@ -219,8 +233,10 @@ def nearer_extreme(leg: LegInBar, bar: Bar, contract: ContractParams, stop_level
 
 def traded_path(leg: LegInBar, bar: Bar, path: IntrabarPath, row: Array, contract: ContractParams,
                 stop_level: StopLevel | None) -> LegInBar:
-    """Intrabar order `path`: the falls that second bars show in bar `row`. An ambiguous bar is one fall from its
-    favourable to its adverse extreme, which is `stop_first`."""
+    """Intrabar order `path`: the falls of bar `row`, as known from second bars.
+
+    An ambiguous bar counts as one fall from its favourable to its adverse extreme. This equals `stop_first`.
+    """
     short = (leg.position.quantity < 0).astype(jnp.int32)
     up, down = bar.high - bar.open, bar.open - bar.low
     ambiguous = path.ambiguous[row, short]
@@ -233,8 +249,10 @@ def traded_path(leg: LegInBar, bar: Bar, path: IntrabarPath, row: Array, contrac
 
 def resolve(leg: LegInBar, prices: Bar, bar: LegBar, intrabar: str, contract: ContractParams,
             stop_level: StopLevel | None) -> LegInBar:
-    """Stop, target and liquidation inside the bar, by the order `intrabar`. Raises ConfigError where it is `path` and
-    the market has no second bars."""
+    """Stop, target and liquidation inside the bar, by the intrabar order `intrabar`.
+
+    Raises ConfigError if the order is `path` and the market has no second bars.
+    """
     if intrabar == "stop_first":
         return stop_first(leg, prices, contract, stop_level)
     if intrabar == "nearer_extreme":
@@ -245,13 +263,14 @@ def resolve(leg: LegInBar, prices: Bar, bar: LegBar, intrabar: str, contract: Co
 
 
 def force_exit(leg: LegInBar, when: Array, price: Array, reason: Array, contract: ContractParams) -> LegInBar:
-    """Leave at `price` less slippage: the flat bar, the end of the data, a breach found at a close mark."""
+    """Exit at `price` less slippage: at the flat bar, at the end of the data, or on a breach at a close mark."""
     side = jnp.sign(leg.position.quantity)
     return _exit(leg, when, price - side * contract.slippage, reason, contract)
 
 
 def close_mark(leg: LegInBar, close: Array, contract: ContractParams, stop_level: StopLevel | None) -> LegInBar:
-    """`mark=close`: the bar's only mark, and the only price at which the account's floors are tested."""
+    """The mark of `mark=close`: the close is the only mark of the bar, and the only price that is tested for a floor.
+    """
     leg = leg._replace(high=leg.worth(close, contract))
     if stop_level is None:
         return leg
@@ -260,7 +279,7 @@ def close_mark(leg: LegInBar, close: Array, contract: ContractParams, stop_level
 
 
 def ratchet(position: Position, close: Array, distance: Array) -> Position:
-    """Tighten a trailing stop to close -/+ distance (ticks); never loosened, live from the next bar."""
+    """Tighten a trailing stop to close -/+ distance (ticks). It never loosens, and works from the next bar on."""
     side = jnp.sign(position.quantity)
     level = close - side * distance
     tighter = (position.trailing == 1) & (side * (level - position.stop) > 0)
@@ -272,15 +291,16 @@ def ratchet(position: Position, close: Array, distance: Array) -> Position:
 
 def fill_leg(config: EnvConfig, position: Position, order: Order, bar: LegBar, contract: ContractParams,
              stop_level: StopLevel | None = None) -> LegFill:
-    """One bar of one leg: order exit, entry, amended stop, opening print, inside of the bar, forced exit, trail.
+    """Fill one leg in one bar: order exit, amended stop, entry, opening print, inside of the bar, forced exit, trail.
 
-    A leg is marked, and leaves, on the side of the market that it would be closed at, and is opened on the other.
+    With two-sided bars, a leg is marked and closed on one side of the market (a long at the bid) and opened on the
+    other.
 
     Args:
-        config: static; `fill`, `mark` and `intrabar` are read.
-        position, order, bar, contract: of one leg, scalar leaves. contract: of the bar (`rules.contract_at`).
-        stop_level: gives the price at which an account that holds this leg alone meets its floor, a second stop. None
-            (static): there is no such price, as with several legs, whose account no single price brings to its floor.
+        config: static; only `fill`, `mark` and `intrabar` are read.
+        position, order, bar: those of the leg, with scalar leaves. contract: that of the bar (`rules.contract_at`).
+        stop_level: gives the price at which the account reaches its floor, as a second stop. This requires that the
+            account holds this leg alone. None (static) with several legs: there is then no such price in one symbol.
     """
     chex.assert_rank([position.quantity, order.quantity, bar.row], 0)
     live_marks = config.mark == "extreme"
@@ -296,7 +316,7 @@ def fill_leg(config: EnvConfig, position: Position, order: Order, bar: LegBar, c
     leg = exit_by_order(leg, order, exit_price, contract)
     leg = leg._replace(position=amend(leg.position, order))
     leg = enter(leg, order, bar, entry_price, contract)
-    prices = bar.quote.leaving(jnp.sign(leg.position.quantity))  # from here on of the position that is held now
+    prices = bar.quote.leaving(jnp.sign(leg.position.quantity))  # prices for the position after the order
     leg = leg._replace(event=leg.event.replace(favourable=prices.open, adverse=prices.open))
     inside = stop_level if live_marks else None
     leg = opening_print(leg, prices.open, contract, inside)

@@ -1,4 +1,4 @@
-"""A leg, which is the position in one symbol, and the prices it meets in one bar. See `env.execution`."""
+"""A leg, which is the position in one symbol, and the prices of one bar for it. See `env.execution`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TreeT = TypeVar("TreeT")
 
 
 def select(when: Array, yes: TreeT, no: TreeT) -> TreeT:
-    """Leaf-wise where, for a scalar condition."""
+    """`jnp.where` for each leaf of two trees. when: bool[]."""
     return jax.tree.map(lambda a, b: jnp.where(when, a, b), yes, no)
 
 
@@ -29,13 +29,13 @@ class Bar(NamedTuple):
 
 
 class Quote(NamedTuple):
-    """One bar of a market: the bid, or the only, side, and the ask side where there are two."""
+    """One bar of a market. bid: the bid side, or the only side. ask: the ask side of two-sided bars, else None."""
 
     bid: Bar
     ask: Bar | None
 
     def leaving(self, side: Array) -> Bar:
-        """Prices at which a position of `side` (int32[] sign) would leave, and is marked: the ask for a short."""
+        """Prices at which a position of `side` (int32[] sign) is closed and marked: the ask for a short."""
         return self.bid if self.ask is None else select(side < 0, self.ask, self.bid)
 
     def entering(self, side: Array) -> Bar:
@@ -51,12 +51,12 @@ def quote_at(market: MarketData, row: Array) -> Quote:
 
 
 class LegBar(NamedTuple):
-    """One bar as one leg meets it; int32[] and bool[].
+    """The data of one bar for one leg; int32[] and bool[].
 
-    row: of the market. quote: the bar's prices. decided: prices of the bar decided on, at whose close orders fill
-    (`fill=close`); None (static) where they fill at the open of `quote`. may_open: an entry is permitted. largest:
-    most contracts of an entry. forced: `ExitReason` of an exit at the close, NONE where the leg may stay. trail: ticks
-    between the close and a trailing stop. path: the market's, for all rows; None (static) without second bars.
+    row: market row. quote: prices of the bar. decided: prices of the decision bar if orders fill at its close
+    (`fill=close`). None (static) if they fill at the open of `quote`. may_open: True if an entry is permitted. largest:
+    maximum contracts of an entry. forced: `ExitReason` of a forced exit at the close, NONE if the leg may stay. trail:
+    ticks between the close and a trailing stop. path: second-bar paths of all rows. None (static) without second bars.
     """
 
     row: Array
@@ -70,10 +70,10 @@ class LegBar(NamedTuple):
 
 
 class LegInBar(NamedTuple):
-    """A leg while a bar is worked through, and what has happened to it in the bar so far.
+    """A leg inside a bar, with the results of the bar so far.
 
-    cash: int32[] mills, realised profit less commission. high: int32[] mills, the highest `worth` that the leg was
-    marked at; None (static) under `mark=close` until the bar closes.
+    cash: int32[] mills, realised profit less commission. high: int32[] mills, highest marked `worth`. With `mark=close`
+    it is None (static) until the bar closes.
     """
 
     position: Position
@@ -82,17 +82,19 @@ class LegInBar(NamedTuple):
     event: Event
 
     def worth(self, price: Array, contract: ContractParams) -> Array:
-        """int32[] mills: cash and open profit at `price` (ticks), no exit costs."""
+        """int32[] mills: cash plus open profit at `price` (ticks), without exit costs."""
         return self.cash + unrealised(self.position, price, contract)
 
     def marked(self, price: Array, contract: ContractParams) -> LegInBar:
-        """The leg after a mark inside the bar; the same leg where only closes are marked."""
+        """The leg after a mark at `price` inside the bar. With `mark=close` the leg is unchanged."""
         return self if self.high is None else self._replace(high=jnp.maximum(self.high, self.worth(price, contract)))
 
 
 class LegFill(NamedTuple):
-    """What a bar made of a leg: its position, cash (int32[] mills, realised profit less commission), marks and event.
-    The event's `floor` and `breach` are the account's, and still empty."""
+    """Result of a bar for one leg. cash: int32[] mills, realised profit less commission.
+
+    `floor` and `breach` of the event belong to the account, and are not set yet.
+    """
 
     position: Position
     cash: Array
@@ -101,6 +103,6 @@ class LegFill(NamedTuple):
 
 
 def empty_event(price: Array) -> Event:
-    """Nothing happened yet; `price` (ticks) stands for both marks."""
+    """An event without fills. price: ticks, the initial value of both marks."""
     zero = jnp.int32(0)
     return Event(zero, zero, zero, zero, zero, zero, zero, zero, price, price, zero, jnp.bool_(False))

@@ -1,4 +1,5 @@
-"""Exact integer arithmetic (contract C1): money is int32 mills, so sums are associative and equality is a test."""
+"""Exact integer arithmetic (contract C1). Money is int32 mills, so sums do not depend on their order and tests can
+compare for equality."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def ceil_div(a: Array, b: Array | int) -> Array:
 
 
 def _wide_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """uint32 a * b as two uint32 words (high, low), by 16-bit halves."""
+    """a * b for uint32 a and b, as two uint32 words (high, low). The product is formed from 16-bit halves."""
     mask = jnp.uint32(0xFFFF)
     a_low, a_high = a & mask, a >> 16
     b_low, b_high = b & mask, b >> 16
@@ -32,11 +33,11 @@ def muldiv(a: Array, b: Array, c: Array) -> Array:
     """round_half_even(a * b / c) without 64-bit integers.
 
     Args:
-        a, b: int32, any sign. c: int32, > 0. The product may pass 2^31; the result must fit int32.
+        a, b: int32, any sign. c: int32, > 0. The product may exceed 2^31; the result must fit int32.
     Returns:
         int32, broadcast shape.
 
-    The product is held as two 32-bit words and divided bit by bit (restoring division).
+    The product is kept as two 32-bit words and divided bit by bit (restoring division). JAX has no int64 by default.
     """
     a, b, c = jnp.broadcast_arrays(jnp.int32(a), jnp.int32(b), jnp.int32(c))
     negative = (a < 0) ^ (b < 0)
@@ -61,7 +62,7 @@ def muldiv(a: Array, b: Array, c: Array) -> Array:
 
 
 def muldiv_host(a: Any, b: Any, c: Any) -> np.ndarray:
-    """`muldiv` on the host, int64: |a| < 2^31, 0 < b, c < 2^31, so that no product passes 2^63."""
+    """`muldiv` on the host in int64. |a| < 2^31 and 0 < b, c < 2^31, so no product exceeds 2^63."""
     a, b, c = (np.asarray(x, np.int64) for x in (a, b, c))
     quotient, remainder = np.divmod(np.abs(a) * b, c)
     up = (2 * remainder > c) | ((2 * remainder == c) & (quotient % 2 == 1))
@@ -69,9 +70,9 @@ def muldiv_host(a: Any, b: Any, c: Any) -> np.ndarray:
 
 
 def tick_mills(contract: ContractParams) -> Array:
-    """Mills of one tick of one contract, of a bar's own contract where profits are converted (times `1 / tick_over`).
+    """The numerator `tick_mills` of the value of one tick. The value is `tick_mills / tick_over` mills.
 
-    Raises TypeError (a bug) where it was not taken from `rules.contract_at`.
+    Raises TypeError (a bug) if profits are converted and the contract is not from `rules.contract_at`.
     """
     if contract.tick_mills is None:
         raise TypeError("this market's profits are converted bar by bar: take the contract from rules.contract_at")
@@ -79,9 +80,9 @@ def tick_mills(contract: ContractParams) -> Array:
 
 
 def money_of(ticks: Array, contract: ContractParams) -> Array:
-    """Mills that `ticks` (price change times signed contracts, int32) are worth in the account's currency.
+    """Mills: value of `ticks` (price change times signed contracts, int32) in the account's currency.
 
-    The one place where ticks become money. contract: of the bar, from `rules.contract_at`.
+    This is the only function that converts ticks to money. contract: that of the bar, from `rules.contract_at`.
     """
     if contract.tick_over is None:
         return ticks * tick_mills(contract)
@@ -89,10 +90,10 @@ def money_of(ticks: Array, contract: ContractParams) -> Array:
 
 
 def ticks_within(room: Array, size: Array, contract: ContractParams) -> Array:
-    """Largest whole number of ticks by which `size` contracts (int32, > 0) may move and make at most `room` mills.
+    """The largest whole number of ticks whose value for `size` contracts (int32, > 0) is at most `room` mills.
 
-    Exact: `money_of` rises with its ticks, and a tick is worth at least one mill, so the rounded quotient is at most
-    one off the last tick within `room`.
+    The result is exact. `money_of` increases with the ticks, and one tick is worth at least one mill. The rounded
+    quotient is therefore at most one away from the result, and the last lines correct it.
     """
     size = jnp.maximum(size, 1)
     if contract.tick_over is None:

@@ -1,9 +1,10 @@
-"""Observation (contract C3): named slots, a small stored reference, and the vector rebuilt from it.
+"""Observation (contract C3): named slots, a small stored reference, and the vector that is rebuilt from it.
 
-A task chooses among the blocks of this module, each a `*_slots` and a `*_values` function, and may add its own.
+A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a `*_values` function.
 
-Two scalings of the same slots. `seed` reproduces the old system's raw values (parity). `relative` is stationary by
-construction: prices in ATRs from the last close, log volume ratios, time as fractions of the session.
+The slots have two scalings. `seed` reproduces the raw values of the predecessor system, for comparison with it.
+`relative` is stationary by construction: prices in ATRs from the last close, log volume ratios, and time as fractions
+of the session.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from jaxtrade.types import Array
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
 POSITION_SLOTS = ("position", "entry", "stop_distance", "target_distance", "bars_in_position")
 MANAGE_SLOTS = ("can_enter", "can_manage", "has_position")
-BARS_PER_DAY = 390.0  # scale of bars_in_position, the cash session in minutes
+BARS_PER_DAY = 390.0  # scale of bars_in_position: minutes of the US cash session
 
 
 class ObservationRef(struct.PyTreeNode):
-    """What a rollout stores instead of the observation.
+    """The form in which a rollout stores an observation.
 
-    row: int32[S]. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal: uint8[ceil(A / 8)], the
-    mask's bits. account: what the task's record shows (of `advised` an `AccountSeen`), None (static) without a record.
-    aux: the advice as it is acted on (`AdviceSeen`), None (static) where there is no advisor.
-    num_actions: A (static).
+    row: int32[S] market row. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal:
+    uint8[ceil(A / 8)], bits of the mask. account: the visible part of the task's record (an `AccountSeen` for
+    `advised`), None (static) without a record. aux: the visible advice (`AdviceSeen`), None (static) without an
+    advisor. num_actions: A (static).
     """
 
     row: Array
@@ -51,13 +52,13 @@ class ObservationRef(struct.PyTreeNode):
 
     @property
     def mask(self) -> Array:
-        """bool[..., A]: the actions that are legal, of one reference or of stacked ones."""
+        """bool[..., A]: the legal actions of one reference or of stacked references."""
         bits = [(self.legal[..., i // 8] >> (i % 8)) & 1 for i in range(self.num_actions)]
         return jnp.stack(bits, axis=-1).astype(bool)
 
 
 def bits_of(mask: Array) -> Array:
-    """bool[..., A] -> uint8[..., ceil(A / 8)], action 8 i + j in bit j of byte i."""
+    """Pack a mask bool[..., A] into uint8[..., ceil(A / 8)]. Action 8 i + j is bit j of byte i."""
     def byte(first: int) -> Array:
         bits = [mask[..., i].astype(jnp.uint8) << (i - first) for i in range(first, min(first + 8, mask.shape[-1]))]
         return functools.reduce(jnp.bitwise_or, bits)
@@ -67,7 +68,7 @@ def bits_of(mask: Array) -> Array:
 
 @dataclass(frozen=True)
 class Slot:
-    """One entry of the observation vector."""
+    """One entry of the observation vector. warm_up: bars of data before its first valid value."""
 
     name: str
     unit: str
@@ -76,7 +77,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class ObservationSpec:
-    """Every slot in order; sizes are derived from it, never typed."""
+    """All slots in order. Every size is derived from it."""
 
     slots: tuple[Slot, ...]
     scaling: str
@@ -92,13 +93,13 @@ class ObservationSpec:
 
 @functools.lru_cache(maxsize=64)
 def make_spec(config: EnvConfig) -> ObservationSpec:
-    """The slots of the configured task, and those of advice behind them where it is shown."""
+    """The slots of the configured task, followed by those of advice if `config.advice`."""
     advice = [Slot(name, "advice", 0) for name in ADVICE_SLOTS] if config.advice else []
     return ObservationSpec((*task_of(config).slots(config), *advice), config.scaling)
 
 
 def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams) -> ObservationRef:
-    """The reference of what is seen at `state`; mask: bool[A] of the same state."""
+    """The reference of the observation at `state`. mask: bool[A] of the same state."""
     position, keeper = state.position, task_of(config).record
     bars = jnp.where(position.quantity != 0, state.row - position.opened + 1, 0)
     leg = jnp.stack([position.quantity, position.entry, position.stop, position.target, bars])
@@ -109,8 +110,8 @@ def make_ref(config: EnvConfig, state: EnvState, mask: Array, params: EnvParams)
 def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
     """float32[D]: the values of the task's slots, then those of advice.
 
-    Reads the reference and the float `MarketView` only, at rows <= t; and of the account's rules what its money is
-    measured by, which never changes. Raises ConfigError where the market was made for another configuration.
+    It reads only the reference, the float `MarketView` at rows <= t, and constant units of the account's rules. Later
+    bars can therefore not leak into it. Raises ConfigError if the market was built for another configuration.
     """
     chex.assert_rank([ref.row, ref.legs], [1, 2])
     view = params.market.view
@@ -128,7 +129,7 @@ def observe(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
 
 
 def _now(ref: ObservationRef, params: EnvParams) -> dict[str, Array]:
-    """Name of `NOW` -> float32[], of the bar decided on: what the window and the position are scaled by."""
+    """The figures `NOW` of the decision bar by name, float32[] each. They scale the window and the position."""
     return dict(zip(NOW, params.market.view.now[ref.row[0]], strict=True))
 
 
@@ -136,7 +137,7 @@ def _now(ref: ObservationRef, params: EnvParams) -> dict[str, Array]:
 
 
 def window_slots(config: EnvConfig) -> tuple[Slot, ...]:
-    """W (F + 3) slots: of each bar, oldest first, its features and three time values."""
+    """W (F + 3) slots for a window of W bars: for each bar, oldest first, its F features and three time values."""
     slots = []
     for back in range(config.window, 0, -1):
         slots += [Slot(f"{name}[t-{back}]", feature_spec(name).unit, feature_spec(name).warm_up)
@@ -146,7 +147,7 @@ def window_slots(config: EnvConfig) -> tuple[Slot, ...]:
 
 
 def _pattern(config: EnvConfig) -> np.ndarray:
-    """float32[4, W * (F + 3)], `data.view.Shape` of every window slot: constants of the program."""
+    """float32[4, W * (F + 3)]: the `Shape` (scaling) of every window slot, as constants of the program."""
     columns = [shape_of(feature_spec(name).unit, config.scaling) for name in config.features]
     columns += [Shape()] * len(TIME_NAMES)
     return np.tile(np.array(columns, np.float32).T, config.window)
@@ -158,7 +159,7 @@ def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> 
     level, per_atr, log_per_atr, log_per_volume = _pattern(config)
     width = len(config.features) + len(TIME_NAMES)
 
-    def window(column: Array) -> Array:  # bars lie one after the other, so this is one run of memory
+    def window(column: Array) -> Array:  # rows are contiguous in memory, so the window is a single slice
         return jax.lax.dynamic_slice_in_dim(column.reshape(-1), (row - config.window) * width, config.window * width)
 
     x = window(view.value)
@@ -172,12 +173,12 @@ def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> 
 
 
 def position_slots() -> tuple[Slot, ...]:
-    """The five of POSITION_SLOTS."""
+    """The five slots POSITION_SLOTS."""
     return tuple(Slot(name, "account", 0) for name in POSITION_SLOTS)
 
 
 def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[5]: side, entry against the close, stop and target distance in ATRs (0: none), time held."""
+    """float32[5]: side, entry relative to the close, stop and target distance in ATRs (0 for none), holding time."""
     quantity, entry, stop, target, bars = ref.legs[0]
     now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
@@ -197,27 +198,32 @@ def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -
 
 
 def flag_slots() -> tuple[Slot, ...]:
-    """The three of MANAGE_SLOTS."""
+    """The three slots MANAGE_SLOTS."""
     return tuple(Slot(name, "flag", 0) for name in MANAGE_SLOTS)
 
 
 def flag_values(ref: ObservationRef) -> Array:
-    """float32[3]: an entry is legal, a position is held and may be managed, a position is held. For tasks whose action
-    BUY has the id of `Action`."""
+    """float32[3]: an entry is legal; a position may be managed; a position is held. The last two are always equal.
+
+    Only for tasks whose action BUY has the id of `Action.BUY`.
+    """
     held = ref.legs[0, 0] != 0
     return jnp.stack([ref.mask[Action.BUY], held, held]).astype(jnp.float32)
 
 
-# --- the bar decided on -----------------------------------------------------------------------------------------------
+# --- the decision bar -------------------------------------------------------------------------------------------------
 
 
 def context_slots(features: tuple[str, ...]) -> tuple[Slot, ...]:
-    """One for each feature of the bar decided on. features: `Task.context`."""
+    """One slot for each context feature of the decision bar. features: `Task.context`."""
     return tuple(Slot(f"{name}[t]", feature_spec(name).unit, feature_spec(name).warm_up) for name in features)
 
 
 def context_values(config: EnvConfig, features: tuple[str, ...], ref: ObservationRef, params: EnvParams) -> Array:
-    """float32[len(features)]. Raises ConfigError where the market was made for a task with another context."""
+    """float32[len(features)]: values of the context slots.
+
+    Raises ConfigError if the market was built for a task with another number of context features.
+    """
     context = params.market.view.context
     found = 0 if context is None else context.shape[-1]
     if context is None or found != len(features):

@@ -1,4 +1,4 @@
-"""Orders that tasks, baselines and the environment itself are made of."""
+"""Basic orders, which tasks, baselines and the environment itself use."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ def hold(state: EnvState) -> Order:
 
 
 def bracket(state: EnvState, quantity: Array, params: EnvParams) -> Order:
-    """Want `quantity` (int32[], signed), a new position with the fixed bracket: stop in ATRs, target a multiple of
-    it."""
+    """An order for `quantity` (int32[], signed) with the fixed bracket.
+
+    The stop is a multiple of the ATR, and the target is a multiple of the stop.
+    """
     stop_ticks = stop_distance(params.market.tr_sum[state.row], params)
     return Order(quantity, stop_ticks, params.brackets.target_multiple * stop_ticks, jnp.int32(KEEP_STOP),
                  jnp.int32(-1))

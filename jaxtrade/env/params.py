@@ -1,4 +1,4 @@
-"""`make_params`: the traced `EnvParams` of a market, a split and a configuration. Limits are checked here."""
+"""`make_params`: build the traced `EnvParams` from a market, a split and a configuration, and check all limits."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ def _limit(dollars: float | None, key: str) -> int:
 
 
 def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
-    """Rules in mills. `risk_unit` is the drawdown, or 1 % of the start balance where there is none; then nothing
-    follows the high-water mark either, and it is that of live equity."""
+    """The rules of a preset in mills. micro: True for a micro contract, of which the cap allows ten times as many.
+
+    `risk_unit` is the drawdown, or 1 % of the start balance without a drawdown. Without a drawdown no rule uses the
+    high-water mark, and it simply follows live equity.
+    """
     drawdown = _limit(preset.drawdown, "account.drawdown")
     trailing = Trailing[preset.trailing.upper()] if preset.drawdown is not None else Trailing.INTRADAY
     start = whole_mills(preset.start_balance, "account.start_balance")
@@ -51,7 +54,7 @@ def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
 
 
 def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
-    """`brackets.be_ticks`, else 1 tick; in parity scaling a future's 0.25 points, rounded up to whole ticks."""
+    """`brackets.be_ticks` if set, else 1 tick. With `scaling=seed` a future has 0.25 points, rounded up to ticks."""
     if config.brackets.be_ticks is not None:
         return config.brackets.be_ticks
     if config.env.scaling == "seed" and contract.kind == "future":
@@ -60,9 +63,9 @@ def breakeven_ticks(contract: Contract, config: RunConfig) -> int:
 
 
 def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
-    """The contract's figures with the configuration's costs put over them.
+    """The figures of the contract, with the costs of the configuration in place of its own.
 
-    A tick's money is left to the market's `tick_value` where profits are converted.
+    If profits are converted, `tick_mills` is None, because the market's `tick_value` holds the value of a tick.
     """
     chosen = contract.under(config)
     return ContractParams(
@@ -76,9 +79,12 @@ def contract_params(contract: Contract, config: RunConfig) -> ContractParams:
 
 
 def _largest_ranges(market: Market) -> tuple[int, int]:
-    """Ticks: the widest session from its lowest to its highest price, past which no position can move; and the largest
-    sum over a session's bars of gap and range, past which no sequence of one entry per bar can. A bar of two sides
-    ranges from the bid's low to the ask's high."""
+    """Two upper limits in ticks, for the check of int32 money.
+
+    widest: the largest difference between the highest and the lowest price of a session. No position can move further.
+    busiest: the largest sum of gaps and ranges over the bars of a session. No sequence of one entry per bar can gain or
+    lose more. The range of a two-sided bar is from the low of the bid to the high of the ask.
+    """
     sessions, (bid, ask) = market.data.sessions, market.bars.sides
     widest = busiest = 0
     for first, last in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True):
@@ -93,7 +99,7 @@ def _largest_ranges(market: Market) -> tuple[int, int]:
 
 
 def _largest_tick(market: Market) -> int:
-    """Mills, rounded up: the most that a tick of one contract is worth in any bar."""
+    """Mills, rounded up: the largest value of one tick of one contract in any bar."""
     value = market.data.tick_value
     if value is None:
         return market.contract.tick_mills
@@ -102,10 +108,10 @@ def _largest_tick(market: Market) -> int:
 
 
 def _check_money(market: Market, account: AccountParams, contract: ContractParams, config: RunConfig) -> int:
-    """Largest quantity whose position int32 mills can hold. Raises ConfigError where an episode could pass int32.
+    """The largest quantity whose position int32 mills can hold. Raises ConfigError if an episode could overflow int32.
 
-    An account that ends at its drawdown and at its target is bounded by them and one position; any other by what its
-    sessions' bars could give or take.
+    If the account ends at its drawdown and at its target, these limits and one position bound its money. Otherwise the
+    bound is the most that the bars of its sessions could gain or lose.
     """
     tick = _largest_tick(market)
     side_cost = int(contract.commission) + int(contract.slippage) * tick
@@ -130,11 +136,11 @@ def _check_money(market: Market, account: AccountParams, contract: ContractParam
 
 
 def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvParams:
-    """Traced parameters of an environment.
+    """Build the traced parameters of an environment.
 
-    An order for more contracts than the account's cap, or than int32 mills could hold, is filled for that many.
-    Raises ConfigError where `env.quantity` passes the account's cap, the market's data lack the contract's conversion,
-    money could pass int32 mills, or the intrabar order needs second bars that the market does not have.
+    Larger orders are filled only up to the account's cap, and up to the quantity that int32 mills can hold. Raises
+    ConfigError if `env.quantity` exceeds the account's cap, the market data lack the currency conversion, money could
+    overflow int32 mills, or the intrabar order needs second bars that the market does not have.
     """
     if config.env.intrabar == "path" and market.data.path is None:
         raise ConfigError("env.intrabar = path needs second bars, which this market does not have; give --seconds FILE "

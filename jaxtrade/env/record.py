@@ -1,4 +1,4 @@
-"""The record of an episode's trades, bar by bar, and the five risk slots that `advised` shows of it."""
+"""The trade record of an episode, and the five risk slots that the task `advised` shows of it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from jaxtrade.env.state import AccountParams, ContractParams, EnvState, Event, T
 from jaxtrade.types import Array
 
 RISK_SLOTS = ("unrealised_profit", "balance_drawdown", "losses_in_a_row", "recent_win_rate", "excursion_ratio")
-RECENT = 10  # closed trades that the win rate looks back on; losses in a row count up to as many in relative scaling
+RECENT = 10  # closed trades in the win rate; in relative scaling also the cap of losses in a row
 
 
 class Close(NamedTuple):
-    """A round turn that may have ended in a bar. closed: bool[] it did. won: bool[] its profit exceeds its two
-    commissions."""
+    """A possible close of a round turn in a bar.
+
+    closed: bool[], True if a round turn ended. won: bool[], True if its profit exceeds its two commissions.
+    """
 
     closed: Array
     won: Array
 
 
 def closes(event: Event, entry: Array, contract: ContractParams) -> tuple[Close, Close]:
-    """Round turns that one bar closed, in their order: by order at the open, then any other way.
+    """The round turns that one bar closed, in time order: first by an order, then in any other way.
 
-    entry: fill price of the position carried into the bar (ticks). contract: of the bar.
+    entry: fill price of the position that was carried into the bar (ticks). contract: that of the bar.
     """
     exit_entry = jnp.where(event.entry_quantity != 0, event.entry_price, entry)
 
@@ -41,7 +43,7 @@ def closes(event: Event, entry: Array, contract: ContractParams) -> tuple[Close,
 
 
 def new_record() -> TradeRecord:
-    """Nothing traded yet."""
+    """The record at the start of an episode, without trades."""
     zero = jnp.int32(0)
     return TradeRecord(zero, zero, zero, zero, zero, zero, zero)
 
@@ -56,7 +58,7 @@ def _count(record: TradeRecord, close: Close) -> TradeRecord:
 
 
 def add_bar(record: TradeRecord, prev: EnvState, next: EnvState, event: Event, contract: ContractParams) -> TradeRecord:
-    """The record after a bar that led from `prev` to `next`; contract: of that bar."""
+    """The record after the bar that led from `prev` to `next`. contract: that of the bar."""
     for close in closes(event, prev.position.entry, contract):
         record = _count(record, close)
     balance = record.balance + next.account.balance - prev.account.balance
@@ -75,10 +77,10 @@ def add_bar(record: TradeRecord, prev: EnvState, next: EnvState, event: Event, c
 
 
 class AccountSeen(struct.PyTreeNode):
-    """What a reference keeps of account and record (26 bytes): whole numbers, from which either scaling is made.
+    """The part of account and record that a reference stores (26 bytes). Both scalings are computed from it.
 
-    int32[]: unrealised (mills, at the close), drawdown (mills from the peak), peak (mills), losses, adverse, favourable
-    (ticks). uint8[]: won and closed, of the last ten trades.
+    int32[]: unrealised (mills, at the close), drawdown (mills below the peak), peak (mills), losses (trades), adverse,
+    favourable (ticks). uint8[]: won and closed, numbers among the last ten trades.
     """
 
     unrealised: Array
@@ -92,7 +94,7 @@ class AccountSeen(struct.PyTreeNode):
 
 
 def account_seen(state: EnvState) -> AccountSeen:
-    """What is seen of the account and its record at `state`."""
+    """The visible part of the account and its record at `state`."""
     record, account = state.record, state.account
     return AccountSeen(
         unrealised=account.equity - account.balance,
@@ -107,11 +109,15 @@ def account_seen(state: EnvState) -> AccountSeen:
 
 
 def risk_slots(scaling: str, seen: AccountSeen, rules: AccountParams) -> Array:
-    """float32[5] in the order of RISK_SLOTS.
+    """float32[5] in the order of RISK_SLOTS. Their units depend on the scaling:
 
-    seed: dollars; a share of the peak (start balance included); a count; a share (0.5 before any trade); adverse over
-    favourable excursion (1 where flat, or never in favour). relative: risk units; risk units; tenths up to 1; the same
-    share; adverse over adverse plus favourable (0.5 where flat, or never marked away from the entry).
+                             seed                                       relative
+        unrealised_profit    dollars                                    risk units
+        balance_drawdown     share of the peak, with start balance      risk units
+        losses_in_a_row      count                                      count / 10, at most 1
+        recent_win_rate      share, 0.5 before the first trade          as seed
+        excursion_ratio      adverse / favourable, 1 if favourable      adverse / (adverse + favourable), 0.5 if
+                             is 0 (flat, or never in favour)            both are 0 (flat, or never moved)
     """
     unrealised, drawdown, peak, losses, adverse, favourable, won, closed = (
         x.astype(jnp.float32) for x in (seen.unrealised, seen.drawdown, seen.peak, seen.losses, seen.adverse,
@@ -126,5 +132,5 @@ def risk_slots(scaling: str, seen: AccountSeen, rules: AccountParams) -> Array:
 
 
 def _quotient(over: Array, under: Array, neutral: float) -> Array:
-    """over / under, `neutral` where under is 0."""
+    """over / under, or `neutral` if `under` is 0."""
     return jnp.where(under > 0, over / jnp.maximum(under, 1.0), neutral)

@@ -1,4 +1,7 @@
-"""Reward presets: named tables of weights over the terms of `env.rewards`. Imports no JAX: names are checked early."""
+"""Reward presets: named tables of weights of the terms in `env.rewards`.
+
+The module imports no JAX, so that names are checked before JAX loads.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,9 @@ REWARDS: dict[str, dict[str, float]] = {
 
 
 def resolve_reward(config: RewardConfig) -> dict[str, float]:
-    """Term -> weight: the preset's, with the user's over them. Raises ConfigError for an unknown preset or term, and
-    where every weight is 0.
+    """Term -> weight: those of the preset, overridden by the user's.
+
+    Raises ConfigError for an unknown preset or term, and if every weight is 0.
     """
     if config.preset not in REWARDS:
         near = difflib.get_close_matches(config.preset, REWARDS, n=1)

@@ -1,10 +1,11 @@
 """Reward: a weighted sum of pure terms `(prev, next, step, params) -> float32[]`.
 
-A composition is a table of weights (`env.reward_presets` names some). Which terms it names is static (the keys of
-`EnvParams.reward_weights` are part of the pytree's structure, so only those are compiled); the weights are leaves and
-can be swept by `vmap`. A new term is a function here and its name in `parts.REWARD_TERMS`, or a function of your own
-under `register_term`.
-docs/rewards.md has formulas, units, sources and the known defects of the old systems' rewards.
+A composition is a table of weights; `env.reward_presets` names some. The names of its terms are static: they are the
+keys of `EnvParams.reward_weights` and so part of the pytree's structure, and only these terms are compiled. The weights
+are leaves, so `vmap` can sweep them. To add a term here, write a function and add its name to `parts.REWARD_TERMS`. To
+add one from outside the package, use `register_term`.
+
+docs/rewards.md has formulas, units, sources, and the known defects of the predecessor systems' rewards.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from jaxtrade.env.state import EnvParams, EnvState, Event, ExitReason
 from jaxtrade.parts import REWARD_TERMS
 from jaxtrade.types import Array
 
-DOLLARS = 1.0 / 1000.0  # per mill; a factor, as a compiler divides by a constant alone and multiplies in a batch
+# Dollars per mill. A factor instead of a divisor: a compiler may turn a division by a constant into a multiplication in
+# one program (a batch) and not in another, which would change the bits.
+DOLLARS = 1.0 / 1000.0
 MANAGEMENT = tuple(action.name for action in Action if action >= Action.MOVE_STOP_TO_BREAKEVEN)
 
 
 class StepEvent(struct.PyTreeNode):
-    """What a term may know of a step besides the two states.
+    """The inputs of a reward term about a step, besides the two states.
 
-    action: int32[] as it was chosen. illegal: bool[], it was not in the mask: executed as HOLD. event: of the bar.
-    actions: names of the task's actions in id order (static).
+    action: int32[], the chosen action. illegal: bool[], True if the mask forbade it; it was then executed as HOLD.
+    event: event of the bar. actions: names of the task's actions in the order of their ids (static).
     """
 
     action: Array
@@ -40,12 +43,12 @@ class StepEvent(struct.PyTreeNode):
     actions: tuple[str, ...] = struct.field(pytree_node=False)
 
     def chosen(self, *names: str) -> Array:
-        """bool[]: one of these actions was chosen, legal or not. False where the task has none of them."""
+        """bool[]: True if one of these actions was chosen, legal or not. False if the task has none of them."""
         ids = [i for i, name in enumerate(self.actions) if name in names]
         return functools.reduce(operator.or_, [self.action == i for i in ids], jnp.zeros_like(self.illegal))
 
     def executed(self, name: str) -> Array:
-        """bool[]: the action was chosen and legal."""
+        """bool[]: True if the action was chosen and legal."""
         return self.chosen(name) & ~self.illegal
 
 
@@ -66,17 +69,17 @@ def _wins(prev: EnvState, next: EnvState) -> Array:
 
 def equity_change(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
     """(equity at this close - equity at the last one) / risk_unit. Its sum is the episode's profit in risk units."""
-    # The reciprocal written out: left to itself, a compiler divides alone and multiplies in a batch.
+    # The reciprocal is explicit. A compiler might divide in one program and multiply in another (see DOLLARS).
     return (next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.risk_unit)
 
 
 def net_return(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """(equity at this close - equity at the last one) / start balance: the change net of all costs as a share."""
+    """(equity at this close - equity at the last one) / start balance: the relative change, net of all costs."""
     return (next.account.equity - prev.account.equity).astype(jnp.float32) * (1.0 / params.account.start_balance)
 
 
 def closed_profit(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Dollars: profit of the round turns closed in this bar, both commissions of each paid; 0 in other bars."""
+    """Dollars: profit of the round turns closed in this bar, less both commissions of each; 0 in other bars."""
     event = step.event
     gross = next.account.balance - prev.account.balance + event.commission
     closed = jnp.abs(event.order_exit_quantity) + jnp.abs(event.exit_quantity)
@@ -84,39 +87,39 @@ def closed_profit(prev: EnvState, next: EnvState, step: StepEvent, params: EnvPa
 
 
 def win(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Round turns closed in this bar with a profit after both commissions."""
+    """Number of round turns closed in this bar with a profit after both commissions."""
     return _count(_wins(prev, next))
 
 
 def loss(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Round turns closed in this bar without a profit after both commissions."""
+    """Number of round turns closed in this bar without a profit after both commissions."""
     return _count(_closed_trades(prev, next) - _wins(prev, next))
 
 
 def trail_win(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """Wins of this bar whose trail was on: carried into the bar so, and not switched by this step's action."""
+    """Number of wins of this bar, if the trail was on. An action of this step that switches the trail counts."""
     off, on = step.executed(Action.DISABLE_TRAIL.name), step.executed(Action.ENABLE_TRAIL.name)
     trailed = (prev.position.trailing == 1) & ~off | on
     return _count(jnp.where(trailed, _wins(prev, next), 0))
 
 
 def in_position(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 where a position is open at this bar's close."""
+    """1 if a position is open at this bar's close."""
     return _count(next.position.quantity != 0)
 
 
 def flat(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 where nothing is held at this bar's close and nothing was closed in it."""
+    """1 if there is no position at this bar's close and none was closed in the bar."""
     return _count((next.position.quantity == 0) & (_closed_trades(prev, next) == 0))
 
 
 def floor_reached(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 where equity reached the drawdown floor or the daily-loss floor."""
+    """1 if equity reached the drawdown floor or the daily-loss floor."""
     return _count(step.event.breach)
 
 
 def forced_flat(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 where the session's flat bar had to close the position."""
+    """1 if the flat bar of the session closed the position."""
     return _count(step.event.exit_reason == ExitReason.FLAT)
 
 
@@ -131,7 +134,7 @@ def trail_enabled(prev: EnvState, next: EnvState, step: StepEvent, params: EnvPa
 
 
 def trail_enabled_in_profit(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """For a legal ENABLE_TRAIL: 1 with open profit above 1 % of the start balance at the decision, else -1."""
+    """For a legal ENABLE_TRAIL: 1 if open profit exceeds 1 % of the start balance at the decision, else -1."""
     open_profit = (prev.account.equity - prev.account.balance).astype(jnp.float32)
     rich = open_profit > 0.01 * params.account.start_balance
     return jnp.where(step.executed(Action.ENABLE_TRAIL.name), jnp.where(rich, 1.0, -1.0), 0.0)
@@ -148,25 +151,25 @@ def return_level(prev: EnvState, next: EnvState, step: StepEvent, params: EnvPar
 
 
 def illegal(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 for an action outside the mask. The masked sampler never draws one."""
+    """1 for an action outside the mask. The masked sampler never draws such an action."""
     return _count(step.illegal)
 
 
 def illegal_management(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> Array:
-    """1 for an action outside the mask that would have managed a position (one of MANAGEMENT)."""
+    """1 for an action outside the mask that manages a position (one of MANAGEMENT)."""
     return _count(step.illegal & step.chosen(*MANAGEMENT))
 
 
 def register_term(term: Term) -> Term:
-    """Make a term of your own known by its function's name, for `reward.weights`. A decorator: returns the term.
+    """Register your own term under the name of its function, for `reward.weights`. A decorator: it returns the term.
 
-    Raises ConfigError where another term has the name.
+    Raises ConfigError if another term has this name.
     """
     return REWARD_TERMS.register(term.__name__, term)
 
 
 def weighted_terms(prev: EnvState, next: EnvState, step: StepEvent, params: EnvParams) -> dict[str, Array]:
-    """Term -> float32[]: each term of the composition times its weight; the reward is their `total`."""
+    """Each term of the composition times its weight, float32[] by name. The reward is their `total`."""
     terms = {name: REWARD_TERMS[name](prev, next, step, params) for name in params.reward_weights}
     for name, value in terms.items():
         chex.assert_shape(value, (), custom_message=f"reward term '{name}'")
@@ -176,10 +179,11 @@ def weighted_terms(prev: EnvState, next: EnvState, step: StepEvent, params: EnvP
 
 
 def _rounded(value: Array, state: EnvState) -> Array:
-    """`value`, rounded to float32 before anything is done with it.
+    """`value`, rounded to float32 before it is used.
 
-    In one program a compiler joins factors, and products with sums, and in another it does not. What is xored to the
-    bits is always 0, but the compiler cannot know that, so it must compute the bits first.
+    A compiler may fuse factors, or a product with a sum, in one program and not in another. The results would then
+    differ in their last bits. The function applies xor with a number that is always 0. The compiler cannot know this,
+    so it must compute the bits of `value` first.
     """
     nothing = state.time >> 31
     return jax.lax.bitcast_convert_type(jax.lax.bitcast_convert_type(value, jnp.int32) ^ nothing, jnp.float32)

@@ -1,6 +1,6 @@
-"""Account rules: floors, liquidation level, permissions. Environment, evaluation and reports all take them from here.
+"""Account rules: floors, liquidation level, permissions. The environment, the evaluation and the reports use them.
 
-Floors and limits are mills relative to the start balance; `OFF` switches a limit off.
+Floors and limits are mills relative to the start balance. `OFF` switches a limit off.
 """
 
 from __future__ import annotations
@@ -25,33 +25,36 @@ NO_FLOOR = -OFF
 
 
 def drawdown_floor(account: Account, rules: AccountParams) -> Array:
-    """min(high_water - drawdown, floor_cap): follows the high-water mark, never falls, stops where the freeze says."""
+    """Mills: min(high_water - drawdown, floor_cap). The floor follows the high-water mark and never falls.
+
+    `floor_cap` is the point at which the floor freezes (`account.freeze`).
+    """
     floor = jnp.minimum(account.high_water - rules.drawdown, rules.floor_cap)
     return jnp.where(rules.drawdown >= OFF, NO_FLOOR, floor)
 
 
 def daily_floor(account: Account, rules: AccountParams) -> Array:
-    """Equity at which this session's loss limit is reached."""
+    """Mills: the equity at which the daily loss limit of this session is reached."""
     return jnp.where(rules.daily_loss >= OFF, NO_FLOOR, account.session_equity - rules.daily_loss)
 
 
 def at_drawdown_floor(account: Account, rules: AccountParams) -> Array:
-    """bool[]: equity is at or below the drawdown floor; False where the limit is off, however low equity is."""
+    """bool[]: True if equity is at or below the drawdown floor. Always False if the limit is off."""
     return (rules.drawdown < OFF) & (account.equity <= drawdown_floor(account, rules))
 
 
 def at_daily_floor(account: Account, rules: AccountParams) -> Array:
-    """bool[]: this session has lost its limit; False where the limit is off."""
+    """bool[]: True if equity is at or below the daily floor. Always False if the limit is off."""
     return (rules.daily_loss < OFF) & (account.equity <= daily_floor(account, rules))
 
 
 def highest_floor(account: Account, rules: AccountParams) -> Array:
-    """int32[] mills: the floor that equity would reach first; NO_FLOOR where both limits are off."""
+    """int32[] mills: the higher of the two floors, which equity would reach first. NO_FLOOR if both limits are off."""
     return jnp.maximum(drawdown_floor(account, rules), daily_floor(account, rules))
 
 
 def contract_at(params: EnvParams, row: Array) -> ContractParams:
-    """The contract's figures in bar `row`: what a tick is worth changes with the rate where profits are converted."""
+    """The figures of the contract in bar `row`. If profits are converted, the value of a tick depends on the bar."""
     value = params.market.tick_value
     if value is None:
         return params.contract
@@ -59,14 +62,16 @@ def contract_at(params: EnvParams, row: Array) -> ContractParams:
 
 
 def unrealised(position: Position, price: Array, contract: ContractParams) -> Array:
-    """Mills that the open position has made at `price` (ticks); 0 when flat. contract: the bar's own."""
+    """Mills: open profit of the position at `price` (ticks), 0 when flat. contract: that of the bar."""
     return money_of((price - position.entry) * position.quantity, contract)
 
 
 def liquidation_level(position: Position, account: Account, rules: AccountParams, contract: ContractParams) -> Array:
-    """Price (ticks) nearest the market at which equity net of exit commission is at or below the highest floor.
+    """Ticks: the price nearest to the market at which equity, net of the exit commission, is at or below the highest
+    floor.
 
-    A second stop: floored to the losing side for a long, ceiled for a short. `-side * NO_LEVEL` with no floor.
+    It acts as a second stop. It is rounded to the losing side: down for a long, up for a short. Without a floor it is
+    `-side * NO_LEVEL`.
     """
     size, side = jnp.abs(position.quantity), jnp.sign(position.quantity)
     floor = highest_floor(account, rules)
@@ -77,14 +82,19 @@ def liquidation_level(position: Position, account: Account, rules: AccountParams
 
 
 def high_water_at(account: Account, equity: Array, rules: AccountParams) -> Array:
-    """Mills: the high-water mark once live equity was `equity` (any shape); it never falls, and inside a session only
-    `Trailing.INTRADAY` lets it rise."""
+    """Mills: the high-water mark after live equity was `equity` (any shape). It never falls.
+
+    Inside a session it rises only with `Trailing.INTRADAY`.
+    """
     live = rules.trailing == Trailing.INTRADAY
     return jnp.where(live, jnp.maximum(account.high_water, equity), account.high_water)
 
 
 def may_open(state: EnvState, params: EnvParams) -> Array:
-    """bool[]: may a decision at the close of `state.row` open a position? Calendar and account only, no future bar."""
+    """bool[]: True if a decision at the close of `state.row` may open a position.
+
+    It depends on the calendar, the account and data up to `state.row`, never on a future bar.
+    """
     market = params.market
     in_time = market.bars_to_flat[state.row] >= 2  # the bar after the next one must still close by flat time
     warm = market.tr_sum[state.row] >= 0
@@ -92,7 +102,10 @@ def may_open(state: EnvState, params: EnvParams) -> Array:
 
 
 def target_reached(position: Position, account: Account, rules: AccountParams) -> Array:
-    """Realised balance at the target while flat, after the minimum trading days; open profit never counts."""
+    """bool[]: True if the position is flat, the balance has reached the target, and there were enough trading days.
+
+    Open profit never counts.
+    """
     return (
         (rules.target < OFF)
         & (position.quantity == 0)
@@ -102,9 +115,10 @@ def target_reached(position: Position, account: Account, rules: AccountParams) -
 
 
 def open_session(account: Account, rules: AccountParams) -> Account:
-    """What resets when a session begins; balance, high-water mark and floor carry over.
+    """The account at the start of a session: it is unlocked and has no fill yet. The balance carries over.
 
-    `Trailing.END_OF_DAY` marks the closing equity of the session before, here: the floor is fixed while a session runs.
+    With `Trailing.END_OF_DAY` the high-water mark rises here, to the closing equity of the session before. The floor is
+    therefore fixed during a session.
     """
     no = jnp.zeros_like(account.locked)
     closed = jnp.maximum(account.high_water, account.equity)

@@ -1,4 +1,4 @@
-"""The account's side of a bar: what its legs realised and were marked at becomes balance, equity, high water, locks."""
+"""Settlement of a bar: the results and marks of the legs change the account's balance, equity, high water and locks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from jaxtrade.types import Array
 
 
 def settle(account: Account, cash: Array, marks: Marks, filled: Array, limits: AccountParams) -> tuple[Account, Array]:
-    """The account after a bar, and bool[]: its equity reached a floor in it. The only place where the balance changes.
+    """Settle one bar -> (account after the bar, bool[] True if its equity reached a floor in the bar).
+
+    This is the only function that changes the balance.
 
     Args:
-        account: as the bar began.
-        cash: int32[] mills, the sum over the legs of profit realised less commission.
-        marks: the sums over the legs. Of several legs the sum of the highest marks is the highest equity there can
-            have been: legs are not marked at the same moments.
-        filled: bool[], an order, stop, target or forced exit was filled.
+        account: the account at the start of the bar.
+        cash: int32[] mills, sum of the legs' realised profit less commission.
+        marks: sums over the legs. With several legs the sum of the highest marks is an upper bound of the highest
+            equity, because the legs reach these marks at different times.
+        filled: bool[], True if an order, stop, target or forced exit was filled.
     """
     balance = account.balance + cash
     after = account.replace(
@@ -36,17 +38,18 @@ def settle(account: Account, cash: Array, marks: Marks, filled: Array, limits: A
 
 
 class StopLevel(NamedTuple):
-    """The floors of an account that holds one leg, as a second stop of that leg.
+    """The floors of an account with a single leg, as a second stop of this leg.
 
-    The level moves inside a bar, with what the leg realises and is marked at; the account itself does not.
-    account: as the bar began.
+    Inside a bar the level moves with the leg's realised profit and marks. The account itself changes only at the end of
+    the bar. account: the account at the start of the bar.
     """
 
     account: Account
     limits: AccountParams
 
     def _during(self, leg: LegInBar) -> Account:
-        """The account with what the leg has realised and been marked at so far. Equity is not needed."""
+        """The account with the leg's realised profit and marks so far. `equity` is not updated; nothing here reads it.
+        """
         assert leg.high is not None, "a leg is marked before its level is asked for"
         return self.account.replace(
             balance=self.account.balance + leg.cash,
@@ -58,7 +61,7 @@ class StopLevel(NamedTuple):
         return rules.liquidation_level(leg.position, self._during(leg), self.limits, contract)
 
     def reached(self, leg: LegInBar, price: Array, contract: ContractParams) -> Array:
-        """bool[]: at `price` (ticks) equity net of the exit commission is at or below a floor."""
+        """bool[]: True if equity at `price` (ticks), net of the exit commission, is at or below a floor."""
         account = self._during(leg)
         floor = rules.highest_floor(account, self.limits)
         exit_cost = jnp.abs(leg.position.quantity) * contract.commission

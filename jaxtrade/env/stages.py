@@ -1,7 +1,7 @@
-"""Stages of a training run: schedules over `EnvParams`, counted in fractions of the run.
+"""Stages of a training run: schedules of `EnvParams` over the fraction of the run.
 
-Only a learner's updates apply them. Evaluation, baselines, replay and the adapters for other libraries use the
-parameters that `make_params` returns: whole costs, and episodes that start flat.
+Only the updates of a learner apply them. Evaluation, baselines, replay and the adapters for other libraries use the
+parameters that `make_params` returns: full costs, and episodes that start flat.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from jaxtrade.types import Array, Stage
 
 
 def ramp(start: float, end: float, until: float, fraction: Array) -> Array:
-    """float32[]: `start` at fraction 0, in a line to `end` at `until`, exactly `end` from there on."""
+    """float32[]: linear from `start` at fraction 0 to `end` at fraction `until`, then exactly `end`."""
     x = jnp.minimum(fraction / until, 1.0)
     return jnp.where(fraction < until, start * (1.0 - x) + end * x, end)
 
 
 def share_of(commission: Array, share: Array) -> Array:
-    """int32[] mills: a share (float32[], at most 1) of the commission, rounded half-even; all of it at share 1."""
+    """int32[] mills: a share (float32[], at most 1) of the commission, rounded half to even; at share 1 exactly all."""
     part = jnp.round(share * commission.astype(jnp.float32)).astype(jnp.int32)
     return jnp.where(share < 1.0, part, commission)
 
 
 def make_stages(config: StageConfig) -> Stage | None:
-    """A function of (parameters, fraction of the run): the parameters there, and the metrics `commission_share` and
-    `forced_start`.
+    """Build the function (parameters, fraction of the run) -> (parameters at this fraction, metrics).
 
-    A stage that is off changes nothing, logs nothing and compiles to nothing; None where all are off.
+    The metrics are `commission_share` and `forced_start`. A stage that is off changes nothing, has no metric and adds
+    nothing to the compiled program. The result is None if all stages are off.
     """
     if not (config.ramps_commission or config.forces_starts):
         return None
@@ -52,7 +52,7 @@ def make_stages(config: StageConfig) -> Stage | None:
 
 
 def describe(config: StageConfig) -> Iterator[str]:
-    """A line about each stage that is on."""
+    """One line about each stage that is on."""
     if config.ramps_commission:
         yield (f"stage: commission starts at {_percent(config.commission_start)} and is whole after "
                f"{_percent(config.commission_until)} of the run; evaluation charges the whole")

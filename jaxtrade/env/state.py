@@ -13,7 +13,7 @@ from flax import struct
 
 from jaxtrade.advisor.table import AdviceView
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
-from jaxtrade.types import EndReason as EndReason  # its home for everything above the environment
+from jaxtrade.types import EndReason as EndReason  # defined in `types`, because the training loop needs it too
 
 NO_LEVEL = 1 << 29  # further than any price: `-side * NO_LEVEL` is a stop that is never touched
 OFF = 1 << 30  # a money limit that is switched off
@@ -21,13 +21,13 @@ KEEP_STOP = -(1 << 31)  # Order.move_stop: leave the stop where it is
 
 
 class ExitReason(enum.IntEnum):
-    """Why a position was closed. 0 in an event: none was closed."""
+    """Why a position was closed. NONE in an event means that no position was closed."""
 
     NONE = 0
-    ORDER = 1  # CLOSE, or the old side of a flip: at the open
+    ORDER = 1  # by an order (CLOSE, or the old side of a flip)
     STOP = 2
-    BREAKEVEN = 3  # stop that had been moved to break-even
-    TRAIL = 4  # stop that the trail had ratcheted
+    BREAKEVEN = 3  # a stop that was moved to break-even
+    TRAIL = 4  # a stop that was tightened by the trail
     TARGET = 5
     LIQUIDATION = 6  # drawdown or daily-loss floor
     FLAT = 7  # the session's flat bar
@@ -35,7 +35,7 @@ class ExitReason(enum.IntEnum):
 
 
 class StopKind(enum.IntEnum):
-    """What last moved a stop. ExitReason.STOP plus this is the reason of the exit."""
+    """How a stop was last moved. ExitReason.STOP plus this value is the reason of the exit."""
 
     INITIAL = 0
     BREAKEVEN = 1
@@ -51,7 +51,7 @@ class Trailing(enum.IntEnum):
 
 
 class Position(struct.PyTreeNode):
-    """One symbol's open position; all int32[]. `quantity` 0 means flat, and then the rest is 0.
+    """The open position in one symbol; all int32[]. `quantity` 0 means flat; all other fields are then 0.
 
     entry: fill price (slippage included). stop, target: levels, or -/+ side * NO_LEVEL for none.
     stop_kind: StopKind. trailing: 0 or 1. opened: row of the entry bar.
@@ -73,12 +73,12 @@ class Position(struct.PyTreeNode):
 
 
 class Account(struct.PyTreeNode):
-    """Money in mills relative to the start balance, int32[]; flags bool[].
+    """The account. Money is mills relative to the start balance, int32[]; flags are bool[].
 
-    balance: realised, all commissions paid so far included. equity: balance plus the open position marked at the last
-    close (no exit costs). high_water: highest equity marked so far (>= 0), by what `Trailing` marks. session_equity:
-    equity when this session opened. locked: no new entries until the next session. days: trade dates with a fill.
-    traded: this session had one.
+    balance: realised profit less all commissions so far. equity: balance plus the open position marked at the last
+    close, without exit costs. high_water: highest marked equity (>= 0); `Trailing` says which marks count.
+    session_equity: equity at the start of this session. locked: no new entries until the next session. days: number of
+    trade dates with a fill. traded: True if this session had a fill.
     """
 
     balance: Array
@@ -91,16 +91,15 @@ class Account(struct.PyTreeNode):
 
     @classmethod
     def new(cls) -> Account:
-        """At the start balance, nothing filled, nothing locked."""
+        """A new account at the start balance, without fills or locks."""
         zero, no = jnp.int32(0), jnp.bool_(False)
         return cls(zero, zero, zero, zero, no, zero, no)
 
 
 class Marks(NamedTuple):
-    """What a leg, or all of an account's legs together, was worth in a bar, apart from what it began with; int32[]
-    mills, no exit costs.
+    """Marks of a leg, or of all legs of an account together, in one bar; int32[] mills, without exit costs.
 
-    high: the most that profit realised in the bar plus open profit was marked at. close: open profit at the close.
+    high: highest mark of the profit realised in the bar plus open profit. close: open profit at the close.
     """
 
     high: Array
@@ -108,12 +107,12 @@ class Marks(NamedTuple):
 
 
 class EpisodeStats(struct.PyTreeNode):
-    """Running figures of one episode, reset with it. Money in mills.
+    """Running figures of one episode. Money is mills.
 
-    reward: float32[] undiscounted sum. Others int32[]: length (steps), trades (round turns closed), wins (closed with
-    net profit), sides (contract sides filled), commission, breaches, illegal (illegal actions received),
-    max_drawdown (largest fall of close-marked equity from its highest close). peak: that highest close (mills).
-    terms: name -> float32[] sum of each weighted reward term.
+    reward: float32[] undiscounted sum. All others are int32[]: length (steps), trades (closed round turns), wins (round
+    turns with a net profit), sides (contract sides filled), commission, breaches, illegal (illegal actions received),
+    max_drawdown (largest drop of equity at closes below its peak), peak (highest equity at a close). terms: name ->
+    float32[] sum of each weighted reward term.
     """
 
     reward: Array
@@ -130,12 +129,12 @@ class EpisodeStats(struct.PyTreeNode):
 
 
 class TradeRecord(struct.PyTreeNode):
-    """How the account has traded in this episode, as the task `advised` shows it; int32[], money in mills.
+    """The trade record of this episode, which the task `advised` shows; int32[], money in mills.
 
-    balance: realised profit since the episode began. peak: its highest at a bar's end, at least 0. losses: closed
-    trades in a row, up to now, that did not win. recent: results of the last ten closed trades, the latest in bit 0, 1
-    for a win. closed: how many of the ten there are. adverse, favourable: ticks that the open position has been marked
-    against and for it at most, from its entry fill; 0 when flat.
+    balance: realised profit since the start of the episode. peak: its highest value at the end of a bar, at least 0.
+    losses: length of the current run of closed trades without a win. recent: results of the last ten closed trades as
+    bits, 1 for a win, the latest in bit 0. closed: number of trades in `recent`, at most ten. adverse, favourable:
+    largest move against and in favour of the open position, in ticks from its entry fill; 0 when flat.
     """
 
     balance: Array
@@ -151,9 +150,9 @@ class EnvState(struct.PyTreeNode):
     """The whole state of one environment between two bars.
 
     row: int32[] bar at whose close the next decision is taken. slot: int32[] index into the session set.
-    sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps taken in the episode.
-    seed: uint32[] and episode: int32[]: episode starts are `draw(seed, episode)`, so a reset is a table look-up.
-    record: what the task remembers (`Task.record`; of `advised` a `TradeRecord`), None (static) where it keeps none.
+    sessions_left: int32[] sessions of this episode after the current one. time: int32[] steps of the episode so far.
+    seed: uint32[], episode: int32[]. Episode starts are `draw(seed, episode)`, so a reset is a table look-up.
+    record: the task's own record (`Task.record`; a `TradeRecord` for `advised`). None (static) if the task has none.
     """
 
     row: Array
@@ -169,11 +168,11 @@ class EnvState(struct.PyTreeNode):
 
 
 class Order(struct.PyTreeNode):
-    """What a task, baseline or user wants to hold from the open of the next bar on; all int32[].
+    """An order of a task, a baseline or a user for the next bar; all int32[].
 
-    quantity: signed position wanted; the present one to keep it. A change of side closes, then opens.
-    stop_ticks, target_ticks: distances of the bracket of a *new* position from the unslipped open; 0 for none.
-    move_stop: new stop level of the present position, or KEEP_STOP. trail: 1 on, 0 off, -1 as it is.
+    quantity: wanted position, signed. The current quantity keeps the position. A change of side closes, then opens.
+    stop_ticks, target_ticks: distances of the bracket of a *new* position from the price without slippage; 0 for none.
+    move_stop: new stop level of the current position, or KEEP_STOP. trail: 1 on, 0 off, -1 unchanged.
     """
 
     quantity: Array
@@ -186,10 +185,10 @@ class Order(struct.PyTreeNode):
 class Event(struct.PyTreeNode):
     """Fills and marks of one bar; int32[], prices in ticks, quantities with the sign of the position.
 
-    order_exit_*: position closed by order at the open. entry_*: position opened. exit_*: position left by a stop,
-    target, liquidation or forced exit. commission: mills, all sides filled in this bar. favourable, adverse: extreme
-    prices at which the position held in this bar was marked (the bar's open where nothing was held).
-    floor: drawdown floor after this bar (mills). breach: bool[], equity reached a floor (drawdown or daily).
+    order_exit_*: position closed by an order. entry_*: position opened. exit_*: position closed by a stop, a target, a
+    liquidation or a forced exit. commission: mills, over all sides filled in this bar. favourable, adverse: best and
+    worst price at which the position was marked in this bar; the bar's open if there was none. floor: drawdown floor
+    after this bar (mills). breach: bool[], True if equity reached a floor (drawdown or daily loss).
     """
 
     order_exit_quantity: Array
@@ -207,28 +206,28 @@ class Event(struct.PyTreeNode):
 
 
 class StepInfo(struct.PyTreeNode):
-    """What a step reports beside reward and ends. XLA removes the parts that nothing reads.
+    """Further results of a step. They cost nothing if unused, because XLA removes what nothing reads.
 
-    forced: bool[] a new episode begins after this step, and it begins with a forced entry; None (static) where
-    `EnvParams.forced_start` is.
+    forced: bool[], True if a new episode starts after this step, with a forced entry. None (static) if
+    `EnvParams.forced_start` is None.
     """
 
     event: Event
-    stats: EpisodeStats  # of the episode this step belonged to, this step included
+    stats: EpisodeStats  # those of the step's own episode, this step included
     equity: Array  # int32[] mills at this bar's close, before any reset
     end: Array  # int32[] EndReason
     terms: dict[str, Array]  # name -> float32[] weighted reward terms of this step
-    illegal: Array  # bool[] the action was not in the environment's own mask
+    illegal: Array  # bool[] True if the environment's own mask forbade the action
     forced: Array | None = None
 
 
 class ContractParams(struct.PyTreeNode):
-    """Traced figures of one contract; int32[] but tick_size.
+    """Traced figures of one contract; int32[] except tick_size.
 
-    tick_mills: money of one tick of one contract; None where the market converts profits, until `rules.contract_at`
-    puts a bar's fraction tick_mills / tick_over there. commission: mills per side per contract. slippage: ticks.
-    min_stop: ticks. be_ticks: break-even stop beyond the entry fill, ticks. tick_size: float32[] points.
-    tick_over: None is 1.
+    tick_mills, tick_over: one tick of one contract is worth tick_mills / tick_over mills. A tick_over of None means 1.
+    In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a bar.
+    commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of a break-even stop
+    beyond the entry fill, ticks. tick_size: float32[] points.
     """
 
     tick_mills: Array | None
@@ -241,12 +240,12 @@ class ContractParams(struct.PyTreeNode):
 
 
 class AccountParams(struct.PyTreeNode):
-    """Traced rules of an account, mills; int32[] and bool[].
+    """Traced rules of an account; mills, int32[] and bool[].
 
-    drawdown, daily_loss, target: distances from the high-water mark, the session's opening equity, the start balance;
-    OFF where there is none. floor_cap: the drawdown floor never rises above it (OFF: no cap).
-    risk_unit: float32[] mills per unit of reward. start_balance: float32[] mills, for rewards that are shares of it.
-    trailing: int32[] `Trailing`.
+    drawdown: distance from the high-water mark. daily_loss: distance from the equity at the start of the session.
+    target: distance from the start balance. OFF switches a limit off. floor_cap: upper limit of the drawdown floor
+    (OFF: none). min_days: trade dates with a fill that the target needs. risk_unit: float32[] mills per unit of reward.
+    start_balance: float32[] mills, for reward terms that are shares of it. trailing: int32[] `Trailing`.
     """
 
     drawdown: Array
@@ -263,7 +262,7 @@ class AccountParams(struct.PyTreeNode):
 
 
 class BracketParams(struct.PyTreeNode):
-    """int32[]: stop and trail in thousandths of ATR, target as a multiple of the stop."""
+    """Bracket of a new position, int32[]: stop and trail in thousandths of an ATR, target as a multiple of the stop."""
 
     stop_atr: Array
     target_multiple: Array
@@ -271,13 +270,12 @@ class BracketParams(struct.PyTreeNode):
 
 
 class EnvParams(struct.PyTreeNode):
-    """The traced half of the environment: market, split, contract, account, brackets, weights.
+    """The traced part of the environment: market, split, contract, account, brackets, weights.
 
-    reward_weights: reward term -> float32[]; the names are static (they decide what is compiled), the weights are not.
-    episode_sessions, max_steps: int32[] (0: no step limit).
-    forced_start: float32[] probability that a drawn episode starts in a position; None (static: not compiled) in
-    evaluation, and in training without that stage.
-    advice: an advisor's advice on the market's bars; None (static) where there is no advisor.
+    reward_weights: reward term -> float32[]. The names are static, so only these terms are compiled; the weights are
+    traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an episode, 0 for none.
+    forced_start: float32[] probability that a drawn episode starts in a position. None (static) in evaluation, and in
+    training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor.
     """
 
     market: MarketData

@@ -1,4 +1,4 @@
-"""Trading figures of a rollout. The learner logs them beside its own."""
+"""Trading figures of a rollout, which the learner logs together with its own metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtrade.types import Array, Summary, Transition
 
 
 def tell(seen: Transition) -> dict[str, Any]:
-    """One step of N environments, summed: counts int32[], and sums float32[] over the episodes that ended in it."""
+    """Sums over one step of N environments: counts int32[], and sums float32[] over the episodes that ended in it."""
     info: StepInfo = seen.info
     ended = info.end != EndReason.NONE
 
@@ -29,14 +29,16 @@ def tell(seen: Transition) -> dict[str, Any]:
 
 
 def figures(steps: dict[str, Any]) -> dict[str, Array]:
-    """Figures of the episodes that ended in a rollout, and of its bars; float32. steps: `tell` of T steps, [T, ...].
+    """Figures of a rollout, float32[] unless stated otherwise. steps: results of `tell` for T steps, [T, ...].
 
-    episode_profit: mean dollars per ended episode; episode_trades: mean round turns; win_rate: share of them with net
-    profit; end_share: float32[7] share of ended episodes by `EndReason`. NaN where no episode ended (or none traded).
-    breaches: floors reached per 1000 steps. illegal_executed: int32[] actions that the environment found illegal.
-    reward_NAME: mean sum of each weighted reward term per ended episode, where there is more than one (a single term's
-    is the episode's reward). forced_share: share of the episodes begun in the rollout that a forced entry began, where
-    episodes may begin so (`EnvParams.forced_start`).
+    About the episodes that ended in the rollout; NaN if none ended (win_rate: if none of them traded):
+    episode_profit: mean profit in dollars. episode_trades: mean number of round turns. win_rate: share of round turns
+    with a net profit. end_share: float32[7], share of episodes by `EndReason`. reward_NAME: mean sum of each weighted
+    reward term, if there are several (a single one equals the episode's reward). forced_share: share of new episodes
+    with a forced entry, if these are on (`EnvParams.forced_start`).
+
+    About all steps: breaches: floors reached per 1000 steps. illegal_executed: int32[], number of actions that were
+    illegal by the environment's own mask.
     """
     ends = steps["ends"].sum(axis=0).astype(jnp.float32).at[EndReason.NONE].set(0.0)
     count, trades = ends.sum(), steps["trades"].sum()

@@ -1,4 +1,4 @@
-"""What the evaluator can drive: a pure function that turns a state into an Order, and what it carries along."""
+"""Agents for the evaluator: a pure function from a state to an Order, and the carry that it passes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.networks.memory import forget
 from jaxtrade.types import Algorithm, Array, PyTree
 
-NO_ACTION = -1  # an order that the action table has no name for (a baseline's flip of sides)
+NO_ACTION = -1  # an order that matches no action of the task (a baseline that flips its side)
 
 
 class Act(Protocol):
@@ -26,43 +26,43 @@ class Act(Protocol):
     ) -> tuple[PyTree, Order, Array]:
         """-> (carry, order, action).
 
-        carry: whatever the agent remembers or knows, of constant shapes. ref: the observation reference of `state`,
-        the only thing a policy may look at. key: one typed key per market bar, the same in both passes.
-        action: int32[] id of the chosen action, or NO_ACTION.
+        carry: memory or knowledge of the agent, with constant shapes. ref: observation reference of `state`. A policy
+        may read nothing else, so that it sees exactly what it saw in training. key: typed key, one per market bar, the
+        same in both passes. action: int32[] id of the chosen action, or NO_ACTION.
         """
         ...
 
 
 class Forget(Protocol):
-    """What an agent does where an episode begins. Pure and hashable, as `Act`."""
+    """Resets the memory of an agent at the start of an episode. Pure and hashable, as `Act`."""
 
     def __call__(self, carry: PyTree, first: Array) -> PyTree:
-        """The carry to act with, at every bar; `first` is bool[], an episode as in training begins at this bar."""
+        """Return the carry for this bar; called at every bar. first: bool[], True if an episode starts at this bar."""
         ...
 
 
 def keep(carry: PyTree, first: Array) -> PyTree:
-    """Nothing is forgotten: the carry is knowledge, not memory."""
+    """Return the carry unchanged. For agents whose carry is fixed knowledge, not memory."""
     del first
     return carry
 
 
 class Agent(NamedTuple):
-    """A named agent. `carry` is its first carry: traced, so new weights of one network do not compile again."""
+    """A named agent. `carry` is its initial carry. It is traced, so new weights do not compile a new program."""
 
     name: str
     act: Act
     carry: PyTree
-    about: str  # one line for reports: what it does
+    about: str  # one-line description for reports
     forget: Forget = keep
 
 
 @dataclass(frozen=True)
 class PolicyAct:
-    """`Algorithm.act`, then the task's decoder. Carry: (policy, its memory).
+    """`Algorithm.act`, then the decoder of the task. Carry: (policy, its memory).
 
-    The masked distribution inside `act` is the only sampler; an illegal action is executed as HOLD and counted, as in
-    `TradingEnv.step`.
+    `act` samples from the same masked distribution as in training. An illegal action is executed as HOLD and counted,
+    as in `TradingEnv.step`.
     """
 
     env: TradingEnv
@@ -80,7 +80,7 @@ class PolicyAct:
 
 @dataclass(frozen=True)
 class OneOf:
-    """Several agents as branches of one program. Carry: (int32[] which, the carries of all of them)."""
+    """Several agents as branches of one program. Carry: (int32[] number of the agent, carries of all agents)."""
 
     acts: tuple[Act, ...]
 
@@ -101,10 +101,10 @@ class OneOf:
 
 
 def compiled_together(agents: Sequence[Agent]) -> list[Agent]:
-    """The same agents, sharing one compiled evaluation: compiling `transition` once saves seconds per agent.
+    """The same agents with one shared compiled evaluation. Compiling `transition` only once saves seconds per agent.
 
-    For integer rules, whose results cannot depend on how a program was compiled; a policy's floats might. Raises
-    ValueError for an agent that forgets.
+    Use it for rule-based agents alone. They compute with integers, so their results do not depend on the compiled
+    program. The floats of a policy might. Raises ValueError for an agent with a memory (`Agent.forget`).
     """
     if forgetful := [agent.name for agent in agents if agent.forget is not keep]:
         raise ValueError(f"agents that forget cannot share a program: {', '.join(forgetful)}")
@@ -114,18 +114,18 @@ def compiled_together(agents: Sequence[Agent]) -> list[Agent]:
 
 
 def forget_episode(carry: PyTree, first: Array) -> PyTree:
-    """The policy stays, its memory does not."""
+    """Reset the memory where `first`, and keep the policy. Carry: (policy, its memory)."""
     policy, memory = carry
     return policy, forget(memory, first)
 
 
 def greedy(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
-    """The policy's most probable legal action at every bar."""
+    """An agent that takes the policy's most probable legal action at every bar."""
     return Agent("greedy", PolicyAct(env, algorithm.act, False), (policy, algorithm.carry),
                  "most probable legal action", forget_episode)
 
 
 def sampled(algorithm: Algorithm, policy: PyTree, env: TradingEnv) -> Agent:
-    """An action drawn from the policy's masked distribution at every bar."""
+    """An agent that draws an action from the policy's masked distribution at every bar."""
     return Agent("sampled", PolicyAct(env, algorithm.act, True), (policy, algorithm.carry),
                  "drawn from the policy", forget_episode)

@@ -1,11 +1,12 @@
-"""The one evaluator: every decision bar of a session set, in time order, through the training `transition`.
+"""The only evaluator. It steps every decision bar of a session set in time order, with the `transition` of training.
 
-Two passes, always labelled. ACCOUNT: the account's rules are on; after a bust, a failing daily loss or a target the
-rest of that session is stepped flat with entries locked, and a new account opens at the next session. STRATEGY: the
-same orders' logic with drawdown, daily loss and target off; return, Sharpe, drawdown and trades come from it.
+There are two passes, and every figure says from which one it comes. ACCOUNT: the account rules are on. After a bust, a
+failed daily loss or a target, entries are locked and the rest of the session is stepped flat. A new account opens at
+the next session. STRATEGY: the same agent with drawdown, daily loss and target off. Return, Sharpe ratio, drawdown and
+trades come from this pass.
 
-A policy forgets where an episode would begin in training: with each new account, and every `episode.sessions` sessions.
-So does the record of trades that `advised` shows.
+A policy's memory is reset where an episode would start in training: with each new account, and every
+`episode.sessions` sessions. The trade record that the task `advised` shows is reset there too.
 """
 
 from __future__ import annotations
@@ -29,23 +30,28 @@ from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Act, Agent, Forget
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
 
-MONEY_LIMIT = OFF // 2  # |equity| beyond it could pass int32 within one more bar
-Leaf = Any  # jax.Array inside the scan, np.ndarray once on the host
+MONEY_LIMIT = OFF // 2  # beyond this |equity| one more bar could overflow int32
+Leaf = Any  # jax.Array inside the scan, np.ndarray on the host
 Pass = Literal["account", "strategy"]
 RULE_ENDS = (EndReason.BUST, EndReason.DAILY_LOSS, EndReason.TARGET)
 
 
 class Record(struct.PyTreeNode):
-    """One row per decision bar, L of them; the bar decided at is `row`, what follows happened in bar `row + 1`.
+    """One row per decision bar, L in all. The decision is at the close of bar `row`; its effects happen in `row + 1`.
 
-    row: int32[L] market row. ref: what was decided from, ObservationRef of [L, ...] leaves. action: int32[L]
-    (NO_ACTION: none of the table's). legal: bool[L], the action was in the mask and the order asked for nothing that
-    is not permitted. carried, quantity: int32[L] position before and after the bar. stop: int32[L] the stop after it.
-    event: Event of [L] leaves. equity, high_water (what the drawdown floor follows, by the account's `Trailing`): mills
-    after the bar, int64[L] once on the host; a mark made at a session's end shows from the next session on. account:
-    int32[L] number of the account, from 0. active: bool[L], that account still lived when the bar began. end: int32[L]
-    EndReason where the account ended in this bar, else NONE. target: bool[L], realised profit at the target. reward:
-    float32[L] as in training, 0 where not active; None where it was not asked for (static).
+    row: int32[L] market row.
+    ref: reference of the observation at the decision, ObservationRef with leaves [L, ...].
+    action: int32[L] id of the action, or NO_ACTION.
+    legal: bool[L] True if the mask allowed the action, and calendar and account permitted the order.
+    carried, quantity: int32[L] position before and after bar `row + 1`, in contracts. stop: int32[L] its stop after it.
+    event: Event with leaves [L].
+    equity, high_water: mills after the bar; int32[L] in the scan, int64[L] on the host. `high_water` is the level that
+        the drawdown floor follows, by the account's `Trailing`. A mark at the end of a session appears from the next
+        session on.
+    account: int32[L] number of the account, from 0. active: bool[L] True if it was still open when the bar began.
+    end: int32[L] EndReason if the account ended in this bar, else NONE.
+    target: bool[L] True if the realised profit has reached the target.
+    reward: float32[L] as in training, 0 where not active. None (static) if it was not requested.
     """
 
     row: Leaf
@@ -66,24 +72,24 @@ class Record(struct.PyTreeNode):
 
     @property
     def mask(self) -> Leaf:
-        """bool[L, A] actions that were legal."""
+        """bool[L, A] legal actions at each decision."""
         return self.ref.mask
 
 
 class _Loop(struct.PyTreeNode):
     state: EnvState
     carry: PyTree
-    first: Array  # bool[]: an episode begins at this bar
-    over: Array  # bool[]: the account has ended, its session is being stepped to its flat bar
-    number: Array  # int32[]: accounts opened before this one
+    first: Array  # bool[]: an episode starts at this bar
+    over: Array  # bool[]: the account has ended, and the rest of its session is stepped flat
+    number: Array  # int32[]: number of accounts before this one
 
 
 @dataclass(frozen=True)
 class DecisionBars:
-    """The decision bars of a session set on the host.
+    """The L decision bars of a set of n sessions, on the host.
 
-    rows: int64[L] market rows in time order. session: int64[L] position in the set (0..n-1) of each. ids: int64[n]
-    rows of the session table. date: datetime64[D][n] trade dates.
+    rows: int64[L] market rows in time order. session: int64[L] number of each bar's session in the set, 0..n-1. ids:
+    int64[n] rows of the session table. date: datetime64[D][n] trade dates.
     """
 
     rows: np.ndarray
@@ -93,12 +99,12 @@ class DecisionBars:
 
     @property
     def last(self) -> np.ndarray:
-        """int64[n] index, in 0..L-1, of each session's last decision bar."""
+        """int64[n] index (0..L-1) of the last decision bar of each session."""
         return np.append(np.flatnonzero(np.diff(self.session)), len(self.rows) - 1)
 
 
 def decision_bars(market: MarketData, sessions: SessionSet) -> DecisionBars:
-    """Every decision bar of `sessions`. Raises DataError where the set is empty or not in time order."""
+    """Every decision bar of `sessions`. Raises DataError if the set is empty, repeats a session or is out of order."""
     ids = np.asarray(sessions.ids, np.int64)[: int(sessions.count)]
     if not len(ids):
         raise DataError("evaluation: the session set is empty; hold out at least one session "
@@ -113,21 +119,25 @@ def decision_bars(market: MarketData, sessions: SessionSet) -> DecisionBars:
 
 
 def without_rules(account: AccountParams) -> AccountParams:
-    """Drawdown, daily loss and target off; contract cap and reward unit stay. High water is that of live equity."""
+    """The account rules of the STRATEGY pass: drawdown, daily loss and target off.
+
+    The contract cap and the reward unit stay. The high-water mark follows live equity.
+    """
     off, no = jnp.int32(OFF), jnp.bool_(False)
     return account.replace(drawdown=off, daily_loss=off, target=off, floor_cap=off, min_days=jnp.int32(0),
                            stop_at_target=no, fail_on_daily_loss=no, trailing=jnp.int32(Trailing.INTRADAY))
 
 
 def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
-    """bool[]: the order opens (or flips) only where calendar and account permit it, within the contract cap."""
+    """bool[]: True if the order stays within the contract cap, and if it opens (or flips) a position only where the
+    calendar and the account permit it."""
     opens = (order.quantity != 0) & (jnp.sign(order.quantity) != jnp.sign(state.position.quantity))
     within = jnp.abs(order.quantity) <= params.account.max_contracts
     return (~opens | rules.may_open(state, params)) & within
 
 
 def _account_end(state: EnvState, params: EnvParams) -> Array:
-    """int32[] EndReason of an account: the ends of an episode that come from its rules."""
+    """int32[] EndReason if the account's rules end it (bust, daily loss, target), else NONE."""
     reason = end_reason(state, params)
     by_rule = functools.reduce(jnp.logical_or, [reason == end for end in RULE_ENDS])
     return jnp.where(by_rule, reason, EndReason.NONE).astype(jnp.int32)
@@ -136,7 +146,7 @@ def _account_end(state: EnvState, params: EnvParams) -> Array:
 def _advance(
     env: TradingEnv, act: Act, forget: Forget, rewarded: bool, params: EnvParams, key: Array, renew: Array, loop: _Loop
 ) -> tuple[_Loop, Record]:
-    """One decision bar, and the jump to the next session after the last one."""
+    """Step one decision bar; after the last one of a session also jump to the next session."""
     state = loop.state
     ref = env.ref(state, params)
     carry = forget(loop.carry, loop.first)
@@ -164,6 +174,7 @@ def _advance(
         target=rules.target_reached(moved.position, moved.account, params.account) & ~loop.over,
         reward=None if reward is None else jnp.where(loop.over, 0.0, reward),
     )
+    # After an account's end the session goes on without entries, so that both passes visit every decision bar.
     locked = moved.replace(account=moved.account.replace(locked=moved.account.locked | over))
     jumped = next_session(moved.replace(account=select(over | renew, Account.new(), moved.account)), params)
     session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
@@ -196,16 +207,18 @@ def backtest(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array,
     rewarded: bool = False
 ) -> Record:
-    """Run one pass over all decision bars; leaves of the record are NumPy arrays.
+    """Run one pass over all decision bars. The leaves of the record are NumPy arrays.
 
     Args:
-        params: its `sessions` must be the set that `decisions` were made from; the step limit does not count, and
-            the episode's length only says when a policy forgets.
-        key: typed; a bar draws from `fold_in(key, row)`, so both passes and repeated calls draw the same.
-        rewarded: record rewards too, those of `params.reward_weights`.
+        params: its `sessions` must be the set from which `decisions` were made. The step limit is ignored. The length
+            of an episode only determines when a policy's memory is reset.
+        which: "account" or "strategy".
+        key: typed key. Each bar draws from `fold_in(key, row)`, so both passes and repeated calls draw the same.
+        rewarded: also record rewards, by `params.reward_weights`.
     Raises:
         ConfigError: equity came near the int32 limit of mills.
-        RuntimeError: a decision bar was missed or an account ended with a position (a bug, never the user's fault).
+        RuntimeError: a decision bar was missed, or an account or a session ended with a position (a bug of this
+            package, never the user's fault).
     """
     params, renew = _of_pass(params, which)
     record = jax.device_get(
@@ -227,10 +240,10 @@ def _scans(
 def backtests(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array
 ) -> list[Record]:
-    """`backtest` of several agents side by side as one program: those of `agent.carry`, stacked [n, ...].
+    """`backtest` of n agents as one program. They differ only by their carries: `agent.carry` is stacked [n, ...].
 
-    Each record is its agent's own, within the order of float sums (a policy that is undecided may then decide
-    otherwise). Raises as `backtest`.
+    Each record is that of the agent alone, up to the rounding of float sums. A policy that is almost undecided between
+    two actions may therefore act differently. Raises as `backtest`.
     """
     params, renew = _of_pass(params, which)
     records = jax.device_get(_scans(env, agent.act, agent.forget, len(decisions.rows), agent.carry, params, key,
@@ -241,15 +254,18 @@ def backtests(
 
 
 def _of_pass(params: EnvParams, which: Pass) -> tuple[EnvParams, bool]:
-    """The parameters of a pass, and whether money is counted per session: where no rule looks back beyond the session,
-    it is counted so on device and added up on the host, so that years of trading fit int32."""
+    """(parameters of a pass, whether the device counts money per session).
+
+    If no rule looks back beyond the session, each session starts from 0 on device, and the host adds the sessions up in
+    int64. Years of trading then fit int32.
+    """
     account = params.account if which == "account" else without_rules(params.account)
     renew = bool((account.drawdown >= OFF) & (account.target >= OFF))
     return params.replace(account=account, max_steps=jnp.int32(0)), renew
 
 
 def _checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:
-    """The record with its money in int64, after what must hold of it was checked."""
+    """Check the invariants of a record, and return it with its money in int64. Raises as `backtest`."""
     if not np.array_equal(record.row, decisions.rows):
         missed = len(np.setdiff1d(decisions.rows, record.row))
         raise RuntimeError(f"{name}: {missed} of {len(decisions.rows)} decision bars not visited in order")
@@ -264,7 +280,7 @@ def _int64_money(record: Record) -> Record:
 
 
 def _added_up(record: Record, decisions: DecisionBars) -> Record:
-    """Money counted per session, carried on over the sessions of each account."""
+    """Turn money that was counted per session into running totals over the sessions of each account."""
     record = _int64_money(record)
     number, change = record.account[decisions.last], record.equity[decisions.last]
     before = np.cumsum(change) - change

@@ -1,4 +1,4 @@
-"""Rule-based agents. They emit Orders through the same transition as a policy and pay the same costs."""
+"""Rule-based agents. Their orders go through the same transition as a policy's and pay the same costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jaxtrade.types import Array, MarketData, PyTree
 
 
 def _action(env: TradingEnv, name: str) -> int:
-    """The id of an action; NO_ACTION where the task has none of that name. What is traded is the order all the same."""
+    """The id of an action, or NO_ACTION if the task has no such action. Either way the order is executed."""
     return env.actions.index(name) if name in env.actions else NO_ACTION
 
 
@@ -31,33 +31,36 @@ def _hold_flat(
 
 
 def flat() -> Agent:
-    """Never trades."""
+    """An agent that never trades."""
     return Agent("flat", _hold_flat, (), "never trades")
 
 
 @dataclass(frozen=True)
 class RandomMasked:
-    """Each bar one of the legal actions of the task, uniformly."""
+    """Draws one of the legal actions of the task at each bar, uniformly."""
 
     env: TradingEnv
 
     def __call__(
         self, carry: PyTree, state: EnvState, ref: ObservationRef, params: EnvParams, key: Array
     ) -> tuple[PyTree, Order, Array]:
-        # The k-th legal action, k uniform over their number.
+        # Draw k below the number of legal actions, then take the k-th legal action.
         rank = jax.random.randint(key, (), 0, jnp.sum(ref.mask))
         action = jnp.argmax(jnp.cumsum(ref.mask) > rank).astype(jnp.int32)
         return carry, self.env.decode(action, state, params), action
 
 
 def random_masked(env: TradingEnv) -> Agent:
-    """Uniform over the legal actions, by the evaluation's key."""
+    """An agent that draws uniformly from the legal actions, by the key of the evaluation."""
     return Agent("random", RandomMasked(env), (), "uniform over the legal actions")
 
 
 @dataclass(frozen=True)
 class BuyAndHold:
-    """Buys whenever it may: once a session, since a liquidation locks or ends the account. buy: id of the action."""
+    """Buys whenever it is flat and may open. This is once per session, because a liquidation locks or ends the account.
+
+    quantity: contracts. buy: id of the action.
+    """
 
     quantity: int
     buy: int
@@ -73,15 +76,19 @@ class BuyAndHold:
 
 
 def buy_and_hold(env: TradingEnv) -> Agent:
-    """Buys at each session's first decision bar at which opening is permitted; no bracket; out at the flat bar."""
+    """An agent that buys at the first decision bar of each session at which it may open. It sets no bracket and leaves
+    at the flat bar."""
     return Agent("buy_hold", BuyAndHold(env.config.quantity, _action(env, "BUY")), (),
                  "buys each session's first decision bar, no stop or target, out at the flat bar")
 
 
 @dataclass(frozen=True)
 class SignFollower:
-    """Holds the side that a column of signs asks for. Carry: int32[T] of -1, 0 (keep what is held), 1 by market row.
-    buy, sell: ids of the actions."""
+    """Holds the side given by a column of signs.
+
+    Carry: int32[T], by market row: 1 long, -1 short, 0 keep the position. quantity: contracts. buy, sell: ids of the
+    actions.
+    """
 
     quantity: int
     buy: int
@@ -104,10 +111,10 @@ class SignFollower:
 
 
 def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
-    """int32[T]: sign(SMA_fast - SMA_slow) of the closes up to and with each bar, in exact integers.
+    """int32[T]: sign(SMA_fast - SMA_slow) of the closes, each bar's own included, in exact integers.
 
-    0 where the averages are equal, or where the last `slow` bars are not all of one feature window (before `tr_sum`
-    exists): no average crosses a splice.
+    The sign is 0 where the averages are equal. It is also 0 where `tr_sum` is not yet known at all of the last `slow`
+    bars, so that no average crosses a splice of the data.
     """
     close = np.asarray(market.mid_close, np.int64)
     total = np.concatenate([[0], np.cumsum(close)])
@@ -122,10 +129,10 @@ def sma_signs(market: MarketData, fast: int, slow: int) -> np.ndarray:
 
 
 def sma_cross(env: TradingEnv, market: MarketData, fast: int, slow: int) -> Agent:
-    """Long while the fast average of closes is above the slow one, short while below; flips at the next open.
+    """An agent that is long while the fast average of closes is above the slow one, and short while it is below.
 
-    No bracket: it leaves only by a flip, the flat bar, or (account pass) a liquidation. Raises ConfigError unless
-    0 < fast < slow.
+    It flips at the next open and sets no bracket. It leaves only by a flip, at the flat bar, or by a liquidation
+    (account pass). fast, slow: bars. Raises ConfigError unless 0 < fast < slow.
     """
     if not 0 < fast < slow:
         raise ConfigError(f"evaluation.sma_fast = {fast}, evaluation.sma_slow = {slow}: expected 0 < fast < slow")

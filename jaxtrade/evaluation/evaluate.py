@@ -1,4 +1,4 @@
-"""`evaluate`: agents over a session set, both passes, into one result. Composes; every idea lives in its own module."""
+"""`evaluate`: run agents over a session set in both passes, and collect one result. `write`: save it as files."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 def standard_agents(
     env: TradingEnv, market: Market, config: RunConfig, algorithm: Algorithm | None = None, policy: PyTree = None
 ) -> list[Agent]:
-    """Greedy and sampled policy (where one is given), then flat, random, buy-and-hold and SMA-cross.
+    """The policy, greedy and sampled (if one is given), then the baselines flat, random, buy-and-hold and SMA cross.
 
-    With `evaluation.policy_samples` n > 1 the sampled policy runs n times, as sampled_1..n, each with its own draws.
+    If `evaluation.policy_samples` is n > 1, the sampled policy runs n times as sampled_1..n, each with its own draws.
     """
     agents = []
     if algorithm is not None:
@@ -66,18 +66,18 @@ def evaluate(
     trained_on: SessionSet | None = None,
     notes: Sequence[str] = (),
 ) -> EvaluationResult:
-    """Run every agent over all decision bars of `sessions`, twice (account rules on, account rules off).
+    """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
 
     Args:
-        params: as from `make_params`; their own session set is replaced by `sessions`.
-        config: the run's; its account preset, seed and data labels go into the report.
-        agents: default `standard_agents`: the policy of `algorithm` where they are given, then the baselines.
-        provenance: carried into the JSON report unchanged (versions, device, digests).
-        trained_on: the sessions that a policy was trained on; evaluating any of them is labelled "in sample".
-        notes: more that a reader must know before a figure.
+        params: as from `make_params`. `sessions` replaces its session set.
+        config: configuration of the run. Its account preset, seed and data labels go into the report.
+        agents: default: `standard_agents` with `algorithm` and `policy`.
+        provenance: copied to the JSON report unchanged (versions, device, digests).
+        trained_on: sessions on which the policy was trained. The result is labelled "in sample" if it contains any.
+        notes: further labels for the reader of the report.
     Raises:
-        DataError: an empty session set. ConfigError: repeated agent names, agents beside a policy, or
-            equity near the int32 limit.
+        DataError: the session set is empty.
+        ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
     """
     if agents is None:
         agents = standard_agents(env, market, config, algorithm, policy)
@@ -108,7 +108,7 @@ def evaluate(
 def _evaluate_one(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array
 ) -> AgentResult:
-    key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on who else is evaluated
+    key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on the other agents
     account = backtest(env, agent, params, decisions, "account", key)
     strategy = backtest(env, agent, params, decisions, "strategy", key)
     made = trades.assemble_trades(strategy, decisions, params)
@@ -173,7 +173,7 @@ def _settings(
 def _labels(
     env: TradingEnv, market: Market, decisions: DecisionBars, trained_on: SessionSet | None
 ) -> tuple[str, ...]:
-    """What a reader must know before a figure."""
+    """Labels for the reader of the report: anything that limits what the figures mean."""
     labels = []
     if trained_on is not None:
         seen = np.isin(decisions.ids, np.asarray(trained_on.ids)[: int(trained_on.count)]).sum()
@@ -198,8 +198,9 @@ def _labels(
 
 
 def write(result: EvaluationResult, directory: Path, agent: str | None = None) -> list[Path]:
-    """Write `evaluation.json`, `evaluation.txt`, and of one agent (default: the first) `trades.csv`, `equity.csv` and
-    `equity.png`. Returns the paths.
+    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv` and `equity.png`.
+
+    agent: its name; default: the first agent. Returns the paths.
     """
     directory.mkdir(parents=True, exist_ok=True)
     shown = result.agents[0] if agent is None else result.agent(agent)

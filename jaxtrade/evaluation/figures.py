@@ -1,4 +1,4 @@
-"""From records and trades to the named figures of a report, in dollars. Undefined is None."""
+"""Compute the named figures of a report from records and trades. Money is in dollars; an undefined figure is None."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Figures = dict[str, Any]
 
 
 def strategy_figures(record: Record, trades: Trades, decisions: DecisionBars, start_balance: float) -> Figures:
-    """Figures of the pass with account rules off.
+    """Figures of the strategy pass (account rules off).
 
-    net_profit, costs and the like are dollars over the whole set; return_pct is net_profit over the start balance;
-    turnover is contract sides filled per session; exposure is a share of the stepped bars.
+    Profits and costs are dollars over the whole session set. return_pct is net_profit over the start balance in
+    percent. turnover is the number of contract sides filled per session. exposure is a share of the decision bars.
     """
     pnl = metrics.session_pnl(record.equity, decisions.last)
     event = record.event
@@ -50,12 +50,12 @@ def _mills(value: float | None) -> float | None:
 
 
 def account_figures(record: Record, decisions: DecisionBars) -> Figures:
-    """Figures of the pass with account rules on.
+    """Figures of the account pass (account rules on).
 
-    accounts = passed + bust + failed_daily_loss + open_at_end. reached_target counts accounts whose realised profit
-    reached the target at some bar (with `on_target=continue` such an account goes on). breaches: bars in which live
-    accounts reached a drawdown or daily-loss floor. net_profit: summed over all accounts. best_session_share: what
-    consistency rules look at, reported only; None without a profit.
+    accounts = passed + bust + failed_daily_loss + open_at_end. reached_target: accounts whose realised profit reached
+    the target at some bar; with `on_target=continue` such an account goes on. breaches: bars in which an open account
+    reached a drawdown or daily-loss floor. net_profit: sum over all accounts. best_session_share: the figure that
+    consistency rules of prop firms limit. It is reported but not enforced, and None without a profit.
     """
     count = int(record.account.max()) + 1
     ends = {reason: int(np.sum(record.end == reason)) for reason in EndReason}
@@ -78,5 +78,5 @@ def account_figures(record: Record, decisions: DecisionBars) -> Figures:
 
 
 def coverage(record: Record, decisions: DecisionBars) -> float:
-    """Decision bars visited over all decision bars of the set."""
+    """Number of visited decision bars over the number of all decision bars of the set."""
     return len(np.intersect1d(record.row, decisions.rows)) / len(decisions.rows)

@@ -1,4 +1,4 @@
-"""What a result depends on: the same agents under each intrabar order, and under a grid of costs."""
+"""Sensitivity of a result: the same agents under each intrabar order, and under a grid of costs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODES: tuple[Literal["stop_first", "nearer_extreme", "path"], ...] = ("stop_firs
 class Grid:
     """Net profit of the strategy pass (account rules off), in dollars.
 
-    profit: float64[len(rows), len(agents)], exact to a mill. notes: what is missing, and why.
+    profit: float64[len(rows), len(agents)], exact to a mill. notes: rows that are missing, with the reason.
     """
 
     title: str
@@ -40,7 +40,7 @@ class Grid:
 
     @property
     def spread(self) -> np.ndarray:
-        """Largest less smallest profit of each agent, float64[len(agents)] dollars."""
+        """Largest minus smallest profit of each agent, float64[len(agents)] dollars."""
         return self.profit.max(axis=0) - self.profit.min(axis=0)
 
 
@@ -52,7 +52,7 @@ def _profits(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market
 
 def intrabar_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
                   config: RunConfig) -> Grid:
-    """Every intrabar order that the market knows: `path` only where it has second bars. Arguments as `evaluate`."""
+    """Net profit under each intrabar order. The order `path` needs second bars. Arguments as `evaluate`."""
     modes = MODES if params.market.path is not None else MODES[:2]
     notes = () if len(modes) == len(MODES) else ("path: this run has no second bars (--seconds FILE)",)
     profits = [_profits(TradingEnv(env.config.model_copy(update={"intrabar": mode})), params, agents, market, sessions,
@@ -70,7 +70,10 @@ def _cost_rows(params: EnvParams) -> Iterator[tuple[str, EnvParams]]:
 
 def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
               config: RunConfig) -> Grid:
-    """0, 1 and 2 times the run's commission by 0, 1, 2 and 4 ticks of slippage, one compiled program for all."""
+    """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 ticks of slippage.
+
+    Costs are traced, so one compiled program serves all rows. Arguments as `evaluate`.
+    """
     rows = list(_cost_rows(params))
     profits = [_profits(env, priced, agents, market, sessions, config) for _, priced in rows]
     return Grid("costs", tuple(name for name, _ in rows), tuple(agent.name for agent in agents), np.asarray(profits))

@@ -1,6 +1,6 @@
-"""Figures of an evaluation: pure NumPy functions. What is undefined is None, never 0.
+"""Figures of an evaluation as pure NumPy functions. An undefined figure is None, never 0.
 
-Money is integer mills; L decision bars, n sessions, K trades.
+Money is integer mills. L is the number of decision bars, n of sessions, K of trades.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 TRADING_DAYS = 252
-MIN_SESSIONS = 20  # a daily Sharpe of fewer sessions is noise
+MIN_SESSIONS = 20  # a daily Sharpe ratio of fewer sessions is noise
 
 
 def session_pnl(equity: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -19,25 +19,25 @@ def session_pnl(equity: np.ndarray, last: np.ndarray) -> np.ndarray:
 
 
 def account_session_pnl(equity: np.ndarray, account: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """int64[n]: as `session_pnl`, where equity starts again at 0 with every account; account: int[L] number of it."""
+    """int64[n]: as `session_pnl`, for equity that starts at 0 with each account. account: int[L], its number."""
     closing, number = equity[last].astype(np.int64), account[last]
     same = np.append(False, number[1:] == number[:-1])
     return closing - np.where(same, np.roll(closing, 1), 0)
 
 
 def best_session_share(pnl: np.ndarray) -> float | None:
-    """The best session's P&L over the sum of all (prop firms' consistency figure; above 1 where others lost).
+    """P&L of the best session over the sum of all: the consistency figure of prop firms.
 
-    None where the sum is not positive.
+    It is above 1 if the other sessions lost money in total, and None if the sum is not positive.
     """
     total = int(pnl.sum())
     return int(pnl.max()) / total if total > 0 else None
 
 
 def daily_sharpe(pnl: np.ndarray) -> float | None:
-    """mean / standard deviation (ddof 1) of session P&L, times sqrt(252) (Sharpe 1994, zero benchmark).
+    """sqrt(252) * mean / standard deviation (ddof 1) of session P&L (Sharpe 1994, with a benchmark of zero).
 
-    None under 20 sessions, and where P&L does not vary.
+    None with fewer than 20 sessions, and if the P&L does not vary.
     """
     if len(pnl) < MIN_SESSIONS:
         return None
@@ -46,7 +46,7 @@ def daily_sharpe(pnl: np.ndarray) -> float | None:
 
 
 def max_drawdown(equity: np.ndarray) -> int:
-    """Mills: largest fall of close-marked equity int[L] from its highest value so far, the start (0) included."""
+    """Mills: largest drop of equity int[L] (marked at closes) below its running maximum. The start counts as 0."""
     series = np.concatenate([[0], equity.astype(np.int64)])
     return int(np.max(np.maximum.accumulate(series) - series))
 
@@ -57,16 +57,19 @@ def win_rate(net: np.ndarray) -> float | None:
 
 
 def profit_factor(net: np.ndarray) -> float | None:
-    """Sum of profits over sum of losses, after commission; None without a loss (and without trades)."""
+    """Sum of profits over sum of losses, after commission; None without a loss, and so without trades."""
     loss = -int(net[net < 0].sum())
     return int(net[net > 0].sum()) / loss if loss else None
 
 
 def average(values: np.ndarray) -> float | None:
-    """Mean; None of nothing."""
+    """The mean, or None if there are no values."""
     return float(np.mean(values)) if len(values) else None
 
 
 def exposure(carried: np.ndarray, order_exit: np.ndarray, entry: np.ndarray) -> float:
-    """Share of bars in which a position was held after the open: carried in and kept, or entered; int[L] quantities."""
+    """Share of bars in which a position was held after the open: either carried in and kept, or newly entered.
+
+    carried, order_exit, entry: int[L] quantities.
+    """
     return float(np.mean(((carried != 0) & (order_exit == 0)) | (entry != 0)))

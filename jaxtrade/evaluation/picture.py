@@ -1,4 +1,4 @@
-"""One picture of one agent: price with its trades, equity of all agents, its account with the drawdown floor."""
+"""A picture about one agent: price with its trades, equity of all agents, and its account with the drawdown floor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDS = ((EndReason.TARGET, "passed", LONG), (EndReason.BUST, "bust", SHORT),
 
 
 def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
-    """Write the PNG. The x axis counts decision bars, so that closed hours take no room."""
+    """Write the PNG. The x axis counts decision bars, so that closed hours take no space."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -58,7 +58,7 @@ def _title(axis: Any, text: str) -> None:
 def _draw_price(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     rows, trades, tick = result.decisions.rows, agent.trades, float(result.clock.tick_size)
     points = result.close[rows + 1] * tick
-    for session in range(len(result.decisions.ids)):  # a line per session: none across closed hours
+    for session in range(len(result.decisions.ids)):  # one line per session, so that none crosses closed hours
         inside = np.flatnonzero(result.decisions.session == session)
         axis.plot(inside, points[inside], color=GREY, linewidth=0.9, zorder=1)
     if 0 < len(trades) <= MAX_MARKED_TRADES:
@@ -95,7 +95,7 @@ def _draw_account(axis: Any, result: EvaluationResult, agent: AgentResult) -> No
     floor = np.where(record.active & (record.event.floor != NO_FLOOR), start + record.event.floor / 1000, np.nan)
     equity = start + record.equity / 1000
     alive = np.where(record.active, equity, np.nan)
-    for number in range(int(record.account.max()) + 1):  # a line per account: none from one to the next
+    for number in range(int(record.account.max()) + 1):  # one line per account, so that none joins two accounts
         inside = np.flatnonzero(record.account == number)
         first = number == 0
         axis.plot(inside, equity[inside], color=GREY, linewidth=0.9, linestyle=":", zorder=1)
@@ -112,7 +112,7 @@ def _draw_account(axis: Any, result: EvaluationResult, agent: AgentResult) -> No
 
 
 def _mark_sessions(axis: Any, result: EvaluationResult) -> None:
-    """Session borders, and dates (for one session: times) on the x axis."""
+    """Mark session borders, and label the x axis with dates (with times if there is a single session)."""
     decisions = result.decisions
     first = np.concatenate([[0], decisions.last[:-1] + 1])
     if len(first) == 1:

@@ -1,8 +1,8 @@
-"""The policy bundle, what leaves training: weights, frozen observation statistics, schema of what goes in and out.
+"""The policy bundle, the export of a training run: weights, frozen observation statistics, and a schema.
 
-A bundle is a folder of `storage.checkpoint` (every byte covered by SHA-256, no pickle): `policy.npz`, `schema.json`,
-`manifest.json`. The schema names every observation slot and action; their digests are recorded, and a bundle whose
-slots or actions this version of the package would build differently is refused.
+A bundle is a folder of `storage.checkpoint`, with every byte covered by SHA-256 and no pickle: `policy.npz`,
+`schema.json` and `manifest.json`. The schema names every observation slot and every action, and records their digests.
+If this version of the package would build other slots or actions, `load_policy` refuses the bundle.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ if TYPE_CHECKING:
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
-FOLDER = "policy"  # of a run directory
+FOLDER = "policy"  # subfolder of a run directory
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
 
 
 def observation_schema(env: EnvConfig) -> dict[str, Any]:
-    """Every slot in order: name, unit, warm-up in bars; and how they are scaled."""
+    """Scaling, size and slots of an observation. Each slot has a name, a unit and a warm-up in bars."""
     spec = make_spec(env)
     slots = [{"name": slot.name, "unit": slot.unit, "warm_up": slot.warm_up} for slot in spec.slots]
     return {"scaling": spec.scaling, "size": spec.size, "slots": slots}
 
 
 def action_schema(env: EnvConfig) -> dict[str, Any]:
-    """Action names in id order."""
+    """Names of the actions, in the order of their ids."""
     return {"names": list(action_names(env))}
 
 
 def absent_slots(env: EnvConfig, market: Market) -> list[str]:
-    """Names of the slots that say nothing in this market: of features that need volume where bars have none."""
+    """Names of the slots that are constant in this market: features that need volume, if the bars have none."""
     if market.has_volume:
         return []
     absent = absent_features((*env.features, *context_features(env.task)))
@@ -69,7 +69,7 @@ def digest(part: Mapping[str, Any]) -> str:
 
 
 def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
-    """What `schema.json` holds. `absent`: slots that the training data left constant."""
+    """The content of `schema.json`. absent: slots that are constant in the training data."""
     observation, actions = observation_schema(env), action_schema(env)
     return {
         "schema_format": FORMAT,
@@ -77,11 +77,11 @@ def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, 
         "observation_sha256": digest(observation),
         "actions": actions,
         "actions_sha256": digest(actions),
-        "absent": absent_slots(env, market),  # of the data, not of the layout: outside the digests
+        "absent": absent_slots(env, market),  # a property of the data, not of the layout, so not in the digests
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
-        # Who advised does not matter to the policy, and how he was asked might name what nobody should read.
+        # Only the settings of the fusion matter to the policy. The others may contain private data, such as addresses.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
             "kind": "none" if config.advisor.on else "off"},
         "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
@@ -94,14 +94,17 @@ def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, 
 def save_policy_bundle(
     directory: Path, policy: Policy, env: TradingEnv, market: Market, config: RunConfig
 ) -> Path:
-    """Write the bundle, replacing an old one only once the new one is complete. Raises OSError (disk)."""
+    """Write the bundle -> its folder. An old bundle is replaced only when the new one is complete.
+
+    Raises OSError (disk).
+    """
     schema = make_schema(env.config, market, config)
-    opening = policy.opening is not None  # of a run that stopped before its new actions were open
+    opening = policy.opening is not None  # True if the run stopped before its new actions were fully open
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
 class _Given(NamedTuple):
-    """A reference that is the observation itself: float32[..., D], bool[..., A]."""
+    """A reference that holds the observation itself: float32[..., D], and the mask bool[..., A]."""
 
     observation: Array
     mask: Array
@@ -109,7 +112,7 @@ class _Given(NamedTuple):
 
 @dataclass(frozen=True)
 class _GivenEnv:
-    """As much of an `Env` as `Algorithm.act` needs, so that a loaded policy acts through the learner's own function."""
+    """The part of an `Env` that `Algorithm.act` needs. A loaded policy thus uses the act function of its learner."""
 
     num_actions: int
     observation_size: int
@@ -123,16 +126,17 @@ class _GivenEnv:
 
 @dataclass(frozen=True)
 class LoadedPolicy:
-    """A policy ready to act. `policy` is what `Algorithm.act` takes; `schema` is the bundle's.
+    """A policy that is ready to act. policy: first argument of `Algorithm.act`. schema: that of the bundle.
 
-    Without a memory, `act`. With one (and without), from the first bar of each episode, that is of each new account and
-    every `episode.sessions` sessions:
+    A policy without memory can use `act`. Any policy can use `step`:
 
-        carry = policy.first_carry()
-        carry, action = policy.step(carry, observation, mask)  # again at every bar
+        carry = policy.first_carry()                           # at the start of each episode
+        carry, action = policy.step(carry, observation, mask)  # at every bar
 
-    Advice is heard where the observation shows it (`slots`). A fusion that acts beside the observation needs the advice
-    and the position, which are not given here: such a policy (`listens`) acts as where advice is absent.
+    An episode starts with each new account, and every `episode.sessions` sessions.
+
+    With the fusion `slots`, advice is part of the observation and works here too. Other fusions need the advice and the
+    position besides the observation, which `step` does not take. Such a policy (see `listens`) acts as without advice.
     """
 
     path: Path
@@ -153,24 +157,24 @@ class LoadedPolicy:
 
     @property
     def listens(self) -> bool:
-        """True where training let advice act beside the observation (trust, gate, rules, a veto)."""
+        """True if advice acted besides the observation in training (fusion trust, gate or rules, or a veto)."""
         advisor = AdvisorConfig.model_validate(self.schema.get("advisor", {}))
         return advisor.on and (advisor.fusion not in ("slots", "none") or advisor.veto <= 1)
 
     @property
     def has_memory(self) -> bool:
-        """True where an action depends on earlier observations of the episode."""
+        """True if an action depends on earlier observations of the episode."""
         return bool(jax.tree.leaves(self._carry))
 
     def first_carry(self, batch: int | None = None) -> PyTree:
-        """The memory before an episode's first observation: float32[H], or of B episodes float32[B, H], or None."""
+        """The memory at the start of an episode: float32[H], float32[B, H] for B episodes, or None without a memory."""
         lead = () if batch is None else (batch,)
         return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._carry)
 
     def act(
         self, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
     ) -> int | np.ndarray:
-        """The action for a raw observation, of a policy without memory. Arguments and result as `step`.
+        """The action for a raw observation, for a policy without memory. Arguments and action as in `step`.
 
         Raises:
             ValueError: as `step`, or the policy has a memory.
@@ -183,17 +187,17 @@ class LoadedPolicy:
     def step(
         self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
     ) -> tuple[PyTree, int | np.ndarray]:
-        """The action for a raw observation, by the frozen normaliser and the masked distribution.
+        """The action for a raw observation. It is normalised by the frozen statistics, and the mask is applied.
 
         Args:
-            carry: `first_carry()` where an episode begins, else as the last call gave it.
-            observation: float[D] or float[B, D], as `observe` gives it (not normalised).
-            mask: bool[A] or bool[B, A], at least one True in each.
-            explore: sample instead of taking the most probable legal action; needs a typed `key`.
+            carry: `first_carry()` at the start of an episode, else the carry that the previous call returned.
+            observation: float[D] or float[B, D], as `observe` returns it (not normalised).
+            mask: bool[A] or bool[B, A], with at least one True per row.
+            explore: True samples an action and needs a typed `key`. False takes the most probable legal action.
         Returns:
             (carry for the next call, int or int32[B]).
         Raises:
-            ValueError: a wrong shape, a number that is not finite, a mask without a legal action, or no key.
+            ValueError: a shape is wrong, a number is not finite, a mask allows no action, or the key is missing.
         """
         observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
         self._check(observation, mask)
@@ -229,8 +233,8 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     """Load a bundle, from a run directory or from the bundle's own folder.
 
     Raises:
-        CheckpointError: no bundle there, damaged bytes, another format, or slots or actions that this version of the
-            package builds differently from the ones the policy was trained on.
+        CheckpointError: there is no bundle, its bytes are damaged, it has another format, or this version of the
+            package builds other slots or actions than those of the training run.
     """
     path = _bundle(Path(directory))
     schema = checkpoint.read_schema(path)
@@ -301,7 +305,10 @@ def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
 
 def policy_structure(config: RunConfig, size: int, actions: int, opening: bool = False,
                      fusion: Fusion | None = None) -> Policy:
-    """Shapes and dtypes of the policy that `config` trains; opening: not all its actions are open."""
+    """Shapes and dtypes of the policy that `config` trains. size: slots of an observation. actions: their number.
+
+    opening: True if the policy holds an `Opening`, because its new actions are not fully open.
+    """
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:

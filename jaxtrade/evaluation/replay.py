@@ -1,6 +1,6 @@
-"""One session bar by bar: what was seen, what was legal, what was chosen, what was filled.
+"""Print one session bar by bar: the observation, the legal actions, the chosen action and the fills.
 
-Every line has what stood before the decision, then what the next bar made of it, under headers that say so.
+Each line shows the state before the decision, then the decision, then the result of the next bar.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 SHORT = {"HOLD": "H", "BUY": "B", "SELL": "S", "MOVE_STOP_TO_BREAKEVEN": "E", "ENABLE_TRAIL": "T",
          "DISABLE_TRAIL": "D", "CLOSE": "C"}
 OTHERS = string.digits + string.ascii_lowercase
-CHOSEN = {"MOVE_STOP_TO_BREAKEVEN": "BREAKEVEN", "ENABLE_TRAIL": "TRAIL", "DISABLE_TRAIL": "NO TRAIL"}  # to fit
-WIDTH = 5  # of an observation slot
+# Short names that fit the column.
+CHOSEN = {"MOVE_STOP_TO_BREAKEVEN": "BREAKEVEN", "ENABLE_TRAIL": "TRAIL", "DISABLE_TRAIL": "NO TRAIL"}
+WIDTH = 5  # characters of an observation slot
 
 
 def _session_index(market: Market, session: str) -> int:
@@ -48,7 +49,7 @@ def _session_index(market: Market, session: str) -> int:
 
 
 def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
-    """What was filled in the bar after decision `i`; `event` leaves are [L]."""
+    """The fills in the bar after decision `i`, as text. The leaves of `event` are [L]."""
     parts = []
     if event.order_exit_quantity[i]:
         parts.append(f"closed {event.order_exit_quantity[i]:+d} @ {price(event.order_exit_price[i])}")
@@ -61,13 +62,16 @@ def _fills(event: Event, i: int, price: Callable[[Any], str]) -> str:
 
 
 def _letters(names: Sequence[str]) -> list[str]:
-    """One character for each action: by its name, else its id in digits and small letters."""
+    """One character per action: from SHORT by its name, else its id as a digit or a lower-case letter."""
     return [SHORT.get(name, OTHERS[i % len(OTHERS)]) for i, name in enumerate(names)]
 
 
 def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
-    """Names and indices of the slots shown: features of the newest window bar, then everything that is of no bar (the
-    context of the bar decided on would not fit into a line); flags last."""
+    """Names and indices of the slots to show.
+
+    They are the features of the newest window bar, then all slots that belong to no bar, flags last. The context slots
+    of the decision bar are left out, because they would not fit into a line.
+    """
     names = env.spec.names
     newest = {f"{name}[t-1]" for name in env.config.features}
     tail = [k for k, name in enumerate(names) if not name.endswith("]")]
@@ -77,7 +81,7 @@ def _seen_slots(env: TradingEnv) -> tuple[list[str], np.ndarray]:
 
 
 def _compact(value: float) -> str:
-    """A slot in few characters: two decimals, none from 100 on."""
+    """A slot in few characters: two decimals, or none from 100 on."""
     return f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
 
 
@@ -87,9 +91,9 @@ def _dollars(mills: Any) -> str:
 
 def replay_lines(env: TradingEnv, params: EnvParams, market: Market, algorithm: Algorithm, policy: PyTree,
                  session: str) -> Iterator[str]:
-    """Four lines of headers, then one per decision bar, of the greedy policy with a new account under the run's rules.
+    """Four header lines, then one line per decision bar. The greedy policy trades a new account under the run's rules.
 
-    Raises ConfigError where `session` is not a trade date of the market.
+    session: trade date YYYY-MM-DD. Raises ConfigError if it is not a trade date of the market.
     """
     sessions = session_set(np.asarray([_session_index(market, session)]), market.num_sessions)
     params = params.replace(sessions=sessions)

@@ -72,7 +72,7 @@ ACCOUNT_ROWS: tuple[Row, ...] = (
 
 
 def _block(result: EvaluationResult, title: str, rows: tuple[Row, ...], which: str) -> list[list[str]]:
-    """Lines of cells; a line with fewer cells than agents is text across the columns."""
+    """Rows of cells for one pass. A row with fewer cells than agents is text that spans the columns."""
     lines = [[title]]
     sessions = len(result.decisions.ids)
     for label, key, form in rows:
@@ -99,7 +99,7 @@ def _tick_text(settings: dict[str, Any]) -> str:
 
 
 def header(result: EvaluationResult) -> list[str]:
-    """What was evaluated, under which conventions and costs."""
+    """Header lines: the evaluated sessions, the conventions, the costs and the labels."""
     s = result.settings
     span = s["first_session"] if s["sessions"] == 1 else f"{s['first_session']} .. {s['last_session']}"
     return [
@@ -113,7 +113,7 @@ def header(result: EvaluationResult) -> list[str]:
 
 
 def verdict(result: EvaluationResult) -> str:
-    """One line on the first agent against staying flat, without any claim of profitability."""
+    """One line that compares the first agent with staying flat. It never claims that an agent is profitable."""
     first = result.agents[0]
     profit = first.strategy_figures["net_profit"]
     span = _number(len(result.decisions.ids), "session")
@@ -126,7 +126,7 @@ def verdict(result: EvaluationResult) -> str:
             "edge, and staying flat can still be the right answer.")
 
 
-# What a user adds below the table: (evaluation) -> lines; registered in `parts.REPORT_SECTIONS` under its title.
+# A user's own section below the table: (evaluation) -> lines. It is registered in `parts.REPORT_SECTIONS` by its title.
 Section = Callable[["EvaluationResult"], Sequence[str]]
 
 
@@ -139,7 +139,7 @@ def sections(result: EvaluationResult) -> list[str]:
 
 
 def table(result: EvaluationResult) -> str:
-    """The console table: agents as columns, the two passes as labelled blocks; then the registered sections."""
+    """The console table, with agents as columns and the two passes as labelled blocks, then the registered sections."""
     lines = [["", *(agent.name for agent in result.agents)]]
     lines += _block(result, "Strategy (account rules off)", STRATEGY_ROWS, "strategy_figures")
     title = f"Account (rules on: {result.settings['account']})"

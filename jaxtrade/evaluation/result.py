@@ -1,4 +1,4 @@
-"""What an evaluation returns; walk-forward and statistics take it from here."""
+"""The result of an evaluation. Reports, walk-forward runs and statistics read it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxtrade.evaluation.trades import BarClock, Trades
 
 @dataclass(frozen=True)
 class AgentResult:
-    """One agent's two passes. `trades` are the strategy pass's; their net sums to its final equity, in mills."""
+    """The two passes of one agent. trades: those of the strategy pass; their net sums to its final equity, in mills."""
 
     name: str
     about: str
@@ -27,8 +27,10 @@ class AgentResult:
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Agents in the order given, over the same decision bars. `settings` and `labels` say under which conventions and
-    costs.
+    """Results of several agents over the same decision bars, in the order given.
+
+    close: int[T] ticks, close of each market row (the mid price of two-sided bars). start_balance: dollars. settings:
+    conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
     """
 
     agents: tuple[AgentResult, ...]
@@ -41,8 +43,8 @@ class EvaluationResult:
     provenance: dict[str, Any]
 
     def table(self) -> str:
-        """The console table: what was evaluated, agents as columns, both passes, one line of verdict."""
-        from jaxtrade.evaluation import report  # here, because the report is written from this class
+        """The console table: header, both passes with agents as columns, and a verdict of one line."""
+        from jaxtrade.evaluation import report  # imported here to avoid an import circle
 
         return report.table(self)
 
@@ -53,7 +55,7 @@ class EvaluationResult:
         return report.to_json(self)
 
     def agent(self, name: str) -> AgentResult:
-        """Raises KeyError naming the agents there are."""
+        """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
         for result in self.agents:
             if result.name == name:
                 return result

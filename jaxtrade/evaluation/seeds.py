@@ -1,6 +1,6 @@
-"""The seeds of one run side by side: median, interquartile mean, lowest and highest of each figure.
+"""The seeds of one run side by side: median, interquartile mean, minimum and maximum of each figure.
 
-The table and the document of one seed alone are those of its own evaluation.
+With a single seed, the table and the JSON document are those of its evaluation.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ COLUMNS = ("median", "IQM", "min", "max")
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean of what is left after the lowest and highest quarter (rounded down) are dropped."""
-    from scipy.stats import trim_mean  # a second to load
+    """Mean without the lowest and the highest quarter of the values (each rounded down to whole values).
+
+    Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice", recommend it.
+    """
+    from scipy.stats import trim_mean  # imported here because it takes a second to load
 
     return float(trim_mean(values, 0.25))
 
 
 def spread(results: Mapping[int, EvaluationResult]) -> dict[str, dict[str, dict[str, Any]]]:
-    """pass -> figure -> {median, IQM, min, max, each} of the greedy policy over seeds.
+    """Statistics of the greedy policy over seeds: pass -> figure -> {median, IQM, min, max, each}.
 
-    `each` is a list by seed, None where a figure is undefined; the others leave those out, and are None where none is
-    left.
+    `each` is a list by seed, with None for an undefined figure. The statistics ignore undefined figures, and are None
+    if all are undefined.
     """
     return {which: {key: _spread([getattr(result.agent(POLICY), f"{which}_figures")[key]
                                   for result in results.values()]) for _, key, _ in rows}
@@ -48,7 +51,7 @@ def _spread(each: list[Any]) -> dict[str, Any]:
 
 
 def table(results: Mapping[int, EvaluationResult]) -> str:
-    """The console table: figures of the greedy policy over seeds, and one line per seed's net profit."""
+    """The console table: statistics of the greedy policy over seeds, and the net profit of each seed."""
     first = next(iter(results.values()))
     if len(results) == 1:
         return report.table(first)
@@ -58,7 +61,7 @@ def table(results: Mapping[int, EvaluationResult]) -> str:
         lines.append([title, *[""] * len(COLUMNS)])
         for label, key, form in rows:
             if key == "sharpe_daily" and sessions < MIN_SESSIONS:
-                continue  # no figure of so few sessions; the tables of the single seeds say so
+                continue  # undefined for so few sessions; the table of each seed says so
             values = [figures[which][key][name] for name in COLUMNS]
             lines.append([f"  {label}", *(report.NOT_AVAILABLE if value is None else form(value) for value in values)])
     nets = figures["strategy"]["net_profit"]["each"]
@@ -72,7 +75,7 @@ def table(results: Mapping[int, EvaluationResult]) -> str:
 
 
 def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
-    """Plain data: the spread, and each seed's own evaluation by seed."""
+    """Plain data for JSON: the statistics, and the evaluation of each seed."""
     if len(results) == 1:
         return report.to_json(next(iter(results.values())))
     return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
@@ -80,7 +83,7 @@ def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
 
 
 def write(results: Mapping[int, EvaluationResult], folder: Path) -> None:
-    """`seeds.json` and `seeds.txt` in `folder`; nothing of one seed, whose own files say it all."""
+    """Write `seeds.json` and `seeds.txt` to `folder`. A single seed needs neither: its own files are enough."""
     if len(results) == 1:
         return
     document = json.dumps(to_json(results), indent=2, allow_nan=False)

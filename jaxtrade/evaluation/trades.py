@@ -1,4 +1,4 @@
-"""Round turns assembled on the host from the events of a record, in exact integers."""
+"""Assemble round turns from the events of a record, on the host and in exact integers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ Whole = Any  # int or a NumPy integer
 
 @dataclass(frozen=True)
 class Trades:
-    """K round turns in order of entry; int64[K] each. Prices ticks, money mills, rows market rows.
+    """K round turns in order of entry, int64[K] each. Prices are ticks, money is mills, rows are market rows.
 
-    session: position in the session set. side: +1 or -1. contracts: > 0. decision_row: bar at whose close the entry
-    was decided. entry_row, exit_row: bars in which the fills happened. entry_price, exit_price: fills, slippage
-    included. reason: ExitReason. ticks: gained per contract. commission, slippage: both sides, all contracts.
-    net: profit after commission. mae, mfe: largest move against and for the position from its entry fill, ticks per
-    contract, at least 0, from unslipped prices between the fills (a bar that exits counts up to its exit level).
+    session: number of the session in the set. side: +1 long, -1 short. contracts: > 0. decision_row: bar at whose close
+    the entry was decided. entry_row, exit_row: bars of the fills. entry_price, exit_price: fill prices, with slippage.
+    reason: ExitReason. ticks: gain per contract. commission, slippage: over both sides and all contracts. net: profit
+    after commission. mae, mfe: largest move against and in favour of the position, in ticks per contract, at least 0.
+    They are measured from the entry fill to the prices between the fills, without slippage. A bar with the exit counts
+    up to the exit level.
     """
 
     session: np.ndarray
@@ -52,12 +53,12 @@ class Trades:
         return len(self.side)
 
     def where(self, keep: np.ndarray) -> Trades:
-        """The trades of a selection bool[K]."""
+        """The selected trades. keep: bool[K]."""
         return Trades(**{field.name: getattr(self, field.name)[keep] for field in fields(self)})
 
 
 def _exits(record: Record) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(bar index, quantity, price, reason) of every exit in time order; an exit by order precedes the bar's others."""
+    """(bar index, quantity, price, reason) of every exit in time order. Within a bar, an exit by order comes first."""
     event = record.event
     ordered, left = np.flatnonzero(event.order_exit_quantity), np.flatnonzero(event.exit_quantity)
     bar = np.concatenate([ordered, left])
@@ -69,9 +70,10 @@ def _exits(record: Record) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 
 def _extremes(record: Record, first: int, last: int, side: int, exit_mark: int | None) -> tuple[int, int]:
-    """Best and worst unslipped price of a trade that was held in bars first..last (indices).
+    """Best and worst price, without slippage and times the side, of a trade held in bars first..last (indices).
 
-    exit_mark: price of an exit by order, which left bar `last` at its opening and saw nothing else of it.
+    exit_mark: price of an exit by order, else None. Such an exit leaves at the open of bar `last`, so the rest of this
+    bar does not count.
     """
     stop = last if exit_mark is not None else last + 1
     marks = np.concatenate([record.event.favourable[first:stop], record.event.adverse[first:stop],
@@ -80,7 +82,7 @@ def _extremes(record: Record, first: int, last: int, side: int, exit_mark: int |
 
 
 def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarray:
-    """int64[K] mills that `ticks` (price change times contracts) are worth in bars `rows`: `money_of` on the host."""
+    """int64[K] mills: value of `ticks` (price change times contracts) in bars `rows`, as `money_of` on the host."""
     value = params.market.tick_value
     if value is None:
         return ticks * int(tick_mills(params.contract))
@@ -88,9 +90,10 @@ def mills_at(ticks: np.ndarray, rows: np.ndarray, params: EnvParams) -> np.ndarr
 
 
 def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) -> Trades:
-    """Pair every entry with the exit that follows it. Money is that of the exit's bar.
+    """Pair every entry with the exit that follows it. Money is converted at the rate of the exit's bar.
 
-    Raises RuntimeError where entries and exits do not alternate (a bug: every position leaves at the flat bar).
+    Raises RuntimeError if entries and exits do not alternate. This would be a bug, because every position is closed at
+    the flat bar at the latest.
     """
     event, contract = record.event, params.contract
     entry = np.flatnonzero(event.entry_quantity)
@@ -132,7 +135,11 @@ def assemble_trades(record: Record, decisions: DecisionBars, params: EnvParams) 
 
 @dataclass(frozen=True)
 class BarClock:
-    """How rows and ticks are printed. time: int64[T] UTC seconds of each bar's open. zone: the exchange's, IANA."""
+    """Formats rows and ticks as text.
+
+    time: int64[T] UTC seconds of each bar's open. tick_size: points. decimals: of a price. zone: IANA time zone of the
+    exchange.
+    """
 
     time: np.ndarray
     bar_seconds: int
@@ -141,23 +148,23 @@ class BarClock:
     zone: str
 
     def opened(self, row: Whole) -> str:
-        """ISO 8601 stamp, with offset, of a bar's open."""
+        """ISO 8601 time of a bar's open, with offset."""
         return self._stamp(int(self.time[row]))
 
     def closed(self, row: Whole) -> str:
-        """ISO 8601 stamp, with offset, of a bar's close."""
+        """ISO 8601 time of a bar's close, with offset."""
         return self._stamp(int(self.time[row]) + self.bar_seconds)
 
     def _stamp(self, seconds: int) -> str:
         return datetime.datetime.fromtimestamp(seconds, ZoneInfo(self.zone)).isoformat()
 
     def price(self, ticks: Whole) -> str:
-        """Exact decimal price in points."""
+        """Price in points as an exact decimal."""
         return f"{int(ticks) * self.tick_size:.{self.decimals}f}"
 
 
 def dollars(mills: Whole) -> str:
-    """Exact decimal money, three digits."""
+    """Dollars as an exact decimal with three digits."""
     return f"{Decimal(int(mills)) / 1000:.3f}"
 
 
@@ -181,10 +188,10 @@ def trade_rows(
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of `trades.csv` (TRADE_COLUMNS).
 
-    decision_time and decision_price: close of the bar decided at. entry_time, exit_time: *open* stamps of the bars in
-    which the fills happened; exits at the flat bar or the end of data fill at that bar's close and have its *close*
-    stamp. With `fill=close` entries and exits by order fill at the close decided at and have its stamp. `session` is
-    the trade date.
+    session: the trade date. decision_time, decision_price: close of the decision bar. entry_time, exit_time: *open*
+    time of the bar with the fill. Exits at the flat bar or at the end of data fill at the close of that bar and have
+    its *close* time. With `fill=close`, entries and exits by order fill at the close of the decision bar and have its
+    time.
     """
     for k in range(len(trades)):
         decision, entered, left = trades.decision_row[k], trades.entry_row[k], trades.exit_row[k]
@@ -217,10 +224,10 @@ EQUITY_COLUMNS = (
 def equity_rows(
     strategy: Record, account: Record, decisions: DecisionBars, clock: BarClock, start_balance: float
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows of `equity.csv` (EQUITY_COLUMNS), one per decision bar, as things stood at the close of the bar after it.
+    """Rows of `equity.csv` (EQUITY_COLUMNS), one per decision bar: the state at the close of the bar after it.
 
-    Equity, floor and high-water mark are dollars of balance. The floor is empty where there is none, and floor and
-    high-water mark are empty once the account has ended. account_end names how it ended, in the bar where it did.
+    Equity, floor and high-water mark are dollars of balance. The floor is empty if there is none. Floor and high-water
+    mark are empty after the end of the account. account_end is the reason of this end, in the bar in which it happens.
     """
     start = int(Decimal(str(start_balance)) * 1000)
     for i, row in enumerate(decisions.rows):

@@ -1,4 +1,4 @@
-"""One number for a policy while it trains: the reward that it earns on validation sessions, by the one evaluator."""
+"""A score for a policy during training: its reward on validation sessions, by the same evaluator as all others."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from jaxtrade.types import Algorithm, PyTree, SessionSet
 def mean_reward(
     env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree]
 ) -> float:
-    """Mean reward per session of greedy policies on `sessions`, over all of them.
+    """Mean reward per session of greedy policies on `sessions`, averaged over the policies.
 
-    The account pass of `backtest` alone: the account's rules are on and an account lives on from session to session,
-    so that terms which pay a level (not a change) see more than in training. After an account's end the rest of its
-    session earns nothing. Compiled once for one algorithm and one number of bars: new weights do not compile again.
-    Raises DataError, ConfigError as `backtest`.
+    Only the account pass of `backtest` runs. An account lives on from session to session, so reward terms that pay for
+    a level (not for a change) can be larger than in training. After the end of an account, the rest of its session
+    earns 0. The program is compiled once per algorithm and number of bars; new weights do not compile again. Raises
+    DataError and ConfigError as `backtest`.
     """
     decisions = decision_bars(params.market, sessions)
     params = params.replace(sessions=sessions)
-    key = jax.random.key(0)  # a greedy policy reads none
+    key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
     records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, rewarded=True)
                for policy in policies]
     return float(np.mean([record.reward.sum(dtype=np.float64) for record in records])) / len(decisions.ids)

@@ -1,11 +1,12 @@
 """The trading environment as a gymnasium `Env` and `VectorEnv`. Importing this module registers it with gymnasium.
 
-Masks: `action_masks()` (the name that sb3-contrib calls) and `info["action_mask"]`, both of the observation last given.
-Further keys of `info`: row (market row of that observation's bar), and after a step equity (mills against the start
-balance, before any reset), end_reason (`EndReason`) and illegal (the action was masked; it was executed as HOLD).
+Masks: `action_masks()` (the name that sb3-contrib calls) and `info["action_mask"]` hold the mask of the latest
+observation. Further keys of `info` are row (market row of the observation's bar) and, after a step, equity (mills
+relative to the start balance, before any reset), end_reason (`EndReason`) and illegal (True if the action was illegal;
+it was then executed as HOLD).
 
-`reset(seed=s)` starts the first episode of `TradingEnv.reset(jax.random.key(s))`; `reset()` the next one of the same
-stream of starts. `reset(options={"session": "2013-10-07", "row": 500})` chooses the place, see `Host.place`.
+`reset(seed=s)` starts the first episode of `TradingEnv.reset(jax.random.key(s))`. `reset()` starts the next episode of
+the same stream. `reset(options={"session": "2013-10-07", "row": 500})` starts at a chosen place, see `Host.place`.
 """
 
 from __future__ import annotations
@@ -33,38 +34,38 @@ def to_gymnasium(env: TradingEnv, params: EnvParams) -> GymnasiumTrading:
 
 
 def to_gymnasium_vec(env: TradingEnv, params: EnvParams, num_envs: int) -> GymnasiumTradingVec:
-    """`num_envs` environments as one `gymnasium.vector.VectorEnv`, stepped by one compiled call on the CPU."""
+    """`num_envs` environments as one `gymnasium.vector.VectorEnv`. One compiled call on the CPU steps all of them."""
     return GymnasiumTradingVec(env, params, num_envs)
 
 
 def make_gymnasium(**world: Any) -> GymnasiumTrading:
-    """What `gymnasium.make(ENV_ID, ...)` calls; keywords as `load_world`."""
+    """Entry point of `gymnasium.make(ENV_ID, ...)`; keywords as `load_world`."""
     return GymnasiumTrading(*load_world(**world))
 
 
 def make_gymnasium_vec(num_envs: int = 1, **world: Any) -> GymnasiumTradingVec:
-    """What `gymnasium.make_vec(ENV_ID, num_envs, ...)` calls; keywords as `load_world`."""
+    """Entry point of `gymnasium.make_vec(ENV_ID, num_envs, ...)`; keywords as `load_world`."""
     return GymnasiumTradingVec(*load_world(**world), num_envs)
 
 
 def spaces_of(env: TradingEnv) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.Discrete]:
-    """Observations float32[D] and actions 0 .. A - 1."""
+    """Spaces of the observations, float32[D], and of the actions, 0 .. A - 1."""
     return (gymnasium.spaces.Box(-LIMIT, LIMIT, (env.observation_size,), np.float32),
             gymnasium.spaces.Discrete(env.num_actions))
 
 
 def reset_info(seen: Seen) -> Info:
-    """What a reset tells, and every step about the observation it returns."""
+    """The entries of `info` that describe an observation, after a reset and after a step."""
     return {"action_mask": seen.mask, "row": seen.row}
 
 
 def step_info(seen: Seen, happened: Happened) -> Info:
-    """`reset_info` of an observation and what happened in the step that led to it."""
+    """`reset_info` of an observation, and the entries that describe the step that led to it."""
     return reset_info(seen) | {"equity": happened.equity, "end_reason": happened.end, "illegal": happened.illegal}
 
 
 def _plain(info: Info) -> Info:
-    """Scalars as Python's own, the mask as it is."""
+    """Turn NumPy scalars into Python scalars, and keep arrays."""
     return {key: value if value.ndim else value.item() for key, value in info.items()}
 
 
@@ -77,14 +78,14 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         self.env = env
         self.observation_space, self.action_space = spaces_of(env)
         self._host = HostEnv(env, params)
-        self._seen: Seen | None = None  # what the next action is chosen on
-        self._prepared: Seen | None = None  # the next episode's start, once this one has ended
+        self._seen: Seen | None = None  # observation for the next action
+        self._prepared: Seen | None = None  # first observation of the next episode, after the end of this one
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[np.ndarray, Info]:
-        """-> (observation, info). Raises ConfigError at options that name no decision bar of the split."""
+        """-> (observation, info). Raises ConfigError if the options do not name a decision bar of the split."""
         super().reset(seed=seed)
         if options:
-            self._host.place(options)  # raises before anything has changed
+            self._host.place(options)  # raises an error before any state changes
         if seed is not None or self._host.state is None:
             seen = self._host.seeded(int(self.np_random.integers(MAX_SEED)) if seed is None else seed)
         elif self._prepared is not None:
@@ -97,7 +98,10 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         return seen.observation, _plain(reset_info(seen))
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
-        """-> (observation, reward, terminated, truncated, info). Raises ResetNeeded after an end, InvalidAction."""
+        """-> (observation, reward, terminated, truncated, info).
+
+        Raises ResetNeeded before a reset and after the end of an episode, InvalidAction for an unknown action.
+        """
         if self._seen is None:
             raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
         if not self.action_space.contains(action):
@@ -109,7 +113,7 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
                 happened.truncated.item(), _plain(step_info(happened.final, happened)))
 
     def action_masks(self) -> np.ndarray:
-        """bool[A] of the observation last given. Raises ResetNeeded where there is none to act on."""
+        """bool[A]: mask of the latest observation. Raises ResetNeeded if no episode is running."""
         if self._seen is None:
             raise ResetNeeded("action_masks before reset, or after the episode's end: call reset() first")
         return self._seen.mask
@@ -119,10 +123,13 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
 
 
 class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
-    """N environments, SAME_STEP autoreset: a step that ends an episode returns the next one's first observation, and
-    the last one's in `infos["final_obs"]` and `infos["final_info"]`, exactly as `SyncVectorEnv` gives them.
+    """N environments with the autoreset mode SAME_STEP.
 
-    `reset(seed=s)` seeds environment i with s + i; a list gives each its own. Options apply to all environments.
+    A step that ends an episode returns the first observation of the next one. The last observation of the ended episode
+    and its info are in `infos["final_obs"]` and `infos["final_info"]`, exactly as in `SyncVectorEnv`.
+
+    `reset(seed=s)` seeds environment i with s + i. A list holds one seed per environment. Options apply to all
+    environments.
     """
 
     metadata: dict[str, Any] = {  # noqa: RUF012
@@ -139,10 +146,10 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[np.ndarray, Info]:
-        """-> (observations float32[N, D], infos). Raises ConfigError at options that name no decision bar."""
+        """-> (observations float32[N, D], infos). Raises ConfigError if the options do not name a decision bar."""
         super().reset(seed=None if seed is None or np.ndim(seed) else int(seed))  # pyright: ignore[reportArgumentType]
         if options:
-            self._host.place(options)  # raises before anything has changed
+            self._host.place(options)  # raises an error before any state changes
         if seed is not None or self._host.state is None:
             seen = self._host.seeded(self._seeds(seed))
         else:
@@ -160,8 +167,10 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         return np.asarray(seed) if np.ndim(seed) else np.asarray(seed) + np.arange(self.num_envs)
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
-        """-> (observations, rewards float32[N], terminations, truncations bool[N], infos). Raises ResetNeeded before
-        the first reset, InvalidAction."""
+        """-> (observations float32[N, D], rewards float32[N], terminations bool[N], truncations bool[N], infos).
+
+        Raises ResetNeeded before the first reset, InvalidAction for unknown actions.
+        """
         if self._seen is None:
             raise ResetNeeded("step before reset: call reset() first")
         self._seen, happened = self._host.step(checked_actions(actions, self.num_envs, self.env.num_actions))
@@ -181,13 +190,13 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         return self._seen.observation, happened.reward, happened.terminated, happened.truncated, infos
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, A] of the observations last given. Raises ResetNeeded before the first reset."""
+        """bool[N, A]: masks of the latest observations. Raises ResetNeeded before the first reset."""
         if self._seen is None:
             raise ResetNeeded("action_masks before reset: call reset() first")
         return self._seen.mask
 
     def call(self, name: str) -> tuple[Any, ...]:
-        """One value for each environment, as `SyncVectorEnv.call`: there is "action_masks"."""
+        """One value per environment, as `SyncVectorEnv.call`. The only method is "action_masks"."""
         if name != "action_masks":
             raise AttributeError(f"environments of {type(self).__name__} have no method '{name}' (only action_masks)")
         return tuple(self.action_masks())
@@ -197,7 +206,10 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
 
 
 def checked_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray:
-    """int[N] in 0 .. A - 1. Raises InvalidAction: a compiled program would read past the mask without a word."""
+    """The actions as int[N] in 0 .. A - 1. Raises InvalidAction for others.
+
+    The check runs on the host, because a compiled program would silently read outside the mask.
+    """
     actions = np.asarray(actions)
     if actions.shape != (num_envs,) or actions.dtype.kind not in "iu":
         raise InvalidAction(f"actions are {actions.dtype}{list(actions.shape)}, expected integers [{num_envs}]")
@@ -207,7 +219,7 @@ def checked_actions(actions: Any, num_envs: int, num_actions: int) -> np.ndarray
 
 
 def _add(infos: Info, values: Info, where: np.ndarray) -> None:
-    """gymnasium's packing: each array, 0 outside `where`, and under "_key" the environments that have it."""
+    """Add arrays in gymnasium's format: `key` holds the values, 0 outside `where`, and `_key` holds `where`."""
     for key, value in values.items():
         shown = where.reshape(-1, *[1] * (value.ndim - 1))
         infos[key] = np.where(shown, value, np.zeros_like(value))

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class GymnaxEnv:
-    """Adapter: the reference is the observation itself, float32[D] flattened; every action is legal.
+    """Adapter. The reference is the flattened observation itself, float32[D]. Every action is legal.
 
-    gymnax steps return six values, with the observation before any auto-reset in `info["final_observation"]`; its own
-    time limit is a truncation.
+    A gymnax step returns six values. `info["final_observation"]` is the observation before an auto-reset. The time
+    limit of the environment is a truncation.
     """
 
     environment: Environment
@@ -53,7 +53,7 @@ class GymnaxEnv:
 
 
 def _arrays(state: PyTree) -> PyTree:
-    # gymnax states hold Python numbers (time=0), whose weak types would make a second call trace again.
+    # gymnax states hold Python numbers (time=0). Their weak types would make the second call compile again.
     return strong_types(jax.tree.map(jnp.asarray, state))
 
 
@@ -65,9 +65,9 @@ def from_gymnax(name: str, **keywords: Any) -> tuple[GymnaxEnv, PyTree]:
     """Make a gymnax environment by its registered name -> (env, params), params a pytree of arrays.
 
     Raises:
-        ValueError: actions are not discrete, or the name is unknown to gymnax.
+        ValueError: the actions are not discrete, or gymnax does not know the name.
     """
-    import gymnax  # here, because it loads matplotlib, pandas and gymnasium
+    import gymnax  # imported here because it loads matplotlib, pandas and gymnasium
     from gymnax.environments import spaces
 
     environment, params = gymnax.make(name, **keywords)

@@ -25,20 +25,20 @@ def to_gymnax(env: TradingEnv, params: EnvParams) -> GymnaxTrading:
 
 
 def make_gymnax(**world: Any) -> GymnaxTrading:
-    """What `gymnax.make(ENV_ID, ...)` calls; keywords as `load_world`."""
+    """Entry point of `gymnax.make(ENV_ID, ...)`; keywords as `load_world`."""
     return GymnaxTrading(*load_world(**world))
 
 
 class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[reportInvalidTypeArguments]
-    """gymnax's six-value step over `TradingEnv`, equal to it bit for bit.
+    """gymnax's interface (a step returns six values) to `TradingEnv`. All results are equal to it bit for bit.
 
-    Episode starts follow from the key given to `reset`, never from the keys given to `step`. `info` holds terminated,
-    truncated, final_observation (float32[D], before the reset), action_mask (bool[A], of the observation returned),
-    equity (int32[] mills against the start balance, before the reset), end_reason (int32[] EndReason) and illegal
-    (bool[], the action was masked and executed as HOLD). `reset` returns no info: `action_mask(state, params)` gives
+    Episode starts depend on the key of `reset` alone, never on the keys of `step`. `info` holds terminated, truncated,
+    final_observation (float32[D], before the reset), action_mask (bool[A], of the returned observation), equity
+    (int32[] mills relative to the start balance, before the reset), end_reason (int32[] EndReason) and illegal (bool[],
+    True if the action was illegal and executed as HOLD). `reset` returns no info; `action_mask(state, params)` returns
     the mask of any state.
 
-    Give `params` to `step` and `reset` inside your own jit: the default would become a constant of the program.
+    Inside your own jit, pass `params` to `step` and `reset`. The default would become a constant of the program.
     """
 
     def __init__(self, env: TradingEnv, params: EnvParams) -> None:
@@ -47,7 +47,7 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
 
     @property
     def default_params(self) -> EnvParams:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Of the market and split that the environment was made with."""
+        """The parameters with which the environment was made."""
         return self._default_params
 
     @property
@@ -59,7 +59,7 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         return self.env.num_actions
 
     def action_space(self, params: EnvParams | None = None) -> spaces.Discrete:
-        """Discrete(A); which actions are legal, the mask says."""
+        """Discrete(A). The mask says which of the actions are legal."""
         return spaces.Discrete(self.env.num_actions)
 
     def observation_space(self, params: EnvParams | None = None) -> spaces.Box:
@@ -67,7 +67,7 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         return spaces.Box(-LIMIT, LIMIT, (self.env.observation_size,), jnp.float32)
 
     def state_space(self, params: EnvParams | None = None) -> spaces.Dict:
-        """Every leaf of `EnvState` by its name, with its dtype's own limits."""
+        """A space for each leaf of `EnvState`, by name. Its limits are those of the dtype."""
         params = self.default_params if params is None else params
         state, _ = jax.eval_shape(self.env.reset, jax.random.key(0), params)
         return _space(state)
@@ -109,12 +109,12 @@ class GymnaxTrading(Environment[EnvState, EnvParams]):  # pyright: ignore[report
         return self.env.mask(state, self.default_params if params is None else params)
 
     def is_terminated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
-        """bool[]: the step that led to `state`, without auto-reset, terminated its episode."""
+        """bool[]: True if the step that led to `state` (without auto-reset) terminated the episode."""
         reason = end_reason(state, params)
         return (reason != EndReason.NONE) & ~is_truncation(reason)
 
     def is_truncated(self, state: EnvState, params: EnvParams) -> Array:  # pyright: ignore
-        """bool[]: likewise, truncated."""
+        """bool[]: True if the step that led to `state` (without auto-reset) truncated the episode."""
         return is_truncation(end_reason(state, params))
 
 
@@ -123,7 +123,7 @@ def _info(outcome: Outcome[ObservationRef], mask: Array) -> dict[str, Any]:
             "illegal": outcome.info.illegal}
 
 
-# Module functions: the market is an argument of the compiled program, and environments that are equal share it.
+# Module functions, so that the market is an argument of the compiled program, and equal environments share a program.
 @partial(jax.jit, static_argnums=0)
 def _reset(env: TradingEnv, key: Array, params: EnvParams) -> tuple[Array, EnvState]:
     state, ref = env.reset(key, params)
@@ -142,14 +142,14 @@ def _step(env: TradingEnv, state: EnvState, action: Array, params: EnvParams) ->
 
 
 class _Table(spaces.Dict):
-    """A `Dict` of plain dictionaries; gymnax's own looks names up as attributes."""
+    """A `Dict` space for plain dictionaries. gymnax's own class looks up names as attributes."""
 
     def contains(self, x: Any) -> Array:
         return jnp.all(jnp.array([space.contains(x[name]) for name, space in self.spaces.items()]))
 
 
 def _space(tree: PyTree) -> Any:
-    """A gymnax space for a pytree of named nodes; those that are None have none."""
+    """A gymnax space for a pytree with named nodes. Nodes that are None are left out."""
     if isinstance(tree, dict):
         return _Table({name: _space(leaf) for name, leaf in tree.items()})
     if hasattr(tree, "__dataclass_fields__") and not hasattr(tree, "dtype"):
@@ -158,7 +158,8 @@ def _space(tree: PyTree) -> Any:
     if tree.dtype == jnp.bool_:
         return spaces.Box(False, True, tree.shape, jnp.bool_)
     limits = jnp.finfo(tree.dtype) if jnp.issubdtype(tree.dtype, jnp.floating) else jnp.iinfo(tree.dtype)
-    low, high = (jnp.asarray(limit, tree.dtype) for limit in (limits.min, limits.max))  # uint32 is past a Python int
+    # Arrays, because JAX would convert a Python int to int32, which cannot hold the limit of uint32.
+    low, high = (jnp.asarray(limit, tree.dtype) for limit in (limits.min, limits.max))
     return spaces.Box(low, high, tree.shape, tree.dtype)
 
 

@@ -1,7 +1,7 @@
-"""The environment for programs that live on the host: compiled functions on the CPU, NumPy in and out.
+"""The environment for programs on the host: compiled functions on the CPU, with NumPy arrays as input and output.
 
-The gymnasium and Stable-Baselines3 doors are shells around this. With `num_envs` None it is one environment and arrays
-have no leading axis, else N environments and every array has a leading axis N (written [...] below).
+The gymnasium and Stable-Baselines3 adapters use it. With `num_envs` None there is one environment, and arrays have no
+leading axis. Otherwise there are N environments, and every array has a leading axis N. Below, [...] stands for both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_SEED = 2**32 - 1
 
 
 class Seen(NamedTuple):
-    """What an agent decides on: observation float32[..., D], mask bool[..., A], row int32[...] of the market."""
+    """Input of a decision: observation float32[..., D], mask bool[..., A], and market row int32[...]."""
 
     observation: Any
     mask: Any
@@ -32,8 +32,8 @@ class Seen(NamedTuple):
 
 
 class Happened(NamedTuple):
-    """What a step did: reward float32[...]; terminated, truncated, illegal bool[...]; equity int32[...] mills;
-    end int32[...] EndReason; final: what was seen before any reset.
+    """Result of a step: reward float32[...]; terminated, truncated, illegal bool[...]; equity int32[...] mills; end
+    int32[...] EndReason; final: the last observation of the step's own episode, before any reset.
     """
 
     reward: Any
@@ -54,7 +54,7 @@ class _Programs(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _programs(env: TradingEnv, batched: bool) -> _Programs:
-    """Compiled once for all hosts of an equal environment; the market is an argument."""
+    """Programs shared by all hosts with an equal environment. The market is an argument, so it is not compiled in."""
 
     def see(ref: ObservationRef, params: EnvParams) -> Seen:
         return Seen(env.observe(ref, params), ref.mask, ref.row[0])
@@ -95,12 +95,12 @@ def _cpu() -> Any:
 
 
 def _to_host(tree: Any) -> Any:
-    """NumPy copies: JAX's own buffers are read-only, which torch warns at."""
+    """Copy arrays to NumPy. Views of JAX buffers would be read-only, and torch warns about such arrays."""
     return jax.tree.map(np.array, jax.device_get(tree))
 
 
 class HostEnv:
-    """Holds the state of one environment or of N. `state` is None until the first reset."""
+    """Holds the state of one environment or of N environments. `state` is None before the first reset."""
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int | None = None) -> None:
         if num_envs is not None and num_envs < 1:
@@ -112,7 +112,7 @@ class HostEnv:
         self._shape = () if num_envs is None else (num_envs,)
 
     def seeded(self, seeds: np.ndarray | int) -> Seen:
-        """Start the first episode of `env.reset(jax.random.key(seed))`. Raises ConfigError at a seed past 32 bits."""
+        """Start the first episode of `env.reset(jax.random.key(seed))`. Raises ConfigError if a seed is not uint32."""
         seeds = np.asarray(seeds)
         if seeds.shape != self._shape or seeds.min() < 0 or seeds.max() > MAX_SEED:
             raise ConfigError(f"seed {seeds.tolist()}: expected {'one' if not self._shape else self._shape[0]} of "
@@ -121,27 +121,27 @@ class HostEnv:
         return _to_host(seen)
 
     def next_episode(self) -> Seen:
-        """Leave the present episode(s) and start the next."""
+        """Leave the current episode(s) and start the next."""
         self.state, seen = self._programs.restart(self.state, self._params)
         return _to_host(seen)
 
     def start_at(self, options: Mapping[str, Any]) -> Seen:
-        """Start at a chosen place, see `place`; the episodes after it are drawn as ever."""
+        """Start at a chosen place (see `place`). The starts of later episodes are drawn as usual."""
         slot, row = self.place(options)
         self.state, seen = self._programs.start_at(self.state, self._params, np.int32(slot), np.int32(row))
         return _to_host(seen)
 
     def step(self, actions: np.ndarray) -> tuple[Seen, Happened]:
-        """actions int[...] in 0 .. A - 1 -> what is seen next (an ended episode has been replaced), what happened."""
+        """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step). Ended episodes are reset."""
         self.state, seen, happened = self._programs.step(self.state, np.asarray(actions, np.int32), self._params)
         return _to_host((seen, happened))
 
     def place(self, options: Mapping[str, Any]) -> tuple[int, int]:
-        """(slot, row) of options {"session": trade date "YYYY-MM-DD" or number in the split, "row": market row}, one
-        of them or both.
+        """(slot, row) for options {"session": ..., "row": ...}, of which one or both are given.
 
-        The default row is the session's first decision bar; without a session, the one that holds the row. Raises
-        ConfigError where there is no such session or decision bar.
+        session: trade date "YYYY-MM-DD", or the number of the session in the split. row: market row. The default row is
+        the first decision bar of the session. The default session is the one that contains the row. Raises ConfigError
+        if there is no such session or decision bar.
         """
         if unknown := sorted(set(options) - set(OPTIONS)):
             raise ConfigError(f"reset option '{unknown[0]}': unknown; there are {' and '.join(OPTIONS)}")

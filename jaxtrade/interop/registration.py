@@ -1,4 +1,4 @@
-"""Doors whose libraries load only when they are opened."""
+"""Registration of the adapters. Their libraries load only when an adapter is used."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ if TYPE_CHECKING:
 
 
 def register_envs() -> None:
-    """Make "jaxtrade/Trading-v0" known to `gymnasium.make`, `gymnasium.make_vec` and `gymnax.make`. Harmless twice."""
+    """Register "jaxtrade/Trading-v0" for `gymnasium.make`, `gymnasium.make_vec` and `gymnax.make`.
+
+    Calling it again has no effect.
+    """
     for door in ("gymnasium_env", "gymnax_env"):
-        importlib.import_module(f"jaxtrade.interop.{door}")  # registers itself
+        importlib.import_module(f"jaxtrade.interop.{door}")  # the import registers the environment
 
 
 def to_sb3(env: TradingEnv, params: EnvParams, num_envs: int) -> SB3Trading:
     """`num_envs` environments as one Stable-Baselines3 `VecEnv`, with masks for sb3-contrib's MaskablePPO.
 
-    Raises ConfigError where stable-baselines3 is not installed.
+    Raises ConfigError if stable-baselines3 is not installed.
     """
     if importlib.util.find_spec("stable_baselines3") is None:
         raise ConfigError('to_sb3 needs stable-baselines3: pip install "jaxtrade[sb3]"')

@@ -1,6 +1,7 @@
-"""Many trading environments as one Stable-Baselines3 `VecEnv`, stepped by one compiled call.
+"""Many trading environments as one Stable-Baselines3 `VecEnv`. One compiled call steps all of them.
 
-Needs stable-baselines3 (the `sb3` extra); masks reach sb3-contrib's MaskablePPO through `env_method("action_masks")`.
+The module needs stable-baselines3 (the `sb3` extra). MaskablePPO of sb3-contrib reads the masks by
+`env_method("action_masks")`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from jaxtrade.interop.host import MAX_SEED, HostEnv, Seen
 
 
 class SB3Trading(VecEnv):
-    """Stable-Baselines3's semantics: auto-reset, `terminal_observation` and `TimeLimit.truncated` in the infos.
+    """A `VecEnv` with auto-reset; the infos hold `terminal_observation` and `TimeLimit.truncated`.
 
-    `seed(s)` gives environment i the seed s + i at the next reset. Options (`set_options`) must be the same for all.
+    `seed(s)` gives environment i the seed s + i at the next reset. Options (`set_options`) must be equal for all
+    environments.
     """
 
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
@@ -31,12 +33,15 @@ class SB3Trading(VecEnv):
         super().__init__(num_envs, *spaces_of(env))
 
     def reset(self) -> np.ndarray:
-        """-> observations float32[N, D]; what each reset tells is in `reset_infos`."""
+        """-> observations float32[N, D]. `reset_infos` holds the info of each environment.
+
+        Raises ConfigError if the options differ between environments, or do not name a decision bar.
+        """
         options = self._options[0]
         if any(other != options for other in self._options):
             raise ConfigError("set_options: one dictionary for all environments, not different ones")
         if options:
-            self._host.place(options)  # raises before anything has changed
+            self._host.place(options)  # raises an error before any state changes
         if self._seeds[0] is not None:
             seen = self._host.seeded(np.asarray(self._seeds) % (MAX_SEED + 1))  # seed() may draw up to 2^32 and add i
         elif self._host.state is None:
@@ -52,11 +57,14 @@ class SB3Trading(VecEnv):
         return seen.observation
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Remember the actions; raises InvalidAction."""
+        """Store the actions for `step_wait`. Raises InvalidAction."""
         self._actions = checked_actions(actions, self.num_envs, self.env.num_actions)
 
     def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """-> (observations, rewards float32[N], dones bool[N], infos)."""
+        """-> (observations float32[N, D], rewards float32[N], dones bool[N], infos).
+
+        Raises RuntimeError before the first reset.
+        """
         if self._seen is None or self._actions is None:
             raise RuntimeError("step before reset: call reset() first")
         self._seen, happened = self._host.step(self._actions)
@@ -72,7 +80,7 @@ class SB3Trading(VecEnv):
         return self._seen.observation, happened.reward, done, infos
 
     def action_masks(self) -> np.ndarray:
-        """bool[N, A] of the observations last given."""
+        """bool[N, A]: masks of the latest observations. Raises RuntimeError before the first reset."""
         if self._seen is None:
             raise RuntimeError("action_masks before reset: call reset() first")
         return self._seen.mask
@@ -81,33 +89,34 @@ class SB3Trading(VecEnv):
         """Nothing to release."""
 
     def has_attr(self, attr_name: str) -> bool:
-        """`action_masks` (a method of every environment) and `render_mode`."""
+        """True for `action_masks` (a method of every environment) and `render_mode`."""
         return attr_name in ("action_masks", "render_mode")
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """`render_mode`, None everywhere. AttributeError for others: the environments are rows of arrays."""
+        """`render_mode`, which is None for all. Raises AttributeError for other names: the environments are rows of
+        arrays and have no attributes."""
         if attr_name != "render_mode":
             raise AttributeError(f"environments of {type(self).__name__} have no attribute '{attr_name}'")
         return [None for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """AttributeError: the environments are rows of arrays."""
+        """Raises AttributeError: the environments are rows of arrays and have no attributes."""
         raise AttributeError(f"environments of {type(self).__name__} have no attribute '{attr_name}' to set")
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """`action_masks`; AttributeError for others."""
+        """The masks, for the method `action_masks`. Raises AttributeError for other methods."""
         if method_name != "action_masks":
             raise AttributeError(f"environments of {type(self).__name__} have no method '{method_name}'")
         masks = self.action_masks()
         return [masks[i] for i in self._get_indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: type, indices: Any = None) -> list[bool]:
-        """False: no gymnasium wrapper is around them."""
+        """False for all: no gymnasium wrapper is applied to them."""
         del wrapper_class
         return [False for _ in self._get_indices(indices)]
 
 
 def _per_env(info: dict[str, np.ndarray], num_envs: int) -> list[dict[str, Any]]:
-    """Arrays [N, ...] by key -> one dictionary for each environment, scalars as Python's own."""
+    """Arrays [N, ...] by key -> one dictionary per environment, with Python scalars."""
     columns = {key: value if value.ndim > 1 else value.tolist() for key, value in info.items()}
     return [{key: column[i] for key, column in columns.items()} for i in range(num_envs)]

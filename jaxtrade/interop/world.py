@@ -1,4 +1,4 @@
-"""What every door opens on: the environment and its parameters, from a configuration."""
+"""The environment and its parameters from a configuration, for all adapters."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 
 ENV_ID = "jaxtrade/Trading-v0"
-# Limits of the observation space. Slots are finite but have no natural limits (prices in ATRs, raw volumes); libraries
-# warn at infinite ones, and differences of larger ones overflow float32.
+# Limits of the observation space. Slots are finite but have no natural limits (prices in ATRs, raw volumes). Libraries
+# warn about infinite limits, and the difference of much larger limits would overflow float32.
 LIMIT = 1e30
 
 
 def load_world(config: RunConfig | str = "quickstart", overrides: Iterable[str] = (),
                split: str = "train") -> tuple[TradingEnv, EnvParams]:
-    """Environment and parameters of one split.
+    """Load the environment and the parameters of one split.
 
     Args:
-        config: a configuration, or a file or shipped name, to which `overrides` ("section.key=value") are applied.
+        config: a configuration, or the name of a file or of a shipped configuration.
+        overrides: "section.key=value" changes; only for a name.
         split: train, validation, test or all.
     Raises:
-        ConfigError, DataError: a bad configuration, data that cannot be read, or a split without sessions.
+        ConfigError, DataError: the configuration is invalid, the data cannot be read, or the split has no sessions.
     """
     overrides = tuple(overrides)
     if isinstance(config, str):

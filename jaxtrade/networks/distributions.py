@@ -19,7 +19,8 @@ ILLEGAL = float(jnp.finfo(jnp.float32).min)
 
 
 def _check(logits: Array, mask: Array) -> None:
-    """Raises AssertionError, when traced, where they are not float and bool of one shape [..., A]."""
+    """Raises AssertionError at trace time unless logits are float, masks bool, and both have the same shape [..., A].
+    """
     chex.assert_equal_shape([logits, mask])
     chex.assert_type([logits, mask], [float, bool])
 
@@ -27,9 +28,10 @@ def _check(logits: Array, mask: Array) -> None:
 def log_probs(logits: Array, mask: Array) -> Array:
     """Log-probability of every action, float32[..., A]: log-softmax over the legal actions, `ILLEGAL` elsewhere."""
     _check(logits, mask)
-    # Bounded, so that the difference of two legal logits is finite.
+    # The bounds keep the difference of two legal logits finite.
     legal = jnp.where(mask, jnp.clip(logits, ILLEGAL / 4, -ILLEGAL / 4), ILLEGAL)
-    # Shifted by the largest legal logit; `where` before `exp`, so that illegal entries send no gradient either.
+    # Subtract the largest legal logit, so that `exp` cannot overflow. `where` comes before `exp`, so that illegal
+    # entries have no gradient.
     shifted = jnp.where(mask, legal - jax.lax.stop_gradient(legal.max(axis=-1, keepdims=True)), 0.0)
     total = jnp.sum(jnp.where(mask, jnp.exp(shifted), 0.0), axis=-1, keepdims=True)
     return jnp.where(mask, shifted - jnp.log(total), ILLEGAL)
@@ -48,13 +50,13 @@ def log_prob(logits: Array, mask: Array, action: Array) -> Array:
 
 
 def entropy(logits: Array, mask: Array) -> Array:
-    """Entropy in nats over the legal actions, float32[...]; 0 where one action is legal."""
+    """Entropy in nats over the legal actions, float32[...]; 0 if only one action is legal."""
     logp = jnp.where(mask, log_probs(logits, mask), 0.0)
     return -jnp.sum(jnp.where(mask, jnp.exp(logp), 0.0) * logp, axis=-1)
 
 
 def mode(logits: Array, mask: Array) -> Array:
-    """Most probable legal action, int32[...]; the lowest id among equals."""
+    """Most probable legal action, int32[...]; of equally probable ones that with the lowest id."""
     _check(logits, mask)
     # A legal logit of -inf must still beat every illegal action.
     legal = jnp.where(mask, jnp.maximum(logits, ILLEGAL), -jnp.inf)
@@ -62,13 +64,15 @@ def mode(logits: Array, mask: Array) -> Array:
 
 
 def pick(chance: Array, logits: Array, mask: Array) -> Array:
-    """The action at which the cumulative distribution passes `chance` float32[...] in [0, 1), int32[...]."""
+    """Sample by the inverse of the cumulative distribution, int32[...]: the first action whose cumulative probability
+    exceeds `chance` float32[...] in [0, 1). It is never an action of probability 0."""
     p = probs(logits, mask)
-    # Column by column, for actions are few: one fused operation, where `cumsum` and `argmax` are five slow ones.
+    # There are few actions, so a loop over columns is one fused operation; `cumsum` and `argmax` would be five slow
+    # ones.
     columns = range(p.shape[-1])
     cumulative = list(itertools.accumulate(p[..., i] for i in columns))
     threshold = chance * cumulative[-1]
-    # The product may round up to the total: then it is the last action of non-zero probability.
+    # The product may round up to the total. The result is then the last action with non-zero probability.
     picked = jnp.zeros(jnp.shape(threshold), jnp.int32)
     for i in columns:
         picked = jnp.where(p[..., i] != 0.0, i, picked)

@@ -1,4 +1,4 @@
-"""Heads: what turns features into logits and values."""
+"""The policy and value network: torsos, memory, and the heads that compute logits and values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from jaxtrade.types import Array, PyTree
 class Network(Protocol):
     """A policy and value network (`network.kind`): a flax module with these methods, called through `init` and `apply`.
 
-    `ActorCritic` says what they do. One without a memory returns None from `first_carry` and the carry from `remember`;
-    one with a memory has `read` and `step` too, as `networks.memory.GRU`.
+    `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
+    With a memory, the network also has `read` and `step`, as `networks.memory.GRU`.
     """
 
     init: Any
@@ -37,13 +37,17 @@ class Network(Protocol):
 
 
 class ActorCritic(nn.Module):
-    """Policy and value networks with separate torsos, as Stable-Baselines3's `MlpPolicy`.
+    """Policy and value networks with separate torsos, as `MlpPolicy` of Stable-Baselines3.
 
-    (carry, float32[..., D]) -> carry, logits float32[..., num_actions], value float32[...]. With `memory` H > 0 one GRU
-    of that width reads the observations, and both torsos read its carry float32[..., H] beside the observation;
-    otherwise the carry is None. With `adapter_width` K > 0 a linear layer float32[..., D] -> float32[..., K] comes
-    first, and everything else reads its output in place of the observation. Output layers are orthogonal with gain 0.01
-    (the first policy is nearly uniform) and 1.
+    (carry, float32[..., D]) -> carry, logits float32[..., num_actions], value float32[...].
+
+    memory: width H of a GRU that reads the observations. Both torsos then read its carry float32[..., H] together with
+    the observation. With 0 there is no GRU, and the carry is None.
+    adapter_width: K > 0 adds a first linear layer float32[..., D] -> float32[..., K]. All other parts then read its
+    output instead of the observation.
+
+    The output layers are orthogonal, with gain 0.01 for the policy (its first distribution is nearly uniform) and 1 for
+    the value (Andrychowicz et al. 2021).
     """
 
     num_actions: int
@@ -69,11 +73,11 @@ class ActorCritic(nn.Module):
         return carry, *self.heads(carry, observation)
 
     def first_carry(self) -> PyTree:
-        """Before an episode's first observation: float32[H] of zeros, or None."""
+        """The carry before the first observation of an episode: float32[H] of zeros, or None without a memory."""
         return jnp.zeros(self.memory) if self.memory else None
 
     def remember(self, carry: PyTree, observation: Array) -> PyTree:
-        """The carry with `observation` taken in."""
+        """The carry after the network has read `observation`."""
         return self.gru(carry, self._adapted(observation)) if self.memory else carry
 
     def read(self, observation: Array) -> Array:
@@ -85,12 +89,12 @@ class ActorCritic(nn.Module):
         return self.gru.step(carry, gates)
 
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
-        """Logits float32[..., num_actions], before any mask, and value float32[...]; `carry` knows `observation`."""
+        """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after `remember`."""
         features = self._features(carry, observation)
         return self.policy_head(self.policy_torso(features)), self._value(features)
 
     def value(self, carry: PyTree, observation: Array) -> Array:
-        """float32[...], expected discounted sum of rewards from here on; `carry` knows `observation`."""
+        """float32[...]: estimate of the expected discounted sum of future rewards. carry: after `remember`."""
         return self._value(self._features(carry, observation))
 
     def _adapted(self, observation: Array) -> Array:

@@ -1,7 +1,7 @@
-"""Memory of a policy: what it keeps of an episode beside the observation.
+"""The memory of a recurrent policy.
 
-A carry is None (a network without memory) or float32[..., H]. Before an episode's first observation it is zero; whoever
-runs episodes forgets it there, so the network itself never asks where an episode begins.
+A carry is float32[..., H], or None for a network without memory. It is zero before the first observation of an episode.
+The code that runs episodes resets it there (`forget`), so the network needs no information about episodes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jaxtrade.types import Array, PyTree
 
 
 def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
-    """One orthogonal matrix per gate, side by side: float[H, 3 H]."""
+    """One orthogonal H x H matrix per gate, side by side: float[H, 3 H]. Arguments as a flax initialiser."""
     width, gates = shape[0], shape[1] // shape[0]
     init = orthogonal()
     matrices = jax.vmap(lambda key: init(key, (width, width), dtype))(jax.random.split(key, gates))
@@ -25,12 +25,13 @@ def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float3
 
 
 class GRU(nn.Module):
-    """Gated recurrent unit (Cho et al. 2014), in the form of cuDNN and PyTorch: carry float32[..., H] -> the same.
+    """Gated recurrent unit (Cho et al. 2014), in the form of cuDNN and PyTorch: carry h float32[..., H] -> h'.
 
         r, z = sigmoid(W x + U h + b)        n = tanh(W_n x + b_n + r * (U_n h + c_n))        h' = (1 - z) n + z h
 
-    `read` is the input's share of the three gates, float32[..., D] -> float32[..., 3 H]: it does not wait for the
-    carry, so a sequence is read at once (flax's own GRUCell has neither this nor a precision). `precision`: as `MLP`.
+    `read` computes the part of the three gates that depends on the input x alone. It does not need the carry, so one
+    matrix product reads a whole sequence. flax's GRUCell offers neither this split nor a precision. precision: as
+    `MLP`.
     """
 
     width: int
@@ -44,11 +45,11 @@ class GRU(nn.Module):
         return self.step(carry, self.read(observation))
 
     def read(self, observation: Array) -> Array:
-        """float32[..., D] -> float32[..., 3 H]."""
+        """The input part W x + b of the gates: float32[..., D] -> float32[..., 3 H]."""
         return self.input(observation)
 
     def step(self, carry: Array, gates: Array) -> Array:
-        """The next carry, from the input's share of the gates."""
+        """The next carry float32[..., H]. gates: float32[..., 3 H] from `read`."""
         read_r, read_z, read_n = jnp.split(gates, 3, axis=-1)
         own_r, own_z, own_n = jnp.split(self.recurrent(carry), 3, axis=-1)
         reset, update = nn.sigmoid(read_r + own_r), nn.sigmoid(read_z + own_z)
@@ -56,17 +57,17 @@ class GRU(nn.Module):
 
 
 def forget(carry: PyTree, first: Array) -> PyTree:
-    """`carry` [..., H], zero where `first` bool[...] says that an episode begins."""
+    """Reset the memory: `carry` [..., H], but zero where `first` bool[...], at the start of an episode."""
     return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
 
 
 def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:
-    """The carry after each observation of S sequences, as acting one step after the other would have made it.
+    """The carry after each observation of S sequences, equal to that of acting step by step.
 
     Args:
-        network: has `read` and `step` as `GRU`; not used where the carry is None.
-        carry: float32[S, H] before the first row of each sequence (not yet forgotten where an episode begins there).
-        observations, first: float32[L * S, D] and bool[L * S]; row `l * S + s` is step l of sequence s.
+        network: has `read` and `step` as `GRU`; not used if the carry is None.
+        carry: float32[S, H] before the first row of each sequence, not yet reset where an episode starts there.
+        observations, first: float32[L * S, D] and bool[L * S]. Row `l * S + s` is step l of sequence s.
     Returns:
         float32[L * S, H], or None.
     """

@@ -1,8 +1,12 @@
-"""Running mean and variance of observations, one count per slot.
+"""Running mean and variance of observations, with one count per slot.
 
-The leading axis of every field is the group (1 now, one per symbol later). A count per slot lets slots that are added
-later start their own statistics. Merging follows Chan, Golub & LeVeque (1983), in the form of weights, which stays
-accurate in float32 however many samples came before.
+The leading axis of every field is the group (1 today; meant for one per symbol). Slots that a transfer adds start with
+a count of 0, so they get statistics of their own. Two sets of moments are merged as in Chan, Golub & LeVeque (1983),
+the batch form of Welford (1962). With n old and m new samples, count c = n + m and d = mean_m - mean_n:
+
+    mean = mean_n + d m / c        variance = variance_n n / c + variance_m m / c + d^2 (n / c) (m / c)
+
+These weights n / c and m / c stay accurate in float32 for any number of samples; sums would not.
 """
 
 from __future__ import annotations
@@ -18,10 +22,10 @@ MIN_VARIANCE = 1e-12
 
 
 class RunningStats(struct.PyTreeNode):
-    """count, mean, variance: float32[1, D]. Variance is the population's (divided by the count).
+    """count, mean, variance: float32[1, D]. It is the population variance (divided by the count).
 
-    The count is a float because an int32 would overflow after 2^31 samples, minutes on a fast device; as a weight it
-    may be rounded.
+    The count is a float, because an int32 would overflow after 2^31 samples: minutes on a fast device. It only serves
+    as a weight, so rounding does no harm.
     """
 
     count: Array
@@ -30,13 +34,13 @@ class RunningStats(struct.PyTreeNode):
 
 
 def init_stats(size: int) -> RunningStats:
-    """No samples yet: mean 0, variance 1, so `normalise` only clips."""
+    """Statistics without samples: mean 0 and variance 1, so `normalise` only clips. size: slots D."""
     return RunningStats(jnp.zeros((1, size)), jnp.zeros((1, size)), jnp.ones((1, size)))
 
 
 def merge(stats: RunningStats, batch: Array, group: int = 0, reduce: Reduce = LOCAL) -> RunningStats:
-    """The statistics with one batch float32[B, D] (B >= 1) added to `group`; with `reduce`, those of all parts."""
-    # Around the first row, a slot that never varies keeps its mean to the bit, so its deviations stay exactly 0.
+    """Add a batch float32[B, D] (B >= 1) to the statistics of `group`. `reduce` adds the batches of all devices."""
+    # Moments around the first row: a constant slot then keeps its mean bit by bit, and its variance is exactly 0.
     origin = reduce.first(batch[0])
     shifted = batch - origin
     offset = reduce.mean(shifted, 0)
@@ -58,7 +62,7 @@ def merge(stats: RunningStats, batch: Array, group: int = 0, reduce: Reduce = LO
 def normalise(stats: RunningStats, observation: Array, group: int = 0) -> Array:
     """(observation - mean) / standard deviation, clipped to +-10; float32[..., D].
 
-    A slot that never varied carries no information and gives 0, also for values never seen.
+    A slot without variance carries no information. Its result is 0, also for values that it never had before.
     """
     variance = stats.variance[group]
     scale = jnp.where(variance > MIN_VARIANCE, 1.0 / jnp.sqrt(jnp.maximum(variance, MIN_VARIANCE)), 0.0)

@@ -1,8 +1,8 @@
-"""Means, sums and moments over environments or rows, whether one device holds them all or several share them.
+"""Sums, means and moments over environments or rows, on one device or over several.
 
-Everything in a learner that adds up over environments or rows goes through a `Reduce`. Today it is the identity around
-NumPy's reductions. A learner whose environments are split over the devices of a mesh axis gets `Reduce(axis)`, and each
-device then sees the figures of all of them. The parts must be of equal size.
+Every reduction over environments or rows in a learner goes through a `Reduce`. Without an axis, it is the plain
+reduction of one device. If the environments are split over the devices of a mesh axis, the learner gets `Reduce(axis)`.
+Each device then gets the figures over all devices. A part is the share of one device; all parts must have equal size.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Axes = int | Sequence[int] | None
 
 @dataclass(frozen=True)
 class Reduce:
-    """axis: name of the mapped axis that the environments are split over; None where they are all here."""
+    """axis: name of the mapped axis over which the environments are split; None if one device holds all of them."""
 
     axis: str | None = None
 
-    # --- of arrays that still have their environments or rows ---
+    # --- arrays that still have an axis of environments or rows ---
 
     def sum(self, x: Array, axes: Axes = None, dtype: Any = None) -> Array:
-        """Sum over `axes` (all of them by default) and over the parts."""
+        """Sum over `axes` (default: all) and over the parts."""
         return self.sum_of_parts(x.sum(axis=axes, dtype=dtype))
 
     def mean(self, x: Array, axes: Axes = None) -> Array:
-        """Mean over `axes` (all of them by default) and over the parts."""
+        """Mean over `axes` (default: all) and over the parts."""
         return self.mean_of_parts(x.mean(axis=axes))
 
     def variance(self, x: Array) -> Array:
-        """Population variance of all numbers: the mean squared distance from their mean."""
+        """Population variance of all numbers: the mean squared difference from their mean."""
         if self.axis is None:
             return x.var()
         return self.mean(jnp.square(x - self.mean(x)))
@@ -45,7 +45,7 @@ class Reduce:
         """Population standard deviation of all numbers."""
         return x.std() if self.axis is None else jnp.sqrt(self.variance(x))
 
-    # --- of what each part has reduced already ---
+    # --- arrays that each part has already reduced ---
 
     def sum_of_parts(self, tree: PyTree) -> PyTree:
         return tree if self.axis is None else jax.lax.psum(tree, self.axis)
@@ -59,17 +59,17 @@ class Reduce:
     # --- places and counts ---
 
     def first(self, x: Array) -> Array:
-        """The first part's `x`, to the bit, in every part."""
+        """`x` of the first part, in every part and bit by bit."""
         if self.axis is None:
             return x
         return jax.lax.psum(jnp.where(jax.lax.axis_index(self.axis) == 0, x, jnp.zeros_like(x)), self.axis)
 
     def offset(self, count: int) -> int | Array:
-        """Global number of the first of the `count` environments (or groups of them) that this part holds."""
+        """Global number of this part's first environment (or group), if each part holds `count`."""
         return 0 if self.axis is None else jax.lax.axis_index(self.axis) * count
 
     def count(self, count: int) -> int:
-        """How many there are in all parts, where each holds `count`."""
+        """Number in all parts together, if each part holds `count`."""
         return count if self.axis is None else count * jax.lax.axis_size(self.axis)
 
 

@@ -1,4 +1,4 @@
-"""Torsos: what turns an observation into features."""
+"""Torsos: the layers that compute features from an observation."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": nn
 class MLP(nn.Module):
     """Dense layers with an activation after each: float32[..., D] -> float32[..., widths[-1]].
 
-    Weights orthogonal with gain sqrt(2), biases 0 (as Stable-Baselines3 does, Andrychowicz et al. 2021).
-    `precision` is the matrix-product precision (None: the platform's default, which on a GPU may be TF32).
+    Weights are orthogonal with gain sqrt(2), biases are 0, as in Stable-Baselines3 (see Andrychowicz et al. 2021).
+    precision: that of matrix products. None means the platform's default, which may be TF32 on a GPU.
     """
 
     widths: Sequence[int]

@@ -1,6 +1,6 @@
-"""Where learners are constructed: every `Algorithm` of a configuration is built here.
+"""The only place that builds an `Algorithm` from a configuration.
 
-A learner of your own is a `Learner` registered under a name, which `algorithm:` then accepts:
+To add your own learner, register a `Learner` under a name. The configuration key `algorithm:` then accepts this name:
 
     LEARNERS.register("mine", Learner(make=make_mine, first_policy=mine_policy))
 """
@@ -19,8 +19,10 @@ __all__ = ["LEARNERS", "Learner", "Make", "first_policy", "make_algorithm"]
 
 
 class Make(Protocol):
-    """Builds an `Algorithm` whose updates take `rollout.num_envs` x `rollout.num_steps` environment steps; arguments as
-    `make_algorithm`. Raises ConfigError for one that the learner cannot use."""
+    """Builds an `Algorithm`. One update takes `rollout.num_envs` x `rollout.num_steps` environment steps.
+
+    Arguments as `make_algorithm`. Raises ConfigError for an argument that the learner cannot use.
+    """
 
     def __call__(self, config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
                  precision: str | None = None, stage: Stage | None = None,
@@ -28,14 +30,14 @@ class Make(Protocol):
 
 
 class FirstPolicy(Protocol):
-    """The policy before any learning, for its structure: what a saved policy is read into."""
+    """Builds an untrained policy. Its structure is the template into which a saved policy is loaded."""
 
     def __call__(self, config: RunConfig, num_actions: int, observation_size: int, key: Array,
                  fusion: Fusion | None = None) -> Policy: ...
 
 
 class Learner(NamedTuple):
-    """A part of `LEARNERS`."""
+    """An entry of the registry `LEARNERS`."""
 
     make: Make
     first_policy: FirstPolicy
@@ -43,15 +45,15 @@ class Learner(NamedTuple):
 
 def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
                    precision: str | None = None, stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm:
-    """The learner `config.algorithm` on `env`, for a run of `total_updates` updates.
+    """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates.
 
     Args:
-        summarise: extra metrics, from what an environment reports in `info`.
+        summarise: extra metrics, computed from the environment's `info`.
         precision: precision of matrix products, e.g. "highest".
-        stage: what the environment's parameters become as the run goes on.
-        fusion: how advice meets the policy.
+        stage: changes the environment's parameters as the run goes on.
+        fusion: combines the policy with advice.
     Raises:
-        ConfigError: no such learner, or one that cannot do what is asked.
+        ConfigError: no learner has this name, or the learner does not support an argument.
     """
     learner: Learner = LEARNERS[config.algorithm]
     return learner.make(config, env, total_updates, summarise=summarise, precision=precision, stage=stage,
@@ -60,6 +62,6 @@ def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise
 
 def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,
                  fusion: Fusion | None = None) -> Policy:
-    """The policy that a run of `config` begins with, but for its first observations. Raises ConfigError."""
+    """The untrained policy of a run of `config`. Its observation statistics are still empty. Raises ConfigError."""
     learner: Learner = LEARNERS[config.algorithm]
     return learner.first_policy(config, num_actions, observation_size, key, fusion)

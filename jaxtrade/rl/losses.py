@@ -1,4 +1,7 @@
-"""PPO's loss terms and their diagnostics (Schulman et al. 2017). Arrays are float32[B]; results are scalars."""
+"""Loss terms and diagnostics of PPO (Schulman et al. 2017).
+
+Arrays are float32[B] and results are scalars, unless stated otherwise. ratio = exp(log_prob - old_log_prob).
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,21 @@ from jaxtrade.types import Array
 
 
 def _check_rows(*arrays: Array) -> None:
-    """Raises AssertionError, when traced, where they are not float[B] of one length."""
+    """Raises AssertionError at trace time unless all arrays are float[B] with the same B."""
     chex.assert_rank(arrays, 1)
     chex.assert_equal_shape(arrays)
     chex.assert_type(arrays, float)
 
 
 def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:
-    """Advantages float32[B] less their mean, over their standard deviation."""
+    """(advantage - mean) / (standard deviation + 1e-8), float32[B]. The moments are over all B rows."""
     _check_rows(advantage)
+    # 1e-8 avoids a division by zero where all advantages are equal.
     return (advantage - reduce.mean(advantage)) / (reduce.deviation(advantage) + 1e-8)
 
 
 def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float) -> Array:
-    """-mean min(ratio A, clip(ratio, 1 - eps, 1 + eps) A), with ratio = exp(log_prob - old_log_prob)."""
+    """-mean min(ratio A, clip(ratio, 1 - eps, 1 + eps) A): the negative of PPO's equation 7."""
     _check_rows(log_prob, old_log_prob, advantage)
     ratio = jnp.exp(log_prob - old_log_prob)
     clipped = jnp.clip(ratio, 1.0 - clip_eps, 1.0 + clip_eps)
@@ -31,10 +35,14 @@ def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, cl
 
 
 def value_loss(value: Array, old_value: Array, target: Array, clip_eps: Array | float) -> Array:
-    """Mean squared error; with `clip_eps` > 0 the larger of it and the error of the clipped prediction.
+    """Squared error of the value prediction, optionally clipped as in OpenAI Baselines' PPO2.
 
-    The clipped prediction stays within `clip_eps` of `old_value`, the value that the rollout stored. No factor 1/2, as
-    in Stable-Baselines3, so that `vf_coef` means the same.
+        clipped = old_value + clip(value - old_value, -eps, eps)
+        loss    = mean max((value - target)^2, (clipped - target)^2)    if eps > 0
+        loss    = mean (value - target)^2                               otherwise
+
+    `old_value` is the prediction that the rollout stored. There is no factor 1/2, so `vf_coef` has the same meaning as
+    in Stable-Baselines3.
     """
     _check_rows(value, old_value, target)
     error = jnp.square(value - target)
@@ -44,22 +52,26 @@ def value_loss(value: Array, old_value: Array, target: Array, clip_eps: Array | 
 
 
 def approx_kl(log_prob: Array, old_log_prob: Array) -> Array:
-    """Unbiased, never negative estimate of KL(old || new): mean(ratio - 1 - log ratio), Schulman's k3."""
+    """Estimate of KL(old || new): mean(ratio - 1 - log ratio), never negative and unbiased.
+
+    This is the estimator k3 of Schulman 2020, "Approximating KL Divergence".
+    """
     _check_rows(log_prob, old_log_prob)
     log_ratio = log_prob - old_log_prob
     return jnp.mean(jnp.expm1(log_ratio) - log_ratio)
 
 
 def clip_fraction(log_prob: Array, old_log_prob: Array, clip_eps: Array | float) -> Array:
-    """Share of rows whose ratio is further than `clip_eps` from 1."""
+    """Share of rows with |ratio - 1| > clip_eps."""
     _check_rows(log_prob, old_log_prob)
     return jnp.mean((jnp.abs(jnp.expm1(log_prob - old_log_prob)) > clip_eps).astype(jnp.float32))
 
 
 def explained_variance(value: Array, target: Array, reduce: Reduce = LOCAL) -> Array:
-    """1 - var(target - value) / var(target); NaN (undefined) where the targets do not vary."""
+    """1 - var(target - value) / var(target) over arrays of any one shape; NaN if the targets do not vary."""
     chex.assert_equal_shape([value, target])
     chex.assert_type([value, target], float)
     variance = reduce.variance(target)
     unexplained = reduce.variance(target - value)
+    # The inner `where` keeps the division defined: `jnp.where` evaluates both branches.
     return jnp.where(variance > 0.0, 1.0 - unexplained / jnp.where(variance > 0.0, variance, 1.0), jnp.nan)

@@ -1,7 +1,8 @@
-"""Which rows of a rollout form a minibatch.
+"""Choose the rows of a rollout that form each minibatch.
 
-Environments are cut into fixed groups by their id. A minibatch joins the same slice of a permutation inside each group,
-so a device that holds whole groups never needs rows of another, and layouts can agree.
+Environments form fixed groups by their number. Each group is permuted on its own, and a minibatch joins the same slice
+of every group's permutation. A device that holds whole groups therefore never needs rows of another device. With the
+same groups, the minibatches are the same for any number of devices.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from jaxtrade.types import Array, PyTree
 
 
 def permutation(key: Array, count: int) -> Array:
-    """int32[count], a random order of 0 .. count - 1 (count < 2^31).
+    """int32[count]: a random order of 0 .. count - 1 (count < 2^31).
 
-    Random words that carry their position in the low bits are sorted: on a CPU plain integers sort far faster than the
-    pairs that `jax.random.permutation` sorts. Words whose random bits are equal keep the order of their
-    positions, hence a second round, over positions that the first one has mixed.
+    The function sorts random words that hold their position in the low bits. On a CPU, sorting integers is far faster
+    than sorting pairs, as `jax.random.permutation` does. Words with equal random bits keep the order of their
+    positions. A second round with new words therefore permutes the result of the first.
     """
     low = jnp.uint32((1 << max(count - 1, 1).bit_length()) - 1)
 
@@ -32,11 +33,13 @@ def permutation(key: Array, count: int) -> Array:
 
 def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, num_minibatches: int,
                    length: int = 1, first_group: int | Array = 0) -> Array:
-    """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]; each row occurs once.
+    """Row numbers `t * num_envs + n`, int32[num_minibatches, T * N / num_minibatches]. Each row occurs once.
 
-    What is permuted are sequences of `length` consecutive steps of one environment (T is a multiple of it). Of the S
-    sequences in a minibatch, entry `l * S + s` is step l of sequence s. Groups draw by their global number, which
-    begins at `first_group`; rows count the environments that are here.
+    The function permutes sequences of `length` consecutive steps of one environment; T is a multiple of `length`. In a
+    minibatch of S sequences, entry `l * S + s` is step l of sequence s. Each group draws by its global number, counted
+    from `first_group`. Row numbers count the environments of this device.
+
+    Raises AssertionError at trace time if the counts do not divide evenly.
     """
     chex.assert_is_divisible(num_envs, num_groups)
     chex.assert_is_divisible(num_steps, length)
@@ -55,7 +58,7 @@ def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, n
 
 
 def take_rows(tree: PyTree, rows: Array) -> PyTree:
-    """Rows of arrays [T, N, ...] -> [len(rows), ...]."""
+    """Select rows int[B] (`t * N + n`) of arrays [T, N, ...] -> [B, ...]."""
     chex.assert_rank(rows, 1)
     chex.assert_type(rows, int)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[rows], tree)

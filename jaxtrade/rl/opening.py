@@ -1,14 +1,15 @@
-"""Actions that a transferred policy has not learned yet: closed, then opened by a schedule.
+"""A schedule that opens the new actions of a transferred policy step by step.
 
-A policy widened by new actions must at first act as its source did, and must then meet the new
-actions often enough to learn them. With z the log-sum-exp of the legal old logits, each new action's logit l becomes
+A transfer may add actions that the policy of the source run did not have. At first the policy must act as the source
+policy did. Later it must try the new actions often enough to learn them. Let z be the log-sum-exp of the legal old
+logits. The logit l of each new action becomes
 
-    l + log eps,    log eps = (1 - fraction) (log probability + z),    fraction in [0, 1],
+    l + log eps,    log eps = (1 - fraction) (log probability + z),    fraction in [0, 1].
 
-so that at fraction 0, where the new columns of the head are zero, n legal new actions have probability
-`probability / (1 + n probability)` each, whatever the old logits are; at fraction 1 eps is 1 and the logits are the
-head's own. eps = 0 (`probability` 0) masks them. The offset is part of the policy: sampling, log-probabilities and
-gradients all see it.
+At fraction 0 the new columns of the head are still zero. Each of n legal new actions then has the probability
+`probability / (1 + n probability)`, whatever the old logits are. At fraction 1 eps is 1, so the logits are those of
+the head. A `probability` of 0 (eps = 0) masks the new actions. The offset is part of the policy: sampling,
+log-probabilities and gradients include it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from jaxtrade.types import Array
 
 
 class Opening(struct.PyTreeNode):
-    """new: bool[A] actions that the source did not have. probability: float32[], what each begins with; 0: closed.
-    fraction: float32[] in [0, 1], how far they are opened."""
+    """State of an opening.
+
+    new: bool[A] actions that the source policy did not have. probability: float32[] start value of the formula above;
+    0 closes the new actions. fraction: float32[] in [0, 1]; 1 means fully open.
+    """
 
     new: Array
     probability: Array
@@ -30,8 +34,11 @@ class Opening(struct.PyTreeNode):
 
 
 class OpeningPlan(struct.PyTreeNode):
-    """The schedule of an opening. new: bool[A]; probability: float32[]; until: float32[], the fraction of the run at
-    which the new actions are open."""
+    """Schedule of an opening.
+
+    new: bool[A] and probability: float32[], as in `Opening`. until: float32[] fraction of the run at which the new
+    actions are fully open.
+    """
 
     new: Array
     probability: Array
@@ -46,24 +53,27 @@ def opening_at(plan: OpeningPlan | None, progress: Array) -> Opening | None:
 
 
 def closed(opening: Opening | None) -> Opening | None:
-    """The same with eps = 0."""
+    """The same opening with eps = 0: the new actions are masked."""
     if opening is None:
         return None
     return opening.replace(probability=jnp.zeros_like(opening.probability), fraction=jnp.zeros_like(opening.fraction))
 
 
 def settled(opening: Opening | None) -> Opening | None:
-    """None once every new action is open: a policy like any other. Reads the values, so it takes no traced ones."""
+    """None once the new actions are fully open, else `opening`. It reads values, so traced arrays are not accepted."""
     return None if opening is not None and bool((opening.fraction >= 1.0).all()) else opening
 
 
 def opened(opening: Opening | None, logits: Array, mask: Array) -> tuple[Array, Array]:
-    """Logits float32[..., A] and mask bool[..., A] of the opened policy; HOLD, legal everywhere, is never new."""
+    """Apply an opening -> (logits float32[..., A], mask bool[..., A]).
+
+    At least one old action must be legal. This always holds: HOLD is always legal and never new.
+    """
     if opening is None:
         return logits, mask
     old = mask & ~opening.new
     mass = jax.nn.logsumexp(logits, axis=-1, keepdims=True, where=old)
-    # eps = 0 is the mask's business: a logit of -inf would make a gradient of 0 * inf.
+    # The mask handles eps = 0: a logit of -inf would give a gradient of 0 * inf = NaN.
     start = jnp.log(jnp.where(opening.probability > 0.0, opening.probability, 1.0))
     offset = (1.0 - opening.fraction) * (start + mass)
     shut = opening.new & (opening.probability <= 0.0)

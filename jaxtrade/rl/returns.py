@@ -10,15 +10,16 @@ from jaxtrade.types import Array
 
 
 def next_values(value: Array, last_value: Array, final_value: Array, truncated: Array) -> Array:
-    """Value of what follows each step, float32[T, N].
+    """V(s_{t+1}) for each step, float32[T, N].
 
-    Inside an episode it is the value of the next observation; after a truncated step it is `final_value`, the value of
-    the observation that the reset replaced. What stands after a terminated step is not read by `gae`.
+    Inside an episode this is the value of the next observation. After a truncated step it is `final_value`, the value
+    of the observation that the reset replaced (Pardo et al. 2018, "Time Limits in Reinforcement Learning"). After a
+    terminated step the entry is arbitrary: `gae` does not read it.
 
     Args:
-        value: float32[T, N], V of the observation acted on.
+        value: float32[T, N], V of the observation at each step.
         last_value: float32[N], V of the observation after the last step.
-        final_value: float32[T, N], V of the final observation, valid where truncated.
+        final_value: float32[T, N], V of the final observation of an episode; read only where `truncated`.
         truncated: bool[T, N].
     """
     chex.assert_rank([value, last_value, final_value, truncated], [2, 1, 2, 2])
@@ -30,13 +31,18 @@ def next_values(value: Array, last_value: Array, final_value: Array, truncated: 
 
 def gae(reward: Array, value: Array, next_value: Array, terminated: Array, truncated: Array, gamma: Array | float,
         gae_lambda: Array | float) -> Array:
-    """Generalised advantage estimates (Schulman et al. 2016), float32[T, N].
+    """Generalised advantage estimation (Schulman et al. 2016, equation 16), float32[T, N].
 
         delta_t = r_t + gamma (1 - terminated_t) V(s_{t+1}) - V(s_t)
         A_t     = delta_t + gamma lambda (1 - terminated_t) (1 - truncated_t) A_{t+1}
 
-    Only a termination zeroes the value of what follows; a truncation cuts the sum of later deltas, which belong to
-    another episode, and keeps the bootstrap.
+    A termination zeroes the bootstrapped value. A truncation keeps it. Both stop the sum, because later deltas belong
+    to another episode.
+
+    Args:
+        reward, value, next_value: float32[T, N]; `next_value` as from `next_values`.
+        terminated, truncated: bool[T, N].
+        gamma, gae_lambda: discount and lambda, scalars in [0, 1].
     """
     chex.assert_rank([reward, value, next_value, terminated, truncated], 2)
     chex.assert_equal_shape([reward, value, next_value, terminated, truncated])

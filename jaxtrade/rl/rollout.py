@@ -1,6 +1,7 @@
-"""Acting in many environments at once, and what follows from the recorded steps.
+"""Collect rollouts from many environments, and compute values and counts from the recorded steps.
 
-T steps, N environments. A rollout stores references, never observations: `observe` rebuilds those where needed.
+T is the number of steps, N the number of environments. A rollout stores references instead of observations, which
+would take far more memory. `Env.observe` rebuilds an observation from its reference when it is needed.
 """
 
 from __future__ import annotations
@@ -16,18 +17,21 @@ from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Array, Env, PyTree, Transition
 
-# (carry, ref of one environment, what `draw` derived from a key) -> (carry, action int32[], extras for `Transition`)
+# (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for `Transition`)
 ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, PyTree]]
 
 
 def env_keys(key: Array, num_envs: int, first_env: int | Array = 0) -> Array:
-    """key[N]: `fold_in(key, global_env_id)`, so that environment i draws the same numbers in any layout."""
+    """key[N]: `fold_in(key, global number of the environment)`.
+
+    An environment draws the same random numbers however the environments are spread over devices.
+    """
     return jax.vmap(jax.random.fold_in, (None, 0))(key, first_env + jnp.arange(num_envs))
 
 
 def reset_all(env: Env, key: Array, params: PyTree, num_envs: int,
               first_env: int | Array = 0) -> tuple[PyTree, PyTree]:
-    """Reset N environments, of global numbers from `first_env` on -> (state, ref), each with a leading axis N."""
+    """Reset N environments -> (state, ref), each with a leading axis N. `first_env` is the first global number."""
     return jax.vmap(env.reset, (0, None))(env_keys(key, num_envs, first_env), params)
 
 
@@ -35,15 +39,15 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
            key: Array, num_steps: int, version: Array, draw: Callable[[Array, int], Any] = jax.random.split,
            tell: Callable[[Transition], PyTree] | None = None, first_env: int | Array = 0
            ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
-    """Act and step T times in N environments; the policy's memory is forgotten where an episode begins.
+    """Act and step T times in N environments. The policy's memory is reset at the start of each episode.
 
     Args:
-        env_state, ref, first, carry: with leading axis N, as `reset_all` or the last call left them.
+        env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the previous call.
         version: int32[], update count of the acting weights.
-        draw: (key of one environment, T) -> the random numbers that `act` needs in each step, [T, ...]; drawn for all
-            steps before the first, because hashing in the loop would cost as much as the step itself.
-        tell: transitions of one step [N, ...] -> what is kept of their `info`; all of it by default.
-        first_env: global number of the first environment here.
+        draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...]. They are drawn before
+            the first step, because hashing keys inside the loop would cost as much as the step itself.
+        tell: (transitions of one step [N, ...]) -> reduced form of `info`, as `Summary.tell`. Default: keep all of it.
+        first_env: global number of this device's first environment.
     Returns:
         (env_state, ref, first, carry) after the last step, and the transitions, [T, N, ...].
     """
@@ -81,18 +85,18 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
 def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transition) -> Array:
     """V(final_ref) of truncated steps, float32[T, N]; 0 elsewhere.
 
-    Evaluated one time step at a time, and only at steps where some environment was truncated, with the memory that the
-    episode had come to.
+    The function evaluates one time step at a time, and only steps at which some environment was truncated. It uses the
+    memory that the policy had at the end of the episode.
 
     Args:
-        value: (carry before it, ref of one environment) -> float32[].
+        value: (carry before `ref`, ref of one environment) -> float32[].
     """
     needed = transitions.truncated & ~transitions.terminated
     steps = needed.any(axis=1)
     order = jnp.argsort(~steps)  # the steps that need values come first
 
-    # A loop of that many rounds, and no `lax.cond`: under vmap a cond selects between copies of all that it reads, and
-    # each agent would get its own market.
+    # A loop over the needed steps instead of a `lax.cond` in every step: under vmap a cond becomes a select between
+    # copies of all its operands, so each agent would get its own copy of the market.
     def at(i: Array, values: Array) -> Array:
         t = order[i]
         final = jax.vmap(value)(*jax.tree.map(lambda x: x[t], (transitions.carry, transitions.final_ref)))
@@ -102,7 +106,7 @@ def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transiti
 
 
 def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> Array:
-    """int32[]: sampled actions whose mask bit, rebuilt from the stored reference, is False."""
+    """int32[]: number of sampled actions that are illegal by the mask of the stored reference."""
 
     def at(now: tuple[PyTree, Array]) -> Array:
         ref, action = now
@@ -114,11 +118,11 @@ def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> 
 
 def count_episodes(totals: EpisodeTotals, transitions: Transition,
                    reduce: Reduce = LOCAL) -> tuple[EpisodeTotals, dict[str, Array]]:
-    """Episodes that ended in this rollout, here; with `reduce` the metrics are those of all parts.
+    """Count the episodes that ended in this rollout. `reduce` forms the metrics over all devices.
 
     Returns:
-        totals of the episodes still running, and `episodes` (int32[] count), `episode_reward`, `episode_length`
-        (float32[] means; NaN, undefined, where none ended).
+        (totals, metrics): the totals of the episodes that are still running, [N]; and `episodes` (int32[] count),
+        `episode_reward` and `episode_length` (float32[] means, NaN if no episode ended).
     """
 
     def step(totals: EpisodeTotals, now: tuple[Array, Array]) -> tuple[EpisodeTotals, EpisodeTotals]:

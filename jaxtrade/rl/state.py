@@ -1,4 +1,4 @@
-"""What learners have in common: the policy that leaves them, and running totals of episodes."""
+"""Types that all learners share: the policy that they export, and running totals of episodes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from jaxtrade.types import Array, PyTree
 
 
 class Policy(struct.PyTreeNode):
-    """What is evaluated and exported.
+    """The part of a learner's state that is evaluated and exported.
 
-    parameters: of the network. normaliser: observation statistics, None for a learner that keeps none. fusion: state
-    of an advice fusion (`advisor.fusion.Trust`), None without one. opening: of actions that a transfer added, None once
-    they are open and where none were added.
+    parameters: network parameters. normaliser: observation statistics, None for a learner without them. fusion: state
+    of an advice fusion (`rl.listening.fusion.Trust`), None without advice. opening: schedule state of actions that a
+    transfer added. It is None if there are none, or once they are fully open.
     """
 
     parameters: PyTree
@@ -27,22 +27,26 @@ class Policy(struct.PyTreeNode):
 
 
 class EpisodeTotals(struct.PyTreeNode):
-    """Of the episode each environment is in: reward float32[N] (undiscounted), length int32[N] (steps)."""
+    """Totals of the running episode of each environment: undiscounted reward float32[N], length int32[N] in steps."""
 
     reward: Array
     length: Array
 
 
 def finished(policy: Policy) -> Policy:
-    """The policy as it is exported: without the opening of actions that are open. Reads values."""
+    """The policy for export: a completed opening is removed. It reads values, so traced arrays are not accepted."""
     return policy.replace(opening=settled(policy.opening))
 
 
 def strong_types(tree: PyTree) -> PyTree:
-    """The same arrays without weak types, which would make the second call of a jitted function trace again."""
+    """The same arrays with strong types.
+
+    A jitted update returns strongly typed arrays. With weakly typed first arguments its second call would compile
+    again.
+    """
 
     def strengthen(leaf: Array) -> Array:
-        if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):
+        if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.extended):  # typed random keys cannot be converted
             return leaf
         return jax.lax.convert_element_type(leaf, leaf.dtype)
 

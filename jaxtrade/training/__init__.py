@@ -1,1 +1,1 @@
-"""The loop around a learner: chunks, hooks, control, health, populations."""
+"""Training of any learner: the loop, chunks, hooks, control, health checks, populations."""

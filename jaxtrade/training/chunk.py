@@ -1,4 +1,4 @@
-"""A chunk of updates as one compiled program: what the training loop runs between two chunk borders."""
+"""A chunk: a fixed number of updates as one compiled program. The host acts only at chunk borders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxtrade.types import Algorithm, Array, PyTree
 
 
 class _Compilations:
-    """How many programs XLA has compiled in this process, by JAX's own monitoring events."""
+    """Counts the programs that XLA compiles in this process, by JAX's monitoring events."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -25,7 +25,7 @@ class _Compilations:
         self.count += event == "/jax/core/compile/backend_compile_duration"
 
 
-@functools.cache
+@functools.cache  # one listener per process
 def _compilations() -> _Compilations:
     return _Compilations()
 
@@ -33,8 +33,8 @@ def _compilations() -> _Compilations:
 def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None = None) -> Any:
     """The jitted function (state, params, inputs) -> (state, metrics [updates, ...], news) of `updates` updates.
 
-    It takes the state over (donates it). inputs: of the updates, [updates, ...]; None where the algorithm takes none.
-    news: what `exchange.close_chunk` returns, or None.
+    The function donates the state: its arrays are invalid after the call. inputs: [updates, ...], or None if the
+    algorithm takes no inputs. news: result of `exchange.close_chunk`, or None.
     """
 
     def run(state: PyTree, params: PyTree, inputs: PyTree = None) -> tuple[PyTree, dict[str, Array], PyTree]:
@@ -47,7 +47,7 @@ def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None 
 
 
 class Chunk:
-    """A compiled chunk. compile_seconds: what compiling took. recompiles: programs compiled while chunks ran."""
+    """A compiled chunk. compile_seconds: time of the compilation. recompiles: programs compiled while chunks ran."""
 
     def __init__(self, program: Any) -> None:
         """program: from `chunk_program`."""
@@ -56,7 +56,7 @@ class Chunk:
         self._program = program
 
     def compile(self, state: PyTree, params: PyTree, inputs: PyTree = None) -> Self:
-        """Compile ahead of time, for arguments of these shapes."""
+        """Compile ahead of time for arguments with these shapes and dtypes. Returns the chunk itself."""
         start = time.perf_counter()
         self._program = self._program.lower(state, params, inputs).compile()
         self.compile_seconds = time.perf_counter() - start
@@ -64,8 +64,10 @@ class Chunk:
 
     def __call__(self, state: PyTree, params: PyTree,
                  inputs: PyTree = None) -> tuple[PyTree, dict[str, np.ndarray], PyTree]:
-        """Returns once the device has finished; metrics and news as NumPy arrays. Counts what was compiled
-        meanwhile."""
+        """Run the chunk and wait for the device. Metrics and news are NumPy arrays.
+
+        Programs that are compiled meanwhile count as recompiles.
+        """
         before = _compilations().count
         state, metrics, news = self._program(state, params, inputs)
         state, (measured, news) = jax.block_until_ready(state), jax.device_get((metrics, news))
@@ -75,5 +77,5 @@ class Chunk:
 
 def compile_chunk(algorithm: Algorithm, updates: int, state: PyTree, params: PyTree, inputs: PyTree = None,
                   exchange: Exchange | None = None) -> Chunk:
-    """The program that `training.loop.train` runs, compiled for a state, parameters and inputs of these shapes."""
+    """The program that `training.loop.train` runs, compiled for arguments with these shapes and dtypes."""
     return Chunk(chunk_program(algorithm, updates, exchange)).compile(state, params, inputs)

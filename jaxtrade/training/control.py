@@ -1,7 +1,7 @@
-"""Training control: what follows from the scores of the policy on validation sessions, decided between chunks.
+"""Training control: early stopping, plateau adjustments and the best checkpoint, by scores on validation sessions.
 
-`decide` is pure and knows numbers alone. `Controller` is the hook around it: it asks for the score, keeps the best
-state and sets tunable floats, so nothing is compiled again. Who scores is the caller's affair.
+`decide` is a pure function of numbers. `Controller` is the hook around it. It calls a score function that the caller
+gives, keeps the best state, and changes tunable floats. Because these are leaves of the state, nothing compiles again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from jaxtrade.training.hooks import Change
 from jaxtrade.training.run_io import write_checkpoint
 from jaxtrade.types import PyTree
 
-FOLDER = "best"  # of a run directory
-KEEP_ALL = 1_000_000
+FOLDER = "best"  # subfolder of a run directory
+KEEP_ALL = 1_000_000  # `write_checkpoint` deletes nothing: `_prune` decides what stays
 
 
 class ControlState(NamedTuple):
-    """What the decisions of a run follow from; plain numbers, saved in each checkpoint.
+    """The state of the controller: plain numbers, saved in each checkpoint.
 
-    scores: (update, score) of every evaluation. best_score, best_update: of the best. since_best: evaluations since.
-    flat: of these, those that count towards the next adjustment. cooldown: evaluations to come that do not count.
-    adjustments: made so far.
+    scores: (update, score) of every evaluation. best_score, best_update: those of the best evaluation. since_best:
+    evaluations since the best one. flat: evaluations since then (or since the last adjustment) that count towards the
+    next adjustment. cooldown: number of coming evaluations that do not count. adjustments: number of adjustments.
     """
 
     scores: tuple[tuple[int, float], ...] = ()
@@ -43,7 +43,10 @@ class ControlState(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """best: the state is the best so far. adjust: lower the learning rate, raise the entropy bonus. stop: end early."""
+    """Result of one evaluation.
+
+    best: the state is the best so far. adjust: lower the step sizes and raise the exploration. stop: end the run early.
+    """
 
     best: bool
     adjust: bool
@@ -51,13 +54,17 @@ class Decision(NamedTuple):
 
 
 def exhausted(state: ControlState, config: ControlConfig) -> bool:
-    """Patience is at its end. The run stays so: it stops there, and is not continued by a resume."""
+    """True if there was no better score for `patience` evaluations. This is final: a resume does not continue the run.
+    """
     return 0 < config.patience <= state.since_best and len(state.scores) >= config.min_evaluations
 
 
 def decide(state: ControlState, score: float, update: int, config: ControlConfig,
            last: bool = False) -> tuple[ControlState, Decision]:
-    """What one more evaluation means. A run that stops, or is at its last update, is not adjusted."""
+    """Add one evaluation -> (new state, decision). A run that stops or has finished (`last`) is not adjusted.
+
+    score: higher is better. It is a new best only if it exceeds the best score by more than `config.improvement`.
+    """
     state = state._replace(scores=(*state.scores, (update, score)))
     if state.best_score is None or score > state.best_score + config.improvement:
         state = state._replace(best_score=score, best_update=update, since_best=0, flat=0,
@@ -77,10 +84,10 @@ def decide(state: ControlState, score: float, update: int, config: ControlConfig
 
 def adjusted(floats: Mapping[str, Any], config: ControlConfig, step_sizes: Sequence[str],
              exploration: Sequence[str]) -> dict[str, Any]:
-    """Tunable floats after one adjustment; what lies beyond its bound already stays as it is.
+    """Tunable floats after one adjustment. A value that is already beyond its bound does not change.
 
-    floats: by name, float64, of one agent or [N] of several. step_sizes, exploration: names of the floats that are
-    lowered and raised, as in `Algorithm`.
+    floats: by name, float64[] for one agent or float64[N] for several. step_sizes, exploration: names of the floats to
+    lower and to raise, as in `Algorithm`.
     """
     lower = {name: np.minimum(floats[name], np.maximum(floats[name] * config.plateau_lr_factor, config.plateau_lr_min))
              for name in step_sizes}
@@ -90,17 +97,17 @@ def adjusted(floats: Mapping[str, Any], config: ControlConfig, step_sizes: Seque
 
 
 def _shown(values: np.ndarray) -> str:
-    """The number that all agents share, or the lowest and the highest."""
+    """One number if all agents have the same value, else the lowest and the highest."""
     low, high = np.min(values), np.max(values)
     return f"{low:.3g}" if low == high else f"{low:.3g} .. {high:.3g}"
 
 
 class Controller:
-    """A hook of `train` that evaluates every so many chunks, and after the last (a `hooks.StatefulHook`).
+    """A hook of `train` (a `hooks.StatefulHook`) that evaluates every `evaluate_every` chunks and after the last one.
 
-    The best state is kept whole under `folder`; beside it, until the run is finished, the best one of the last
-    checkpoint, so that a run that goes back there (by a resume or a rollback) finds what it remembers. What it finds
-    there besides belongs to updates that are undone, and is set aside.
+    `folder` holds the whole best state as a checkpoint. During the run it also holds the state that was the best at the
+    last regular checkpoint. A resume or a rollback goes back to that checkpoint, and needs its best state. Any other
+    state in the folder then belongs to updates that are undone, so `recall` sets it aside.
     """
 
     name = "control"
@@ -110,9 +117,9 @@ class Controller:
                  unit: str, step_sizes: Sequence[str] = (), exploration: Sequence[str] = ()) -> None:
         """
         Args:
-            score: state -> score of its policy, higher is better. unit: what it is, in words.
-            folder: of the best state. metadata: of its checkpoints, beside what is remembered.
-            tell: takes one line for every evaluation.
+            score: (state) -> score of its policy; higher is better. unit: name of the score in messages.
+            folder: folder of the best state. metadata: further metadata of its checkpoints.
+            tell: receives one line per evaluation.
             step_sizes, exploration: names of the tunable floats that a plateau lowers and raises (`Algorithm`).
         """
         self._step_sizes, self._exploration = tuple(step_sizes), tuple(exploration)
@@ -121,7 +128,7 @@ class Controller:
         self._chunk_updates, self._total_updates = chunk_updates, total_updates
         self._steps_per_update, self._metadata = steps_per_update, dict(metadata)
         self._tell, self._unit = tell, unit
-        self._saved_best: int | None = None  # best update of what a resume or a rollback would go back to
+        self._saved_best: int | None = None  # best update as of the last regular checkpoint
 
     @property
     def exhausted(self) -> bool:
@@ -175,14 +182,17 @@ class Controller:
                 shutil.rmtree(path)
 
     def summary(self) -> str:
-        """One line on the whole run."""
+        """One line about the whole run. There must have been an evaluation."""
         state = self.state
         return (f"validation: {self._unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
                 f"{len(state.scores)} evaluations, last {state.scores[-1][1]:.6g}; {state.adjustments} adjustments); "
                 f"that state is in {self._folder}")
 
     def best(self, like: PyTree) -> PyTree:
-        """The best state of a finished run, which alone is kept. Raises CheckpointError."""
+        """The best state of a finished run; all others are deleted. like: template of the state.
+
+        Raises CheckpointError if its checkpoint cannot be read.
+        """
         assert self.state.best_update is not None
         self._prune({self.state.best_update})
         return checkpoint.restore(self._folder / f"update-{self.state.best_update:08d}", like).state

@@ -1,4 +1,4 @@
-"""What follows from a loss or gradient that is not finite: decided here, carried out by the training loop."""
+"""Response to a loss or gradient that is not finite. It is decided here and carried out by the training loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxtrade.types import LoopState, Row
 
 
 class Response(enum.Enum):
-    """What the run does next."""
+    """The run's next step after a chunk."""
 
     GO_ON = "go on"
     ROLL_BACK = "roll back"
@@ -25,12 +25,12 @@ class Response(enum.Enum):
 
 
 def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Response:
-    """What a chunk's rows lead to. All agents roll back where one of them has diverged.
+    """Decide from the rows of a chunk. If one agent has diverged, all agents roll back.
 
     Args:
-        rows: of one chunk; `finite` is False where any agent's loss or gradient is not.
-        rollbacks: those that the run has done. allowed: how many it may do; None: it goes on whatever happens (a step
-            that is not finite is never taken).
+        rows: rows of one chunk. `finite` is False if the loss or gradient of any agent is not finite.
+        rollbacks: number of rollbacks so far. allowed: maximum number; None means that the run always goes on (the
+            learner skips steps that are not finite).
     """
     if allowed is None or all(row["finite"] for row in rows):
         return Response.GO_ON
@@ -38,7 +38,7 @@ def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Respons
 
 
 def describe(rows: Sequence[Row]) -> str:
-    """The first update that is not finite, which agent's it is, and the learning rate if there is one."""
+    """Text for messages: the first update that is not finite, its agent, and the learning rate if there is one."""
     fault = next(row for row in rows if not row["finite"])
     each = fault.get("finite" + EACH)
     which = f" of agent {each.index(False)}" if each else ""
@@ -47,8 +47,10 @@ def describe(rows: Sequence[Row]) -> str:
 
 
 def diverged(rows: Sequence[Row], rollbacks: int, saved: Path | None, remedy: str) -> DivergedError:
-    """The error of a run that has no rollback left. saved: its last checkpoint. remedy: what to try with
-    the learner's own keys, or ""."""
+    """The error of a run without a rollback left.
+
+    saved: its last checkpoint, or None. remedy: advice on the learner's own settings, or "".
+    """
     kept = "" if saved is None else f"; the last checkpoint is {saved}"
     often = f", after {rollbacks} rollback{'' if rollbacks == 1 else 's'}" if rollbacks else ""
     tries = f"{remedy}, or check" if remedy else "check"
@@ -56,8 +58,11 @@ def diverged(rows: Sequence[Row], rollbacks: int, saved: Path | None, remedy: st
 
 
 def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) -> Any:
-    """`state` to go on from, after the run has come back to it `times` times: the count of all rollbacks is folded into
-    its key, and `retry` (`Algorithm.retry`) changes its hyper-parameters."""
+    """The state to continue from after the run has gone back to `state` `times` times.
+
+    The number of all rollbacks is folded into its key, so that the retry draws other random numbers. `retry`
+    (`Algorithm.retry`) changes its hyper-parameters.
+    """
     rollbacks = state.rollbacks + jnp.int32(times)
     fold_in = Stack(state.rollbacks.shape).map(jax.random.fold_in)
     return state.replace(key=fold_in(state.key, rollbacks), rollbacks=rollbacks, hparams=retry(state.hparams, times))

@@ -1,4 +1,4 @@
-"""Is a run learning? Checks over the whole run, and warnings while it goes wrong. Pure functions of the rows."""
+"""Health of a run: checks over the whole run, and warnings during it. They are pure functions of the metric rows."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from jaxtrade.storage.sinks import EACH, UNNAMED, Names, per_episode
 from jaxtrade.training.population import Stack, agent_rows
 from jaxtrade.types import Algorithm, EndReason, HealthCheck, Remedies, Row, Warn
 
-WINDOW = 20  # updates that a figure must be wrong for, unless a single one says it all
-LEAST_EPISODES = 10  # ended in the window, before their ends say anything
-ONE_ACTION = 0.995
+WINDOW = 20  # updates that a warning looks at, unless a single one is enough for it
+LEAST_EPISODES = 10  # fewer ended episodes in the window are too few for a warning about their ends
+ONE_ACTION = 0.995  # share of one action above which the policy counts as collapsed
 NOTHING_TO_TRY = Remedies()
-LABELS = {"illegal": "illegal actions", "recompiles": "recompiles"}  # of the checks that are made of every learner
+LABELS = {"illegal": "illegal actions", "recompiles": "recompiles"}  # the checks that apply to every learner
 
 
 def learning_health(history: Sequence[Row], recompiles: int,
                     checks: Sequence[HealthCheck] = ()) -> dict[str, tuple[bool, float]]:
-    """Did the run learn at all? check -> (passed, measured value).
+    """Check whether the run learned at all -> {check: (passed, measured value)}.
 
-    checks: the learner's own (`Algorithm.health`). Of every learner: illegal, sampled illegal actions, 0, by the mask
-    that it acted on (metric `illegal`) and by the environment's own account (`illegal_executed`), where they are
-    counted; recompiles, programs compiled while chunks ran, 0.
+    checks: the learner's own (`Algorithm.health`). Two checks apply to every learner. `illegal`: no sampled action was
+    illegal, by the mask that the policy used (metric `illegal`) and by the environment (`illegal_executed`), if these
+    metrics exist. `recompiles`: no program was compiled while chunks ran.
     """
     measured = [(check, check.measure(history)) for check in checks]
     illegal = sum(row.get("illegal", 0) + row.get("illegal_executed", 0) for row in history)
@@ -33,7 +33,7 @@ def learning_health(history: Sequence[Row], recompiles: int,
 
 def population_health(history: Sequence[Row], recompiles: int, stack: Stack,
                       checks: Sequence[HealthCheck] = ()) -> dict[str, tuple[bool, float]]:
-    """`learning_health` of every agent: passed where all have, with the worst value among them."""
+    """`learning_health` of all agents: a check passes if it passes for every agent. The value is the worst one."""
     agents = [learning_health(rows, recompiles, checks) for rows in stack.histories(history)]
     worst = {check.name: check.worst for check in checks}
     return {name: (all(health[name][0] for health in agents),
@@ -41,7 +41,7 @@ def population_health(history: Sequence[Row], recompiles: int, stack: Stack,
 
 
 def health_labels(checks: Sequence[HealthCheck]) -> dict[str, str]:
-    """What each check measures, for people."""
+    """Descriptions of the checks for reports, by name."""
     return {check.name: check.label for check in checks} | LABELS
 
 
@@ -63,7 +63,11 @@ def _no_trades(rows: Sequence[Row], names: Names) -> str:
 
 
 def _one_action(rows: Sequence[Row], names: Names) -> str:
-    """No warning where the policy trades once an episode: in a session of 400 bars it then holds in 399."""
+    """Warn about a policy that always takes the same action.
+
+    A policy that trades at least once per episode gets no warning. With one trade in a session of 400 bars, HOLD is the
+    right action in almost all of them.
+    """
     if "action_share" not in rows[-1] or (
             "episode_trades" in rows[-1] and per_episode(rows, lambda row: row["episode_trades"]) >= 1):
         return ""
@@ -93,18 +97,18 @@ def _all_breach(rows: Sequence[Row], names: Names) -> str:
 
 
 LOOKS: dict[str, Callable[[Sequence[Row], Names], str]] = {
-    "no_trades": _no_trades, "one_action": _one_action, "all_breach": _all_breach}  # of every learner
+    "no_trades": _no_trades, "one_action": _one_action, "all_breach": _all_breach}  # apply to every learner
 
 
 def warnings(rows: Sequence[Row], names: Names = UNNAMED, own: Sequence[Warn] = (),
              remedies: Remedies = NOTHING_TO_TRY) -> dict[str, str]:
-    """kind -> one line, of what looks wrong now: what was seen, its likely cause and what to try.
+    """Current warnings, kind -> one line: the observation, its likely cause and what to try.
 
     Args:
-        rows: the newest updates; a warning needs at least WINDOW of them and sees the last WINDOW, unless one row is
-            enough for it. Each of several agents is looked at alone, and named.
-        names: of the entries of `action_share`.
-        own, remedies: the learner's (`Algorithm.warnings`, `Algorithm.remedies`).
+        rows: the newest updates. A warning looks at the last WINDOW of them and needs that many, unless one row is
+            enough for it (`Warn.at_once`). With several agents, each agent is checked alone and the text names it.
+        names: names of the entries of `action_share`.
+        own, remedies: `Algorithm.warnings` and `Algorithm.remedies` of the learner.
     """
     if not rows:
         return {}
@@ -122,11 +126,14 @@ def warnings(rows: Sequence[Row], names: Names = UNNAMED, own: Sequence[Warn] = 
 
 
 class Watch:
-    """A sink that reports each warning when it begins, and again only once it had ended. seen: all of them in order."""
+    """A sink that reports each warning when it begins. It reports a warning again only after it has ended in between.
+
+    seen: all reported warnings, in order.
+    """
 
     def __init__(self, tell: Callable[[str], None], names: Names = UNNAMED, own: Sequence[Warn] = (),
                  remedies: Remedies = NOTHING_TO_TRY) -> None:
-        """tell: takes one line per warning. names, own, remedies: as for `warnings`."""
+        """tell: receives one line per warning. names, own, remedies: as for `warnings`."""
         self.seen: list[str] = []
         self._tell = tell
         self._look = lambda rows: warnings(rows, names, own, remedies)
@@ -135,7 +142,7 @@ class Watch:
 
     @classmethod
     def of(cls, algorithm: Algorithm, tell: Callable[[str], None], names: Names = UNNAMED) -> Watch:
-        """With the warnings and remedies of a learner."""
+        """A watch with the warnings and remedies of a learner."""
         return cls(tell, names, algorithm.warnings, algorithm.remedies)
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -148,7 +155,7 @@ class Watch:
             self._tell(f"warning: {text}")
 
     def message(self, text: str) -> None:
-        """Messages are not figures."""
+        """Ignored: warnings depend on rows alone."""
 
     def rewind(self, update: int, steps: int) -> None:
         del steps

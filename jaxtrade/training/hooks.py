@@ -1,5 +1,4 @@
-"""What the training loop calls at every chunk border: hooks with the changes that they ask for, and an exchange with
-the host."""
+"""Hooks, which the training loop calls at every chunk border, and the exchange of data with the host."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ import numpy as np
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Algorithm, Array, PyTree
 
-Memories = dict[str, dict[str, Any]]  # of hooks, by name
+Memories = dict[str, dict[str, Any]]  # memory of each stateful hook, by the hook's name
 
 
 class Change(NamedTuple):
-    """What a hook changes. `Change()` changes nothing.
+    """The changes that a hook requests. `Change()` requests none.
 
-    stop: the run ends here. hparams: hyper-parameters from here on, by name; a float for all agents, or an array with
-    one value for each. state: takes the place of the whole training state, before `hparams` are set in it (copy one
-    agent's parameters over another's, say).
+    stop: end the run here. hparams: new hyper-parameters by name; a float for all agents, or an array with one value
+    per agent. state: a new training state, for example with the parameters of one agent copied to another. `hparams`
+    are set after the state is replaced.
     """
 
     stop: bool = False
@@ -30,14 +29,16 @@ class Change(NamedTuple):
     state: PyTree | None = None
 
 
-# (state, updates done) -> Change. The state is valid during the call alone: the next chunk takes its arrays over.
+# (state, updates done) -> Change. The state is valid only during the call, because the next chunk donates its arrays.
 Hook = Callable[[PyTree, int], Change]
 
 
 @runtime_checkable
 class StatefulHook(Protocol):
-    """A hook whose decisions follow from earlier ones. Its memory is saved in each checkpoint's metadata, as
-    `hooks.<name>`, and set back where the run rolls back. A resumed run hands it the memory of its checkpoint."""
+    """A hook with a memory of its own.
+
+    The metadata of each checkpoint holds the memory as `hooks.<name>`. A rollback and a resume restore it from there.
+    """
 
     @property
     def name(self) -> str: ...
@@ -45,7 +46,7 @@ class StatefulHook(Protocol):
     def __call__(self, state: PyTree, update: int) -> Change: ...
 
     def memory(self) -> dict[str, Any]:
-        """JSON values; asked for when the run begins and just before each checkpoint is written."""
+        """The memory as JSON values. It is read at the start of the run and just before each checkpoint."""
         ...
 
     def recall(self, memory: Mapping[str, Any]) -> None: ...
@@ -57,18 +58,22 @@ def memories(hooks: Sequence[Hook]) -> Memories:
 
 
 def recall(hooks: Sequence[Hook], saved: Mapping[str, Mapping[str, Any]]) -> None:
-    """Set the memory of every stateful hook back."""
+    """Restore the memory of every stateful hook."""
     for hook in hooks:
         if isinstance(hook, StatefulHook):
             hook.recall(saved[hook.name])
 
 
 def changed(state: PyTree, change: Change) -> PyTree:
-    """The training state after a hook's change. Raises ConfigError for hyper-parameters that do not exist or have
-    another shape, ValueError for a state that the compiled program could not take."""
+    """The training state after a hook's change.
+
+    Raises:
+        ConfigError: a hyper-parameter does not exist or has another shape.
+        ValueError: the new state does not fit the compiled program.
+    """
     if change.state is not None:
         _check_replacement(state, change.state)
-        state = jax.tree.map(jnp.copy, change.state)  # the next chunk takes its input over; the hook keeps its arrays
+        state = jax.tree.map(jnp.copy, change.state)  # the next chunk donates its input; the hook keeps its own arrays
     return set_hparams(state, change.hparams)
 
 
@@ -82,9 +87,9 @@ def _check_replacement(old: Any, new: Any) -> None:
 
 
 def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray]) -> PyTree:
-    """`state` with some hyper-parameters changed, for good: they are part of the state.
+    """`state` with new hyper-parameters. They are part of the state, so they stay until the next change.
 
-    values: by name, a float for all agents, or an array of the shape that the state's own have, [N] for N agents.
+    values: by name, a float for all agents, or an array with the shape of the state's own ([N] for N agents).
     Raises ConfigError for an unknown name or another shape.
     """
     if not values:
@@ -104,21 +109,20 @@ def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray])
 
 
 class Exchange(Protocol):
-    """What a run exchanges with the host. The host's methods (`inputs`, `receive`) neither wait nor raise."""
+    """Exchange of data between a run and the host. `inputs` and `receive` run on the host; they never wait or raise."""
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
-        """The algorithm (of one agent or a population) with what the exchange adds to its state; static."""
+        """The algorithm (of one agent or a population) with the exchange's own part added to its state."""
         ...
 
     def close_chunk(self, state: Any) -> tuple[Any, PyTree]:
-        """Pure, compiled as the end of a chunk: the state, and news for the host."""
+        """End of a chunk -> (state, news for the host). A pure function, compiled into the chunk."""
         ...
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        """NumPy arrays [updates, ...]: the inputs of the chunk's updates, of constant shapes; None where there are
-        none."""
+        """The inputs of the chunk's updates: NumPy arrays [updates, ...] with constant shapes, or None."""
         ...
 
     def receive(self, update: int, news: PyTree) -> None:
-        """The news that `close_chunk` gave at the end of the chunk that ended with `update`, as NumPy arrays."""
+        """Take the news that `close_chunk` returned, as NumPy arrays. update: last update of that chunk."""
         ...

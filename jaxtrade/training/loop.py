@@ -1,4 +1,4 @@
-"""The training loop: compiled chunks of updates, and a host loop that acts only between them."""
+"""The training loop: compiled chunks of updates, and a host loop that acts only at chunk borders."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 class Plan(NamedTuple):
-    """Length of a run in updates and chunks. `message` says what was rounded, and is empty if nothing was."""
+    """Length of a run in updates and chunks. `message` describes the rounding, or is empty if there was none."""
 
     total_updates: int
     chunks: int
@@ -41,10 +41,11 @@ class Plan(NamedTuple):
 
 
 class TrainResult(NamedTuple):
-    """What a run left: final state, one row per update of this process, and figures about the run itself.
+    """Result of a run: final state, one row per update of this process, and figures about the run itself.
 
-    health: check -> (passed, value), see `health.learning_health`. stopped: a hook ended the run early. With several
-    agents `state` is stacked, `steps` are those of each agent and `steps_per_second` those of all together.
+    health: check -> (passed, value), see `health.learning_health`. stopped: True if a hook ended the run early. With
+    several agents, `state` is stacked, `steps` counts the steps of one agent, and `steps_per_second` is that of all
+    agents together.
     """
 
     state: PyTree
@@ -58,7 +59,7 @@ class TrainResult(NamedTuple):
 
 
 def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
-    """Round `total_timesteps` up to whole updates of `num_envs` x `num_steps` steps, and these to whole chunks."""
+    """Round `total_timesteps` up to whole chunks of updates. One update takes `num_envs` x `num_steps` steps."""
     steps_per_update = num_envs * num_steps
     per_chunk = steps_per_update * config.chunk_updates
     chunks = -(-config.total_timesteps // per_chunk)
@@ -75,34 +76,38 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
           metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
           num_seeds: int | Stack | None = None, max_rollbacks: int | None = 0,
           exchange: Exchange | None = None) -> TrainResult:
-    """Train until `state.total_updates`, the length that the algorithm was made for (see `plan_run`).
+    """Train until `state.total_updates`, the length for which the algorithm was built (see `plan_run`).
 
     Args:
-        algorithm: of one agent. params: the environment's parameters; traced, never copied into the program.
-        key: starts a new run. state: continues one. Exactly one of them; the caller's `state` stays valid.
+        algorithm: the algorithm of one agent. params: environment parameters; traced, never compiled into the program.
+        key: starts a new run. state: continues a run, and stays valid for the caller. Give exactly one of the two.
         sinks: each receives the rows of every chunk.
-        checkpoint_dir: whole-state checkpoints, every `config.checkpoint_every` chunks and at the end.
-        metadata: JSON values that go into each checkpoint.
-        hooks: called after every chunk, in order; see `hooks.Change` for what they may change. One whose decisions
-            follow from earlier ones is a `hooks.StatefulHook`.
-        num_seeds: agents trained side by side as one program: their number (default: `config.num_seeds`), which share
-            `params`, or a `population.Stack` that says what they share. With more than one, `key` is one key per agent
-            (`Stack.keys`), or one key from which agent i gets `fold_in(key, i)`; every array of the state has a leading
-            axis of agents, in checkpoints and hooks too; rows hold the mean over agents by name and a list by agent as
-            "name/each".
-        max_rollbacks: how often the run may go back to the state that was saved (or would have been, without a
-            directory) or started from last, when a loss or gradient is not finite: see `divergence.rolled_back`.
-            Counted over the whole run, in the state. Rows since then are dropped, by sinks that are `Rewinding` too. Of
-            several agents all go back when one has to. A run that was stopped by a signal between two checkpoints of
-            its schedule and resumed goes back to where it was stopped, and no further. None: the run neither goes back
-            nor ends; steps that are not finite are not taken.
-        exchange: what the run exchanges with the host in its updates; a stateful one is among the hooks, too.
+        checkpoint_dir: folder of whole-state checkpoints, written every `config.checkpoint_every` chunks and at the
+            end. None: the run saves nothing.
+        metadata: JSON values for each checkpoint.
+        hooks: called in order after every chunk. See `hooks.Change` for what they may change, and `hooks.StatefulHook`
+            for hooks with a memory.
+        num_seeds: number of agents that train side by side as one program and share `params` (default:
+            `config.num_seeds`), or a `population.Stack` that says what they share. With several agents, `key` is one
+            key per agent (`Stack.keys`), or a single key from which agent i gets `fold_in(key, i)`. Every array of the
+            state then has a leading axis of agents, in checkpoints and hooks too. Rows hold the mean over agents under
+            "name" and a list by agent under "name/each".
+        max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
+            `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
+            checkpoint, or to its start before the first one; without `checkpoint_dir` the loop keeps that state in
+            memory. Later rows are dropped, also by sinks that are `Rewinding`. If one agent diverges, all roll back. A
+            run that a signal stopped between two scheduled checkpoints, and that was resumed, cannot go back further
+            than to where it was stopped. None: the run neither rolls back nor ends; the learner skips steps that are
+            not finite.
+        exchange: exchange of data with the host in each update. A stateful exchange must be among `hooks` too.
     Raises:
-        DivergedError: a loss or gradient is not finite, and no rollback is left; that state is not saved.
-        PreemptedError, InterruptedRunError: SIGTERM, SIGINT; saved at the chunk border (main thread only).
+        ValueError: both or neither of `key` and `state` are given.
+        DivergedError: a loss or gradient is not finite and no rollback is left. That state is not saved.
+        PreemptedError, InterruptedRunError: SIGTERM, SIGINT. The run stops at the chunk border and is saved (main
+            thread only).
         StorageError: a checkpoint could not be written.
-        ConfigError: the run's length is not a whole number of chunks, a hook sets an unknown hyper-parameter, or
-            `state` or `key` is of another number of agents.
+        ConfigError: the length of the run is not a whole number of chunks, a hook sets an unknown hyper-parameter, or
+            `state` or `key` is for another number of agents.
     """
     if (key is None) == (state is None):
         raise ValueError("train needs either key (a new run) or state (to continue one)")
@@ -125,7 +130,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
 
 
 class _Point(NamedTuple):
-    """Where a run can roll back to: what was saved, or started from, last."""
+    """The point to which a run can roll back: its last checkpoint, or its start."""
 
     state: LoopState
     update: int
@@ -135,10 +140,10 @@ class _Point(NamedTuple):
 
 @dataclass
 class _Run:
-    """Where a run stands. `state` is taken over by the next chunk, so no other array may share its memory.
+    """The progress of a run. The next chunk donates `state`, so nothing else may hold its arrays.
 
-    retries: how often the run has come back to `good`. trained: updates done by this process, undone ones too, in
-    `seconds`.
+    retries: number of rollbacks to `good`, the current rollback point. trained: updates done by this process, including
+    undone ones. seconds: time that they took.
     """
 
     algorithm: Algorithm
@@ -165,7 +170,7 @@ class _Run:
         self.good = self._point(memories(self.hooks))
         self.state = jax.tree.map(jnp.copy, self.state)
         self.chunk: Chunk | None = None
-        self.ready: PyTree = None  # inputs that compilation has asked for already
+        self.ready: PyTree = None  # inputs of the first chunk, which the compilation has already requested
 
     @property
     def unfinished(self) -> bool:
@@ -173,17 +178,17 @@ class _Run:
 
     @property
     def rollbacks(self) -> int:
-        """Those of the whole run."""
+        """Number of rollbacks in the whole run, including earlier processes."""
         return self.good.rollbacks + self.retries
 
     @property
     def speed(self) -> float:
-        """Steps per second of all agents together, compilation apart."""
+        """Environment steps per second of all agents together, without the compilation. NaN before the first chunk."""
         steps = self.trained * self.steps_per_update * self.stack.count
         return steps / self.seconds if self.seconds else float("nan")
 
     def compile(self) -> None:
-        """Nothing where nothing is left to train."""
+        """Compile the chunk, unless the run is finished."""
         if self.unfinished:
             self.ready = self._inputs()
             self.chunk = compile_chunk(self.algorithm, self.updates, self.state, self.params, self.ready, self.exchange)
@@ -193,7 +198,7 @@ class _Run:
         return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)
 
     def advance(self) -> list[Row]:
-        """Run one chunk; its rows. `update` is still that of the chunk's beginning."""
+        """Run one chunk -> its rows. `update` does not change: `report` advances it once the chunk is accepted."""
         assert self.chunk is not None
         start = time.perf_counter()
         inputs, self.ready = self._inputs() if self.ready is None else self.ready, None
@@ -210,7 +215,7 @@ class _Run:
                 **self.stack.row(metrics)}
 
     def roll_back(self, message: str) -> None:
-        """Go back to the last good point, with other random numbers and what the learner changes."""
+        """Go back to the rollback point, with other random numbers and the changes of `Algorithm.retry`."""
         self.retries += 1
         self.state = jax.tree.map(jnp.copy, divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry))
         self.update = self.good.update
@@ -221,7 +226,7 @@ class _Run:
         self.io.message(f"{message}, with {changes}")
 
     def report(self, rows: list[Row]) -> None:
-        """The chunk is done: its rows go to the history and the sinks."""
+        """Accept a chunk: advance `update`, and write its rows to the history and the sinks."""
         self.update += self.updates
         eta = (self.total - self.update) * self.steps_per_update * self.stack.count / self.speed
         for row in rows:
@@ -236,7 +241,7 @@ class _Run:
             self.stopped |= change.stop
 
     def save(self, interrupted: bool, keep: bool) -> None:
-        """Write a checkpoint where one is due. keep: it is what a rollback would go back to."""
+        """Write a checkpoint if one is due. keep: also keep its state in memory as the rollback point."""
         due = self.update // self.updates % self.config.checkpoint_every == 0
         if due or interrupted or not self.unfinished:
             saved = memories(self.hooks)
@@ -258,7 +263,7 @@ class _Run:
 
 
 def _loop(run: _Run, max_rollbacks: int | None) -> None:
-    """Chunk by chunk to the end of the run, or to where a hook, a signal or a loss that is not finite ends it."""
+    """Run chunk by chunk to the end of the run, or until a hook, a signal or a divergence ends it."""
     with catch_signals() as signals:
         run.compile()
         while run.unfinished:

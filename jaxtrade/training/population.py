@@ -1,7 +1,7 @@
-"""Several agents as one program: the algorithm mapped over agents, and the one type that knows how many there are.
+"""Several agents as one program: the algorithm mapped over agents, and `Stack`, which knows their number.
 
-Agent i is the agent that the algorithm trains alone from the same key (within the order of float sums: another
-program). One agent alone is not stacked: its program and its bits are those of the algorithm itself.
+Agent i gets the same result as an agent trained alone from the same key, up to rounding, because another program may
+add floats in another order. A single agent is not stacked: its program and its bits are those of the algorithm itself.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
 
 
 class Axes(NamedTuple):
-    """Which arguments differ between the agents of a population: `in_axes` of `jax.vmap`.
+    """The arguments that differ between the agents of a population, as `in_axes` of `jax.vmap`.
 
-    key: of the key of `init`; 0: a key for each agent, None: all begin with the same one.
-    params: of the environment parameters, an axis or a tree of axes; None: shared, as a market is.
-    inputs: of the inputs of `update` (advice), likewise.
+    key: axis of the key of `init`. 0: one key per agent. None: all agents start from the same key.
+    params: axis, or tree of axes, of the environment parameters. None: the agents share them.
+    inputs: axis, or tree of axes, of the inputs of `update` (advice). None: the agents share them.
     """
 
     key: int | None = 0
@@ -38,9 +38,9 @@ SEEDS = Axes()  # agents that differ by their keys alone
 
 
 def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
-    """The algorithm of many agents: `init` and `update` over stacked states [N, ...], metrics [N, ...].
+    """The algorithm of N agents: `init` and `update` work on stacked states [N, ...] and return metrics [N, ...].
 
-    A population is an algorithm again and may be stacked once more: states [K, N, ...]. `act` stays that of one agent.
+    A population is an `Algorithm` too, so it can be stacked again: states [K, N, ...]. `act` stays that of one agent.
     """
     return algorithm._replace(init=jax.vmap(algorithm.init, (axes.key, axes.params)),
                               update=jax.vmap(algorithm.update, (0, axes.params, axes.inputs)))
@@ -48,12 +48,12 @@ def population(algorithm: Algorithm, axes: Axes = SEEDS) -> Algorithm:
 
 @dataclass(frozen=True)
 class Stack:
-    """How many agents one program trains, and how their arrays are stacked.
+    """The number of agents in one program, and the layout of their arrays.
 
-    shape: the leading axes of every array of a state; () for one agent, where nothing is stacked.
-    axes: what differs between the agents of each of these axes, the outermost first; None: their keys alone.
+    shape: leading axes of every array of the state. () means one agent, without a leading axis.
+    axes: what differs between the agents along each leading axis, outermost first. None: only their keys differ.
 
-    Agents are counted in row-major order over `shape`.
+    Agents are numbered in row-major order over `shape`.
     """
 
     shape: tuple[int, ...] = ()
@@ -65,7 +65,7 @@ class Stack:
 
     @classmethod
     def of(cls, agents: int | Stack) -> Stack:
-        """The stack of a number of agents; of one agent nothing is stacked. A `Stack` stays as it is."""
+        """The stack for a number of agents. One agent gets the empty shape. A `Stack` is returned unchanged."""
         if isinstance(agents, Stack):
             return agents
         return cls() if agents == 1 else cls((agents,))
@@ -87,13 +87,13 @@ class Stack:
         return tuple(size for size, axes in zip(self.shape, self._axes, strict=True) if axes.key is not None)
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
-        """The algorithm of all agents; of one agent the very same object."""
+        """The algorithm of all agents. For one agent it is the same object."""
         for axes in reversed(self._axes):
             algorithm = population(algorithm, axes)
         return algorithm
 
     def map(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of one agent's arrays as one of all agents' arrays."""
+        """Turn a function of one agent's arrays into a function of all agents' arrays."""
         for _ in self.shape:
             function = jax.vmap(function)
         return function
@@ -106,9 +106,9 @@ class Stack:
         return jax.vmap(jax.random.key)(seeds).reshape(self.key_shape)
 
     def split_key(self, key: Array) -> Array:
-        """Keys of `key_shape`: those given, or from one key `fold_in(key, i)` for each.
+        """Keys of `key_shape`. A single key gives `fold_in(key, i)` for agent i; an array of keys is returned as it is.
 
-        Raises ConfigError where `key` holds another number of them.
+        Raises ConfigError if `key` holds another number of keys.
         """
         if self.key_shape and key.shape == ():
             numbers = jnp.arange(math.prod(self.key_shape))
@@ -120,13 +120,13 @@ class Stack:
     # --- their arrays ------------------------------------------------------------------------------------------------
 
     def check(self, state: LoopState) -> None:
-        """Raises ConfigError where `state` is one of another number of agents."""
+        """Raises ConfigError if `state` is for another number of agents."""
         if state.update.shape != self.shape:
             raise ConfigError(f"train.num_seeds={self.count}: the given state is of {state.update.size} agent(s); keep "
                               "the value that the run was started with")
 
     def like(self, tree: PyTree) -> PyTree:
-        """Shapes and dtypes of all agents' arrays, from those of one agent's."""
+        """Shapes and dtypes of all agents' arrays, given one agent's arrays."""
         return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*self.shape, *x.shape), x.dtype), tree)
 
     def agent(self, tree: PyTree, i: int) -> PyTree:
@@ -141,39 +141,39 @@ class Stack:
         return [self.agent(tree, i) for i in range(self.count)]
 
     def first(self, count: Array) -> int:
-        """A count that all agents share."""
+        """The value of a count that is equal for all agents, as an int."""
         return int(np.reshape(count, -1)[0])
 
     # --- their figures -----------------------------------------------------------------------------------------------
 
     def row(self, metrics: Mapping[str, np.ndarray]) -> dict[str, Any]:
-        """One update's metrics as Python numbers and lists; of several agents as in `mean_and_each`."""
+        """The metrics of one update as Python numbers and lists. With several agents as in `mean_and_each`."""
         if not self.shape:
             return {name: value.tolist() for name, value in metrics.items()}
         skip = len(self.shape)
         return mean_and_each({name: value.reshape(self.count, *value.shape[skip:]) for name, value in metrics.items()})
 
     def histories(self, rows: Sequence[Row]) -> list[list[Row]]:
-        """For each agent the rows that it would have written alone, as in `agent_rows`."""
+        """For each agent its own rows, as in `agent_rows`."""
         return [list(agent_rows(rows, i)) for i in range(self.count)] if self.shape else [list(rows)]
 
     def each(self, rows: Sequence[Row], name: str) -> np.ndarray:
-        """One figure of all agents, float64[len(rows), *shape, ...]."""
+        """One metric of all agents, float64[len(rows), *shape, ...]."""
         values = np.array([row[name + EACH if self.shape else name] for row in rows], np.float64)
         return values.reshape(len(rows), *self.shape, *values.shape[2:]) if self.shape else values
 
-    # --- in a run's folder and words ---------------------------------------------------------------------------------
+    # --- their folders and messages ----------------------------------------------------------------------------------
 
     def folder(self, path: Path, seed: int) -> Path:
-        """Where the files of one seed's agent are: `path`, or `path/seed_<n>` where there are several."""
+        """Folder of the agent with this seed: `path` for one agent, `path/seed_<n>` for several."""
         return path / f"seed_{seed}" if self.shape else path
 
     def provenance(self, seed: int) -> dict[str, Any]:
-        """What a report says of the agent that it is about."""
+        """Entries that tell a report which agent it is about."""
         return {"trained_seed": seed} if self.shape else {}
 
     def describe(self, seed: int, steps: int) -> list[str]:
-        """What a run says of its agents when it begins; nothing of one."""
+        """Message about the agents at the start of a run; none for a single agent."""
         if not self.shape:
             return []
         return [f"{self.count} agents as one program, seeds {seed} .. {seed + self.count - 1}, each for {steps:,} "
@@ -181,13 +181,16 @@ class Stack:
 
     @property
     def mean_label(self) -> str:
-        """Added to the name of a mean over agents."""
+        """Suffix for the name of a mean over agents."""
         return f", mean of {self.count} seeds," if self.shape else ""
 
 
 def mean_and_each(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Metrics of one update, [N, ...] -> `name`: the mean over agents (of those where it is defined; for flags: all of
-    them), `name/each`: a list by agent."""
+    """Combine the metrics of one update, each [N, ...].
+
+    `name`: the mean over the agents where it is not NaN; for a flag, whether it is True for all agents. `name/each`:
+    a list by agent.
+    """
     row: dict[str, Any] = {}
     for name, value in values.items():
         row[name] = bool(value.all()) if value.dtype == np.bool_ else _mean(value).tolist()
@@ -203,5 +206,5 @@ def _mean(value: np.ndarray) -> np.ndarray:
 
 
 def agent_rows(rows: Sequence[Row], i: int) -> list[dict[str, Any]]:
-    """Rows as agent i alone would have written them, without what the clock says."""
+    """Rows as agent i alone would have written them, without the entries about time (`seconds` and the like)."""
     return [{name.removesuffix(EACH): value[i] for name, value in row.items() if name.endswith(EACH)} for row in rows]

@@ -1,4 +1,4 @@
-"""Where a training run reports and saves: its sinks and its checkpoints."""
+"""Output of a training run: its metric sinks and its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxtrade.types import PyTree
 
 
 def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapping[str, Any], keep: int) -> Path:
-    """`checkpoint.save`, whose faults become StorageError: what was to be saved, and what to do."""
+    """`checkpoint.save` -> path. Raises StorageError, which says what could not be saved and what to do."""
     try:
         return checkpoint.save(directory, update, state, metadata, keep)
     except OSError as error:
@@ -25,8 +25,11 @@ def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapp
 
 @dataclass(frozen=True)
 class RunIO:
-    """sinks: receive rows and messages. checkpoint_dir: of whole-state checkpoints; None: nothing is saved. metadata:
-    JSON values of every checkpoint. keep_checkpoints: how many of the newest stay."""
+    """The outputs of a run.
+
+    sinks: receive rows and messages. checkpoint_dir: folder of whole-state checkpoints; None: nothing is saved.
+    metadata: JSON values for every checkpoint. keep_checkpoints: number of the newest checkpoints that are kept.
+    """
 
     sinks: Sequence[MetricSink] = ()
     checkpoint_dir: Path | None = None
@@ -42,25 +45,25 @@ class RunIO:
             sink.message(text)
 
     def rewind(self, update: int, steps: int) -> None:
-        """The rows after `update` did not happen."""
+        """Drop the rows after `update` from all sinks that can rewind. steps: environment steps at `update`."""
         for sink in self.sinks:
             if isinstance(sink, Rewinding):
                 sink.rewind(update, steps)
 
     def save(self, state: PyTree, update: int, steps: int, memories: Mapping[str, Any]) -> None:
-        """Write a checkpoint. memories: of hooks, by name. Raises StorageError."""
+        """Write a checkpoint, if there is a folder. memories: memory of each hook, by name. Raises StorageError."""
         if self.checkpoint_dir is None:
             return
         metadata = dict(self.metadata) | {"steps": steps} | ({"hooks": memories} if memories else {})
         write_checkpoint(self.checkpoint_dir, update, state, metadata, self.keep_checkpoints)
 
     def newest(self) -> Path | None:
-        """The last checkpoint that was saved."""
+        """Path of the last saved checkpoint, or None."""
         saved = checkpoint.list_checkpoints(self.checkpoint_dir) if self.checkpoint_dir else []
         return saved[-1][1] if saved else None
 
     def interrupted(self, received: signal.Signals, update: int) -> JaxtradeError:
-        """The error of a run that a signal has stopped."""
+        """The error of a run that a signal has stopped after `update`."""
         kept = "nothing was saved (no directory)" if self.checkpoint_dir is None else f"saved in {self.checkpoint_dir}"
         error = InterruptedRunError if received == signal.SIGINT else PreemptedError
         return error(f"{received.name}: stopped after update {update}; {kept}")

@@ -1,4 +1,4 @@
-"""The task `advised`: the actions of `manage`, with the bar's context and the account's record in sight."""
+"""The task `advised`: the actions of `manage`; the observation adds context of the bar and the trade record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxtrade.types import Array
 
 @dataclass(frozen=True)
 class AdvisedTask(ManageTask):
-    """Sees features of the bar decided on and five slots of the account's record beside what `manage` sees."""
+    """The observation of `manage`, context features of the decision bar, and five slots of the trade record."""
 
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
         risks = (Slot(name, "account", 0) for name in RISK_SLOTS)

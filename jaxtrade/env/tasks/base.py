@@ -1,4 +1,6 @@
-"""What a task is: what an agent may do, what its actions mean, what it sees. One module per task, one row in `parts`.
+"""The interface of a task: the actions of an agent, their meaning, and the observation.
+
+Each task has one module and one row in `parts`. To add a task from outside the package, register it:
 
     class Fast(ManageTask):
         def actions(self, config): return (*super().actions(config), "REVERSE")
@@ -24,15 +26,15 @@ if TYPE_CHECKING:
     from jaxtrade.env.observation import ObservationRef, Slot
 
 
-HOLD = 0  # the id, in every task, of the action that leaves everything as it is
+HOLD = 0  # in every task, the id of the action that changes nothing
 
 
 class RecordKeeper(NamedTuple):
-    """What a task remembers of an episode beside position, account and statistics. Pure functions of one environment.
+    """The record of a task: data of an episode besides position, account and statistics.
 
-    new() -> `EnvState.record` as an episode begins. add_bar(record, state before, state after, event, contract) -> the
-    record after a bar; contract: of that bar. seen(state) -> what a stored reference keeps of it
-    (`ObservationRef.account`).
+    All are pure functions of one environment. new() -> `EnvState.record` at the start of an episode. add_bar(record,
+    state before, state after, event, contract) -> record after a bar; the contract is that of the bar. seen(state) ->
+    the part that a stored reference holds (`ObservationRef.account`).
     """
 
     new: Callable[[], PyTree]
@@ -42,13 +44,13 @@ class RecordKeeper(NamedTuple):
 
 @dataclass(frozen=True)
 class Task(abc.ABC):
-    """A task of one symbol; frozen and hashable. Methods are pure and of one environment; batch with vmap.
+    """A task with one symbol; frozen and hashable. Its methods are pure functions of one environment; batch with vmap.
 
-    Action 0 (`HOLD`) is always legal and leaves everything as it is; an illegal action is executed as it. What the
-    environment executes is an `Order`, whatever task it comes from.
+    Action 0 (`HOLD`) is always legal and changes nothing. An illegal action is executed as HOLD. The environment
+    executes an `Order`; it does not know the actions.
 
-    context: features of the bar decided on that the market prepares (`observation.context_values`), by name.
-    record: None where nothing is remembered.
+    context: names of the features of the decision bar that the market prepares (`observation.context_values`).
+    record: None if the task keeps no record.
     """
 
     context: tuple[str, ...] = ()
@@ -56,33 +58,37 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
-        """The A action names in id order. A policy is carried from task to task by them."""
+        """Names of the A actions, in the order of their ids. A transfer between tasks matches actions by name."""
 
     @abc.abstractmethod
     def sides(self, config: EnvConfig) -> tuple[int | None, ...]:
-        """For each action the side held after it: 1, -1, 0, or None for the side held before. Advice needs it."""
+        """For each action the side after it: 1, -1, 0, or None for an unchanged side. The fusion of advice uses it."""
 
     @abc.abstractmethod
     def mask(self, config: EnvConfig, state: EnvState, params: EnvParams) -> Array:
-        """bool[A]: the actions that are legal at the close of `state.row`. Reads no later bar."""
+        """bool[A]: the legal actions at the close of `state.row`. It must not read a later bar."""
 
     @abc.abstractmethod
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
-        """The order that a legal action (int32[]) means at `state`."""
+        """The order of a legal action (int32[]) at `state`."""
 
     @abc.abstractmethod
     def slots(self, config: EnvConfig) -> tuple[Slot, ...]:
-        """Every slot of the observation in order, advice apart."""
+        """All slots of the observation in order, without those of advice."""
 
     @abc.abstractmethod
     def observe(self, config: EnvConfig, ref: ObservationRef, params: EnvParams) -> tuple[Array, ...]:
-        """Parts, float32[n] each, that one after the other are the values of `slots`. Read `ref` and, of `params`, the
-        market's float view at rows up to `ref.row` and what never changes."""
+        """The values of `slots` as parts float32[n], to be concatenated.
+
+        It may read `ref`, the float view of the market at rows up to `ref.row`, and constants of `params`.
+        """
 
 
 def register_task(name: str, task: Task) -> Task:
-    """Make `env.task=NAME` known and return the task. Raises ConfigError where another task has the name, TypeError
-    where `task` is none."""
+    """Register a task for `env.task=NAME`, and return it.
+
+    Raises ConfigError if another task has this name, TypeError if `task` is not a `Task`.
+    """
     if not isinstance(task, Task):
         raise TypeError(f"task '{name}' is a {type(task).__name__}; expected an instance of a class derived from "
                         "jaxtrade.env.tasks.base.Task")
@@ -95,5 +101,5 @@ def task_of(config: EnvConfig) -> Task:
 
 
 def action_names(config: EnvConfig) -> tuple[str, ...]:
-    """The actions of the configured task, in id order."""
+    """Names of the actions of the configured task, in the order of their ids."""
     return task_of(config).actions(config)

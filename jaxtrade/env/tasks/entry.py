@@ -1,4 +1,4 @@
-"""The task `entry`: open a position; its bracket, the flat bar or the account's floor closes it."""
+"""The task `entry`: open a position. Its bracket, the flat bar or the floor of the account closes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jaxtrade.types import Array
 
 @dataclass(frozen=True)
 class EntryTask(Task):
-    """HOLD, BUY, SELL. Sees the window of bars and its position."""
+    """The actions HOLD, BUY and SELL. The observation holds the window of bars and the position."""
 
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
         return (Action.HOLD.name, Action.BUY.name, Action.SELL.name)
@@ -37,8 +37,8 @@ class EntryTask(Task):
         return jnp.stack([legal[name] for name in self.actions(config)])
 
     def decode(self, config: EnvConfig, action: Array, state: EnvState, params: EnvParams) -> Order:
-        """BUY and SELL ask for `config.quantity` contracts with the fixed bracket; where a position exists they are
-        illegal and keep it."""
+        """BUY and SELL order `config.quantity` contracts with the fixed bracket. In a position they are illegal, and
+        the order then keeps the position."""
         held = state.position.quantity
         entry = (action == Action.BUY) | (action == Action.SELL)
         side = jnp.where(action == Action.BUY, 1, -1)

@@ -16,7 +16,8 @@ from jaxtrade.types import Array
 
 @dataclass(frozen=True)
 class ManageTask(EntryTask):
-    """All of `Action`, without CLOSE under `env.actions=seed6`. Sees three flags beside what `entry` sees."""
+    """All actions of `Action`; with `env.actions=seed6` without CLOSE. The observation adds three flags to `entry`'s.
+    """
 
     def actions(self, config: EnvConfig) -> tuple[str, ...]:
         return tuple(action.name for action in Action if config.actions == "full" or action != Action.CLOSE)

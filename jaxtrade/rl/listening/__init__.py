@@ -1,1 +1,1 @@
-"""How a policy listens to advice."""
+"""Advice in a learner: its fusion with the policy, its state, and its exchange with the host."""

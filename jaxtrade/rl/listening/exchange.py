@@ -1,7 +1,7 @@
-"""The two ways of advice into the compiled program, over one bridge to the host.
+"""The two transports of advice into the compiled program. Both use the same bridge to the host.
 
-`exchange`: between chunks. What became known goes in as the inputs of a chunk's first update, and the bars most wanted
-come out at its end. `callback`: one unordered host callback per update does both.
+`exchange`: between chunks. New answers are the inputs of a chunk's first update, and the bars with the highest want are
+an output of its end. `callback`: one unordered host callback per update does both.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from jaxtrade.types import Algorithm, PyTree
 
 
 class AdviceExchange:
-    """`rl.listening.state.Exchange` and `training.hooks.StatefulHook`: the memory is the bridge's.
+    """A `training.hooks.Exchange` and a `training.hooks.StatefulHook`. Its memory is that of the bridge.
 
-    start: the advice in a new run's first state, of T bars.
+    start: advice state of a new run, over T bars.
     """
 
     def __init__(self, config: AdvisorConfig, start: AdviceState, bridge: Bridge) -> None:
@@ -33,12 +33,12 @@ class AdviceExchange:
 
     @property
     def inside(self) -> bool:
-        """Whether the host is called from inside the compiled program."""
+        """True if the compiled program itself calls the host (transport `callback`)."""
         return self.config.transport == "callback"
 
     @property
     def most(self) -> int:
-        """Bars asked about at once: no more than there are."""
+        """Number of bars per request: `demand`, but at most the number of bars."""
         return min(self.config.demand, self._bars)
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
@@ -60,7 +60,7 @@ class AdviceExchange:
             self.bridge.wanted(*news)
 
     def __call__(self, state: PyTree, update: int) -> Change:
-        """Raises JournalError where a replay is not the recorded run."""
+        """Changes nothing. Raises JournalError if a replay differs from the recorded run."""
         self.bridge.check()
         return Change()
 

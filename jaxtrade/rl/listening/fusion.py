@@ -1,23 +1,33 @@
-"""How advice meets the policy: inside the masked distribution, before sampling, so that PPO's log-probability is right.
+"""Fusion of advice with the policy.
 
-With d the advised direction (+1 buy, -1 sell, 0 hold or none), e(a) the side that is held after action a (BUY 1, SELL
--1, CLOSE 0, all others the side held now) and t the trust, the log-odds of the advisor's measured hit rate in that
-range of confidence (`outcomes.log_odds`: 0 while it is no reason to listen, negative for an advisor that is mostly
-wrong):
+Advice changes the masked distribution before an action is sampled. PPO's log-probability therefore includes it. Let
 
-    trust   logit(a) + t d e(a) / 2: the odds of being long against short are multiplied by exp(t d)
-    gate    the same times a learned share in (0, 1), whose mean opening costs `gate_cost`
-    rules   the old system's rules as the mixture of what they make of each action (below)
-    slots   nothing here: the observation shows the advice (`env.advice`)
-    none    nothing at all; outcomes are counted as always
+    d      be the advised direction: +1 buy, -1 sell, 0 hold or no advice
+    e(a)   be the side that is held after action a: BUY 1, SELL -1, CLOSE 0, all others the side held now
+    t      be the trust: the log-odds of the advisor's measured hit rate in this range of confidence. It is 0 as long as
+           the data give no reason to follow, and negative for an advisor that is mostly wrong (`outcomes.log_odds`).
+
+The fusions are:
+
+    trust   logit(a) + t d e(a) / 2: this multiplies the odds of long against short by exp(t d)
+    gate    as `trust`, but t is multiplied by a learned share in (0, 1); the mean share costs `gate_cost` in the loss
+    rules   a mixture by fixed rules (below)
+    slots   no change of the distribution: the observation shows the advice (`env.advice`)
+    none    no influence at all; outcomes are still counted
 
 Where the advised risk reaches `veto`, actions that open a position are illegal. Advice never makes an action legal.
 
-The old rules chose between the sampled action, with its probability p as confidence, and the advised one, with the
-stated confidence c: the same action is taken; p > 0.9 and c <= 0.6 takes the sampled, c > 0.9 and p <= 0.6 the advised;
-both below 0.5 is HOLD; else the larger of p (1 - w) and c w decides. Each action of the policy is so mapped to one, and
-the probabilities of those that are mapped to the same are added. One part in 100 stays with the policy, so that no
-legal action has probability 0.
+The fixed rules choose between the sampled action and the advised one. p is the policy's probability of the sampled
+action, c the stated confidence of the advice and w the configured weight. The first matching rule applies:
+
+    1. the two actions are the same    that action
+    2. p > 0.9 and c <= 0.6            the sampled action
+    3. c > 0.9 and p <= 0.6            the advised action
+    4. p < 0.5 and c < 0.5             HOLD
+    5. otherwise                       the advised action if c w > p (1 - w), else the sampled one
+
+The rules map each action of the policy to one action; the probabilities of actions with the same result are added. One
+percent of the mixture is the policy's own distribution, so no legal action has probability 0.
 """
 
 from __future__ import annotations
@@ -40,24 +50,26 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array, PyTree, Transition
 
-GATE = "gate"  # among a policy's parameters
-GATE_SLOTS = ("gate confidence", "gate risk", "gate age", "gate trust")  # what the gate reads beside the observation
+GATE = "gate"  # key of the gate's parameters in the policy's parameters
+GATE_SLOTS = ("gate confidence", "gate risk", "gate age", "gate trust")  # gate inputs besides the observation
 _GATE_WIDTH = 16
-_OWN = 0.01  # share of the mixture that stays with the policy
+_OWN = 0.01  # share of the policy's own distribution in the mixture of `rules`
 
 
 class Trust(struct.PyTreeNode):
-    """`Policy.fusion`: log_odds float32[B] by range of confidence, as measured in training."""
+    """`Policy.fusion`: log_odds float32[B], one for each of B ranges of confidence, as measured in training."""
 
     log_odds: Array
 
 
 class AdviceTerms(NamedTuple):
-    """What of the advice beside a reference acts on the policy. Nothing that learning changes is in it, so it is
-    computed once for a rollout and not in every minibatch.
+    """The terms of the advice at one reference that act on the policy.
 
-    refused: bool[], opening a position is vetoed. advice: for `trust` its tilt float32[]; for `rules` and `gate` a
-    tuple. Each is None where nothing of the kind can be (static).
+    They do not depend on learned parameters. The update computes them once per rollout, not in every minibatch.
+
+    refused: bool[], True if the advice vetoes opening a position. advice: for `trust` the tilt t d / 2, float32[]; for
+    `rules` (direction, confidence, valid); for `gate` (tilt, the gate's own inputs float32[4], valid). Each is None
+    (static) if the configuration rules it out.
     """
 
     refused: Array | None = None
@@ -65,7 +77,10 @@ class AdviceTerms(NamedTuple):
 
 
 class Fused(NamedTuple):
-    """float32[A], bool[A], and the loss that the fusion adds, float32[]; None without a fusion."""
+    """The fused policy: logits float32[A], mask bool[A], and cost float32[], the loss that the fusion adds.
+
+    cost is None without a fusion.
+    """
 
     logits: Array
     mask: Array
@@ -73,7 +88,7 @@ class Fused(NamedTuple):
 
 
 class Gate(nn.Module):
-    """float32[..., D + 4] -> float32[...] in (0, 1): what share of the trust is listened to. Begins near one half."""
+    """float32[..., D + 4] -> float32[...] in (0, 1): the share of the trust that is used. Initially near one half."""
 
     precision: Any = None
 
@@ -85,24 +100,27 @@ class Gate(nn.Module):
 
 
 def exposure(env: EnvConfig, side: Array) -> Array:
-    """float32[A]: the side held after each action; side: int32[] held now."""
+    """float32[A]: the side held after each action. side: int32[], the side held now."""
     sides = task_of(env).sides(env)
     side_of = np.array([after or 0 for after in sides], np.float32)
     keeps = np.array([after is None for after in sides], np.float32)
-    # Of constants, one operation: a stack of choices would be one for each action.
+    # Constant arrays need one operation for all actions. A stack of scalars would need one per action.
     return jnp.asarray(side_of) + keeps * side.astype(jnp.float32)
 
 
 def side_after(env: EnvConfig, action: Array, side: Array) -> Array:
-    """int32[...]: the side held after `action` int32[...]; as `exposure`."""
+    """int32[...]: the side held after `action` int32[...]. side: int32[...], the side held now."""
     for i, after in enumerate(task_of(env).sides(env)):
         side = side if after is None else jnp.where(action == i, after, side)
     return side
 
 
 def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
-    """int32[]: what the old rules would do about advice: open when flat, close (where the task can) an opposite
-    position, else HOLD. Of several actions that do so the first."""
+    """int32[]: the action that follows the advice, for the fusion `rules`.
+
+    Flat: open in the advised direction. Opposite position: close it, if the task has such an action. Otherwise HOLD. If
+    several actions do the same, it is the first of them.
+    """
     sides = task_of(env).sides(env)
     buy, sell, close = (sides.index(side) if side in sides else HOLD for side in (1, -1, 0))
     opens = jnp.where(direction > 0, buy, sell)
@@ -111,13 +129,19 @@ def advised_action(env: EnvConfig, direction: Array, side: Array) -> Array:
 
 
 def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, weight: float) -> Array:
-    """float32[A] log-probabilities of the old rules' choice; `advised` int32[] is legal."""
+    """float32[A]: log-probabilities of the mixture by the fixed rules (module docstring).
+
+    Args:
+        logits: float32[A]. mask: bool[A].
+        advised: int32[], must be legal. confidence: float32[] in [0, 1]. weight: w.
+    """
     p = distributions.probs(logits, mask)
     w, actions = weight, jnp.arange(p.shape[-1])
     takes_own = (p > 0.9) & (confidence <= 0.6)
     takes_advice = (confidence > 0.9) & (p <= 0.6)
     holds = (p < 0.5) & (confidence < 0.5)
     compared = jnp.where(confidence * w > p * (1.0 - w), advised, actions)
+    # Rules 4 to 1, each overriding the one before.
     chosen = jnp.where(holds, HOLD, compared)
     chosen = jnp.where(takes_advice, advised, chosen)
     chosen = jnp.where(takes_own | (actions == advised), actions, chosen)
@@ -127,41 +151,41 @@ def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, 
 
 @dataclass(frozen=True)
 class Fusion:
-    """The fusion of a configuration; pure functions, hashable. precision: of the gate's matrix products."""
+    """The fusion of a configuration: pure functions. precision: that of the gate's matrix products."""
 
     config: AdvisorConfig
     env: EnvConfig
     precision: str | None = None
 
     def init(self, key: Array, observation_size: int) -> dict[str, PyTree]:
-        """Parameters that PPO learns beside the network's, by name; none but for `gate`."""
+        """Additional parameters for the learner, by name. Only `gate` has any."""
         if self.config.fusion != "gate":
             return {}
         return {GATE: Gate(self.precision).init(key, jnp.zeros(observation_size + len(GATE_SLOTS)))["params"]}
 
     def trust(self, outcomes: Outcomes) -> Trust:
-        """What a policy acts with until the next update."""
+        """The trust that the policy uses until the next update."""
         chosen = self.config
         return Trust(log_odds(outcomes, chosen.prior, chosen.abstain, chosen.cap))
 
     def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
-        """What `fuse` needs of the advice beside `ref`.
+        """The advice terms of `ref`, which `fuse` needs.
 
         Args:
-            trust: `Policy.fusion`; None of a policy that was trained without, which listens to nobody.
-            ref: holds advice and nothing later.
+            trust: `Policy.fusion`. None for a policy that was trained without an advisor; it ignores advice.
+            ref: its `aux` holds the advice that was visible at this decision.
         """
         seen, kind = ref.aux, self.config.fusion
         if not isinstance(seen, AdviceSeen):
             return AdviceTerms()
-        # A veto above 1 never acts: risk is at most 1.
+        # Risk is at most 1, so a veto above 1 never applies.
         refused = seen.valid & (seen.risk >= self.config.veto) if self.config.veto <= 1.0 else None
         if kind == "rules":
             return AdviceTerms(refused, (seen.direction, seen.confidence, seen.valid))
         if kind in ("none", "slots") or trust is None:
             return AdviceTerms(refused)
         odds = trust.log_odds[bin_of(seen.confidence, trust.log_odds.shape[-1])]
-        tilt = 0.5 * odds * seen.direction.astype(jnp.float32)  # a direction of 0 where there is none
+        tilt = 0.5 * odds * seen.direction.astype(jnp.float32)  # the direction is 0 without advice
         if kind == "trust":
             return AdviceTerms(refused, tilt)
         own = jnp.stack([seen.confidence, seen.risk, jnp.log1p(seen.age), jnp.where(seen.valid, odds, 0.0)])
@@ -169,11 +193,12 @@ class Fusion:
 
     def fuse(self, terms: AdviceTerms, parameters: PyTree, observation: Array, ref: ObservationRef, logits: Array,
              mask: Array) -> Fused:
-        """The policy's distribution with the advice in it.
+        """The policy's distribution after the fusion.
 
         Args:
+            terms: from `terms`. parameters: the policy's; `gate` reads its own part.
             observation: float32[D] as the network reads it. ref: holds the position.
-            logits: float32[A]; mask: bool[A].
+            logits: float32[A]. mask: bool[A].
         """
         nothing, side = jnp.float32(0), jnp.sign(ref.legs[0, 0])
         if terms.refused is not None:
@@ -196,35 +221,37 @@ class Fusion:
 
 
 def make_fusion(config: AdvisorConfig, env: EnvConfig, precision: str | None = None) -> Fusion | None:
-    """The fusion of a configuration; None where advice is off."""
+    """The fusion of a configuration; None if advice is off."""
     return Fusion(config, env, precision) if config.on else None
 
 
-# --- what a rollout says ---------------------------------------------------------------------------------------------
+# --- figures of a rollout --------------------------------------------------------------------------------------------
 
 
 def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce = LOCAL) -> Array:
-    """float32[T bars]: how much advice about each bar was missed or used in a rollout, the sum of `need` over the steps
-    that read that bar's row.
+    """float32[T bars]: the need for advice about each bar in a rollout. It is the sum of `need` over the steps that
+    read this bar's row of the table.
 
     Args:
         refs: references of the rollout, [T, N, ...].
-        need: float32[T, N]. PPO's is -log_prob of the action taken, whose expectation is the policy's entropy.
+        need: float32[T, N]. PPO uses -log_prob of the action taken. Its expectation is the policy's entropy, so bars
+            at which the policy is undecided count most.
     """
-    bar = view.source[refs.row[..., 0]].astype(jnp.uint32)  # nowhere is beyond every table, and dropped
+    # A source of -1 (no row) becomes the largest uint32. It lies outside the table, so `mode="drop"` drops it.
+    bar = view.source[refs.row[..., 0]].astype(jnp.uint32)
     return reduce.sum_of_parts(jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop"))
 
 
 def figures(env: EnvConfig, seen: Transition, overridden: Array, trust: Trust, outcomes: Outcomes,
             reduce: Reduce = LOCAL) -> dict[str, Array]:
-    """float32[] each, of a rollout [T, N]; NaN where nothing of the kind was there.
+    """Metrics about advice in a rollout [T, N], each float32[]. A figure without data is NaN.
 
-    overridden: bool[T, N], another action would have been drawn without advice, by the same random number.
+    overridden: bool[T, N], True if the same random number would have drawn another action without advice.
 
-    advice_share: steps that were shown advice. agreement: of those with a direction, actions that end up on its side.
-    override: steps that were overridden. hit_rate: of all
-    scored advice that is remembered, trust: the mean of its log-odds, brier: its mean squared error of confidence.
-    advice_scored: how many were scored so far.
+    advice_share: share of steps with advice. agreement: share of steps with a direction in which the action leads to
+    the advised side. override: share of overridden steps. hit_rate, trust and brier are over all scored advice, with
+    older advice discounted: share of hits, mean log-odds, and Brier score (mean squared error of the confidence).
+    advice_scored: number of pieces of advice scored so far.
     """
     advice, side = seen.ref.aux, jnp.sign(seen.ref.legs[..., 0, 0])
     directed = advice.direction != 0

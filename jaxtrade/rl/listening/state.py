@@ -1,6 +1,7 @@
-"""An algorithm with an advisor: its advice in the training state, updated by what becomes visible before each update.
+"""An algorithm with an advisor. The training state holds the advice, and new answers enter it before each update.
 
-One state serves all agents of a population: it is taken out before their vmapped update and put back after it.
+All agents of a population share one advice state. It is taken out of the training state before the vmapped update and
+put back after it, so that it is not copied for each agent.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from jaxtrade.types import Algorithm, Array, PyTree
 class AdviceState(struct.PyTreeNode):
     """Everything about advice that influences training.
 
-    view: the table, and how it is seen. followed: int8[T] what came after each bar, 0 outside the training sessions
-    (`outcomes.what_followed`). askable: bool[T]. want: float32[T] how much each bar's advice was missed since it was
-    last asked about. outcomes: what became of the advice so far. memory: float32[], as in `outcomes.scored`.
+    view: the advice table, and the rows of it that each bar may read.
+    followed: int8[T], sign of the price move after each bar, 0 outside the training sessions
+        (`outcomes.what_followed`).
+    askable: bool[T], bars that may be asked about.
+    want: float32[T], need for advice about each bar since it was last requested (sums of `fusion.visits`).
+    outcomes: statistics of the scored advice.
+    memory: float32[], as in `outcomes.scored`.
     """
 
     view: AdviceView
@@ -35,38 +40,38 @@ class AdviceState(struct.PyTreeNode):
 
 def start_advice(view: AdviceView, followed: np.ndarray | Array, askable: np.ndarray | Array, bins: int,
                  memory: float) -> AdviceState:
-    """The state before the first update; advice that is in the table already has not been scored."""
+    """The state before the first update. Advice that is already in the table is not scored."""
     askable = jnp.asarray(askable)
     return AdviceState(view, jnp.asarray(followed, jnp.int8), askable, jnp.zeros(askable.shape[0], jnp.float32),
                        no_outcomes(bins), jnp.float32(memory))
 
 
 def with_answers(advice: AdviceState, delta: Delta) -> AdviceState:
-    """A delta's rows in the table, and scored."""
+    """Add the rows of a delta to the table and score them."""
     return advice.replace(view=advice.view.replace(table=received(advice.view.table, delta)),
                           outcomes=scored(advice.outcomes, delta, advice.followed, advice.memory))
 
 
 def wanted(advice: AdviceState, most: int) -> tuple[AdviceState, tuple[Array, Array]]:
-    """The bars most wanted, as `table.demand`, and the state in which they have been asked about."""
+    """Select the bars with the highest want -> (state in which their want is 0, (bars, weights) as `table.demand`)."""
     bars, weight = demand(advice.want, advice.askable, advice.view.table.version, most)
     return advice.replace(want=advice.want.at[bars].set(0.0)), (bars, weight)
 
 
 def visited(advice: AdviceState, visits: Array) -> AdviceState:
-    """visits: float32[..., T], of one agent or of several."""
+    """Add visits to the want. visits: float32[..., T], of one agent or of several."""
     return advice.replace(want=advice.want + visits.reshape(-1, advice.want.shape[0]).sum(axis=0))
 
 
-# (update int32[], bars int32[K], weights float32[K]) -> Delta; runs on the host, inside the compiled program
+# (update int32[], bars int32[K], weights float32[K]) -> Delta; a host callback inside the compiled program
 HostCall = Callable[[Array, Array, Array], Delta]
 
 
 def with_advice(algorithm: Algorithm, start: AdviceState, most: int = 0, ask: HostCall | None = None) -> Algorithm:
-    """`algorithm`, of one agent or a population, with `start` in its first state.
+    """Wrap `algorithm` (one agent or a population), so that its state holds `start` at first.
 
-    `inputs` of its update is a `Delta`, or None where `ask` is called instead: once per update, with the `most` bars
-    that are wanted most.
+    Without `ask`, `inputs` of its update is a `Delta`. With `ask`, `inputs` is None, and each update calls `ask` once
+    with the `most` bars that have the highest want.
     """
 
     def init(key: Array, params: PyTree) -> Any:
@@ -85,7 +90,10 @@ def with_advice(algorithm: Algorithm, start: AdviceState, most: int = 0, ask: Ho
 
 
 def first_of(delta: Delta, updates: int, bars: int) -> Delta:
-    """`delta` for a chunk's first update and padding for the others: NumPy arrays [updates, ...]."""
+    """`delta` for the first update of a chunk, and padding for the others: NumPy arrays [updates, ...].
+
+    Padding rows have bar number `bars`. It is outside the table, so they are dropped.
+    """
     rows = np.zeros((updates, *delta.rows.shape), np.float32)
     where = np.full((updates, *delta.bars.shape), bars, np.int32)
     version = np.zeros(updates, np.int32)

@@ -1,14 +1,14 @@
 """Proximal policy optimisation (Schulman et al. 2017) with action masks, as pure functions of a static context.
 
-The rollout stores references. Observations and masks are rebuilt from them for each minibatch by the same function that
-acted, with the same observation statistics, so the probability ratio is 1 until the first gradient step (metric
-`ratio_error`). The memory of a recurrent policy is rebuilt too: from what it was when the rollout began, through all of
-the rollout's steps, and it is forgotten where an episode begins. Gradients flow through the same steps.
+The rollout stores references. Each minibatch rebuilds observations and masks from them, with the function and the
+observation statistics that were used for acting. The probability ratio is therefore 1 until the first gradient step
+(metric `ratio_error`). The memory of a recurrent policy is rebuilt too. It starts from its value at the beginning of
+the rollout, runs through all steps, and is reset at the start of each episode. Gradients flow through these steps.
 
-    context   the static half: configuration, environment, network, fusion, stage
-    state     the carried half: TrainState, HParams
-    network   the network and its first parameters
-    act       acting, and the policy's output for a rollout's rows
+    context   the static part: configuration, environment, network, fusion, stage
+    state     the part carried from update to update: TrainState, HParams
+    network   the network and its initial parameters
+    act       acting, and the policy's output for the rows of a rollout
     rollout   acting in all environments, advantages, targets
     loss      the loss and its gradient
     update    one update: rollout, epochs, metrics

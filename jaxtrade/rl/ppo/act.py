@@ -1,4 +1,4 @@
-"""How PPO's policy acts, and what it computes for the rows of a rollout when it learns."""
+"""PPO's policy: acting on one reference, and the output for the rows of a rollout that the loss needs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from jaxtrade.types import Array, PyTree
 
 
 class ActExtras(NamedTuple):
-    """What `act` returns beside the action: float32[], float32[], float32[A], bool[A]; and overridden, bool[]: whether
-    another action would have been drawn without advice. That is None without a fusion and where it does not explore."""
+    """Further results of `act`.
+
+    log_prob: float32[]. value: float32[]. logits: float32[A]. mask: bool[A]. overridden: bool[], True if the same
+    random number would have drawn another action without advice; None without a fusion or without exploration.
+    """
 
     log_prob: Array
     value: Array
@@ -28,8 +31,11 @@ class ActExtras(NamedTuple):
 
 
 class PolicyOutput(NamedTuple):
-    """What a policy computes for B references: float32[B, A], float32[B], bool[B, A], and the loss that a fusion adds,
-    float32[B]; None without one."""
+    """The policy's output for B references.
+
+    logits: float32[B, A]. value: float32[B]. mask: bool[B, A]. cost: float32[B], extra loss of a fusion; None without
+    a fusion.
+    """
 
     logits: Array
     value: Array
@@ -38,7 +44,7 @@ class PolicyOutput(NamedTuple):
 
 
 def network_input(ppo: PPO, policy: Policy, ref: PyTree, params: PyTree) -> Array:
-    """float32[D]: the observation as the network reads it."""
+    """float32[D]: the observation, normalised if the configuration says so."""
     observation = ppo.env.observe(ref, params)
     if not ppo.settings.normalise_observations:
         return observation
@@ -47,13 +53,13 @@ def network_input(ppo: PPO, policy: Policy, ref: PyTree, params: PyTree) -> Arra
 
 
 def advice_terms(ppo: PPO, policy: Policy, ref: PyTree) -> AdviceTerms | None:
-    """What `fused` needs of the advice beside `ref`; None without a fusion."""
+    """The advice terms of `ref`, which `fused` needs. None without a fusion."""
     return None if ppo.fusion is None else ppo.fusion.terms(policy.fusion, ref)
 
 
 def fused(ppo: PPO, policy: Policy, observation: Array, ref: PyTree, terms: AdviceTerms | None, logits: Array,
           mask: Array) -> Fused:
-    """Logits and mask as the policy acts on them; observation: as the network reads it."""
+    """Logits and mask after the fusion with advice. observation: float32[D] as from `network_input`."""
     if ppo.fusion is None or terms is None:
         return Fused(logits, mask, None)
     return ppo.fusion.fuse(terms, policy.parameters, observation, ref, logits, mask)
@@ -61,8 +67,12 @@ def fused(ppo: PPO, policy: Policy, observation: Array, ref: PyTree, terms: Advi
 
 def forward(ppo: PPO, policy: Policy, carry: PyTree, refs: PyTree, first: Array, terms: PyTree,
             params: PyTree) -> PolicyOutput:
-    """The policy's output for the rows of a `Batch`: refs [B, ...], first bool[B], terms of advice [B, ...], and the
-    carry [S, H] of S sequences before their first rows."""
+    """The policy's output for the rows of a `Batch`.
+
+    Args:
+        carry: float32[S, H], memory of each of the S sequences before its first row; None without a memory.
+        refs: references [B, ...]. first: bool[B]. terms: advice terms [B, ...], or None.
+    """
     observations = jax.vmap(lambda ref: network_input(ppo, policy, ref, params))(refs)
     carries = recall(ppo.network, policy.parameters, carry, observations, first)
 
@@ -79,7 +89,7 @@ def forward(ppo: PPO, policy: Policy, carry: PyTree, refs: PyTree, first: Array,
 
 
 def value_of(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Any:
-    """float32[]: the value of `ref`; `carry` is the memory before it."""
+    """float32[]: the value of `ref`. `carry` is the memory before `ref`."""
     variables, observation = {"params": policy.parameters}, network_input(ppo, policy, ref, params)
     carry = ppo.network.apply(variables, carry, observation, method="remember")
     return ppo.network.apply(variables, carry, observation, method="value")
@@ -87,13 +97,18 @@ def value_of(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTre
 
 def act_by_chance(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree,
                   chance: Array | None) -> tuple[PyTree, Array, ActExtras]:
-    """(carry, action, extras). chance: float32 in [0, 1) that picks the action; None for the most probable one."""
+    """Act on one reference -> (carry, action, extras).
+
+    chance: float32[] in [0, 1) selects the action by the inverse of the cumulative distribution. None selects the most
+    probable action.
+    """
     observation = network_input(ppo, policy, ref, params)
     output: Any = ppo.network.apply({"params": policy.parameters}, carry, observation)
     carry, own, value = output
     own, legal = opened(policy.opening, own, ppo.env.action_mask(ref))
     logits, mask, _ = fused(ppo, policy, observation, ref, advice_terms(ppo, policy, ref), own, legal)
     action = distributions.mode(logits, mask) if chance is None else distributions.pick(chance, logits, mask)
+    # The same `chance` with and without advice: the comparison shows the effect of advice, not of chance.
     overridden = None
     if ppo.fusion is not None and chance is not None:
         overridden = action != distributions.pick(chance, own, legal)
@@ -102,7 +117,7 @@ def act_by_chance(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: 
 
 def act(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
         explore: bool) -> tuple[PyTree, Array, ActExtras]:
-    """`Algorithm.act`. Raises ValueError where it explores and no key is given."""
+    """`Algorithm.act`. Raises ValueError if `explore` is True and `key` is None."""
     if not explore:
         return act_by_chance(ppo, policy, carry, ref, params, None)
     if key is None:

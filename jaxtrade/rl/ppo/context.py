@@ -1,4 +1,4 @@
-"""The static half of a PPO learner: everything that does not change while it trains."""
+"""The static part of a PPO learner: everything that stays the same during training."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from jaxtrade.types import Env, Stage, Summary
 
 @dataclass(frozen=True)
 class PPO:
-    """First argument of PPO's functions.
+    """The static context, first argument of PPO's functions.
 
-    settings: of the network. network: see `make_network`. summary: extra metrics, from what the environment reports in
-    `info`. stage: changes the environment's parameters as the run goes on. fusion: how advice meets the policy. reduce:
-    how figures over environments are formed where several devices share them; the counts of `rollout` are then those of
-    one device.
+    settings: configuration of the network. network: see `make_network`. summary: extra metrics, computed from the
+    environment's `info`. stage: changes the environment's parameters as the run goes on. fusion: combines the policy
+    with advice. reduce: forms figures over environments that several devices share; the counts of `rollout` are then
+    those of one device.
     """
 
     config: PPOConfig
@@ -35,15 +35,15 @@ class PPO:
 
     @property
     def first_carry(self) -> Any:
-        """The memory of one policy before an episode's first observation; None without one."""
+        """The policy's memory before the first observation of an episode; None without a memory."""
         return self.network.first_carry()
 
     @property
     def first_env(self) -> Any:
-        """Global number of the first environment here."""
+        """Global number of this device's first environment."""
         return self.reduce.offset(self.rollout.num_envs)
 
     @property
     def sequence(self) -> int:
-        """Consecutive steps of one env that stay together in a minibatch: 1, or with a memory all of a rollout's."""
+        """Consecutive steps of one environment that a minibatch keeps together: with a memory the whole rollout."""
         return 1 if self.first_carry is None else self.rollout.num_steps

@@ -20,15 +20,18 @@ from jaxtrade.rl.ppo.state import HParams
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
 
-# (policy, carry [S, H], refs [B, ...], first bool[B], advice terms [B, ...], environment params) -> PolicyOutput; rows
-# as in `Batch`
+# (policy, carry [S, H], refs [B, ...], first bool[B], advice terms [B, ...], environment params) -> PolicyOutput; the
+# rows are ordered as in `Batch`
 Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree, PyTree], PolicyOutput]
 Gradient = tuple[Array, dict[str, Array], PyTree]  # loss float32[], diagnostics, gradient
 
 
 class Batch(NamedTuple):
-    """Rows of a rollout that the loss reads, [B, ...]; with a memory they are steps of S sequences, time first, and
-    `carry` [S, H] is what the policy remembered when these began. terms: of advice (`advice_terms`), or None."""
+    """Rows of a rollout that the loss reads, [B, ...].
+
+    With a memory, the rows are the steps of S sequences, time first, and `carry` is float32[S, H], the memory before
+    the first step of each sequence. terms: advice terms (see `advice_terms`), or None.
+    """
 
     carry: PyTree
     ref: PyTree
@@ -42,8 +45,11 @@ class Batch(NamedTuple):
 
 
 class Objective(NamedTuple):
-    """What stays the same in all gradient steps of an update. policy: the one that acted. params: the environment's.
-    ent_coef: float32[] in this update."""
+    """Arguments of the loss that stay the same in all gradient steps of an update.
+
+    policy: the policy that collected the rollout. params: environment parameters. ent_coef: float32[], entropy
+    coefficient of this update.
+    """
 
     policy: Policy
     params: PyTree
@@ -53,10 +59,13 @@ class Objective(NamedTuple):
 
 def ppo_loss(parameters: PyTree, policy: Policy, forward: Forward, batch: Batch, params: PyTree, hparams: HParams,
              ent_coef: Array, normalise_advantages: bool, reduce: Reduce = LOCAL) -> tuple[Array, dict[str, Array]]:
-    """Clipped surrogate + vf_coef * value loss - ent_coef * entropy over one minibatch -> (loss, diagnostics).
+    """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
 
-    policy: the one that acted, but for its parameters. reduce: of the advantages' moments alone; the loss and its terms
-    are those of the rows that are here, so that gradients can be averaged afterwards.
+        loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
+
+    policy: the policy that collected the rollout; `parameters` replace its parameters. reduce: applies to the moments
+    of the advantages alone. The loss and its terms are over the rows of this device, and the caller averages the
+    gradients over devices.
     """
     logits, value, mask, cost = forward(policy.replace(parameters=parameters), batch.carry, batch.ref, batch.first,
                                         batch.terms, params)
@@ -77,17 +86,21 @@ def ppo_loss(parameters: PyTree, policy: Policy, forward: Forward, batch: Batch,
 
 
 def block_count(rows: int, gradient_rows: int, sequence: int) -> int:
-    """Into how many equal blocks a minibatch of `rows` rows is cut, none larger than `gradient_rows`.
+    """Number of equal blocks, of at most `gradient_rows` rows, into which a minibatch of `rows` rows is split.
 
-    1 for sequences (of `sequence` > 1 steps), which stay whole, and where only far more blocks than necessary would be
-    equal.
+    The result is 1 for sequences (`sequence` > 1), because they must stay whole. It is also 1 if an equal split would
+    need more than twice the necessary number of blocks.
     """
     least = -(-rows // gradient_rows)
     return 1 if sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
 
 
 def pick(ppo: PPO, batch: Batch, rows: Array) -> Batch:
-    """A minibatch. Sequences begin where the rollout does, so their first rows are their environments' numbers."""
+    """Select the rows of a minibatch.
+
+    With a memory, each sequence starts at the first step of the rollout. The row numbers of these first steps are then
+    the numbers of their environments.
+    """
     envs = rows[:ppo.rollout.num_envs // ppo.config.num_minibatches]
     picked = take_rows(batch._replace(carry=None), rows)
     return picked._replace(carry=jax.tree.map(lambda x: x[envs], batch.carry))
@@ -95,7 +108,7 @@ def pick(ppo: PPO, batch: Batch, rows: Array) -> Batch:
 
 def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch,
                      normalise_advantages: bool) -> Gradient:
-    """Of the rows of `batch` at once."""
+    """Gradient over all rows of `batch` at once."""
     policy, params, hparams, ent_coef = objective
     (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
         parameters, policy, partial(forward, ppo), batch, params, hparams, ent_coef, normalise_advantages, ppo.reduce)
@@ -104,7 +117,10 @@ def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: 
 
 def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch, rows: Array,
                        blocks: int) -> Gradient:
-    """Of a large minibatch: the mean over `blocks` equal blocks, with the advantages normalised over all its rows."""
+    """Gradient over a large minibatch, as the mean over `blocks` equal blocks. This limits the memory that it takes.
+
+    The advantages are normalised over all rows of the minibatch, before the split.
+    """
     advantage = take_rows(batch.advantage, rows)
     advantage = standardised(advantage, ppo.reduce) if ppo.config.normalise_advantages else advantage
 
@@ -128,7 +144,8 @@ def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, batch
 
 
 def gradient(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch, rows: Array) -> Gradient:
-    """Of a minibatch, `rows` int32[B] of the rollout `batch` [T, N, ...]; over all parts."""
+    """Gradient over a minibatch, averaged over devices. rows: int32[B], row numbers in the rollout `batch` [T, N, ...].
+    """
     blocks = block_count(len(rows), ppo.config.gradient_rows, ppo.sequence)
     if blocks == 1:
         loss, terms, grads = gradient_of_rows(ppo, objective, parameters, pick(ppo, batch, rows),

@@ -25,7 +25,7 @@ from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary
 
 
 def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
-    """`Algorithm.init`. Raises TypeError for a key that is not typed."""
+    """`Algorithm.init`. Raises TypeError if the key is not a typed key."""
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise TypeError("init needs a typed key: jax.random.key(seed), not jax.random.PRNGKey(seed)")
     if ppo.stage is not None:
@@ -36,7 +36,8 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
     parameters = first_parameters(ppo.settings, env.num_actions, env.observation_size, key_network, ppo.fusion)
     stats = init_stats(env.observation_size)
     if ppo.settings.normalise_observations:
-        # Otherwise the first rollout would see raw values, all clipped to the same number where they are prices.
+        # Without these first statistics the first rollout would normalise by mean 0 and variance 1. Prices would then
+        # all be clipped to the same number.
         stats = merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=ppo.reduce)
     return strong_types(TrainState(
         params=parameters, opt_state=optimiser(1.0).init(parameters), normaliser=stats, env_state=env_state,
@@ -51,25 +52,26 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
 def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
              precision: str | None = None, stage: Stage | None = None, fusion: Fusion | None = None,
              reduce: Reduce = LOCAL) -> Algorithm:
-    """PPO on `env` for a run of `total_updates` updates, the length that the schedules span.
+    """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
     Args:
-        config: its sections `ppo`, `network` and `rollout` are read: static counts, and start values of the floats.
-        summarise: extra metrics, from what an environment reports in `info`.
-        precision: precision of matrix products, e.g. "highest" (float32 also where the platform's default is less).
-        stage: what `params` become as the run goes on. Everything in an update sees them so, and its figures are
-            metrics; `act` does not apply it.
-        fusion: how advice meets the policy; `params.advice` then holds the advice.
-        reduce: how figures over environments are formed where several devices share them (`networks.reductions`); the
-            counts of `config.rollout` are then those of one device.
+        config: the sections `ppo`, `network` and `rollout` are read. They hold static counts and the initial values of
+            the tunable floats.
+        summarise: extra metrics, computed from the environment's `info`.
+        precision: precision of matrix products. "highest" means float32 even if the platform's default is lower.
+        stage: changes `params` as the run goes on. The whole update uses the changed parameters, and the stage's
+            figures become metrics. `act` does not apply the stage.
+        fusion: combines the policy with advice. `params.advice` then holds the advice.
+        reduce: forms figures over environments that several devices share (`networks.reductions`). The counts of
+            `config.rollout` are then those of one device.
     Returns:
-        `Algorithm`, whose state is a `TrainState`. `inputs` of its update is None, or with a fusion the
-        `rl.listening.state.AdviceState` whose table and trust hold in this update (then metric `visits` is
-        float32[T bars], see `fusion.visits`). act returns `ActExtras` for one environment (vmap it over many);
-        `explore` is a Python bool: True samples, False takes the most probable legal action and reads no key. All of
-        them work under vmap over states, with `params` shared.
+        `Algorithm` whose state is a `TrainState`. All of its functions work under vmap over states with shared
+        `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
+        (`rl.listening.state`) of this update, and the metric `visits` is float32[T bars] (see `fusion.visits`). `act`
+        handles one environment and returns `ActExtras`; use vmap for many. Its `explore` is a Python bool: True samples
+        an action, False takes the most probable legal action and needs no key.
     Raises:
-        ConfigError: the network remembers, and a minibatch cannot hold whole rollouts of some environments.
+        ConfigError: the network has a memory, but a minibatch cannot hold whole rollouts of some environments.
     """
     network, rollout, count = make_network(config.network, env.num_actions, precision), config.rollout, \
         config.ppo.num_minibatches

@@ -1,4 +1,4 @@
-"""PPO's network and its first parameters."""
+"""PPO's network and its initial parameters."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from jaxtrade.types import Array, PyTree
 
 
 def make_network(config: NetworkConfig, num_actions: int, precision: str | None = None) -> Network:
-    """The network that `config` describes. Raises ConfigError where no network has that name."""
+    """The network that `config` describes. Raises ConfigError if no network is registered under `config.kind`."""
     return NETWORKS[config.kind](config, num_actions, precision)
 
 
 def first_parameters(config: NetworkConfig, num_actions: int, size: int, key: Array,
                      fusion: Fusion | None = None) -> dict[str, PyTree]:
-    """The parameters that learning begins with: the network's, and those that a fusion adds."""
+    """Initial parameters: those of the network, and those that a fusion adds. size: length of an observation."""
     network = make_network(config, num_actions)
     parameters = dict(network.init(key, network.first_carry(), jnp.zeros(size))["params"])
     return parameters | ({} if fusion is None else fusion.init(jax.random.fold_in(key, 1), size))

@@ -1,4 +1,4 @@
-"""What PPO adds to the training loop's health checks, warnings and console line. Pure functions of the rows."""
+"""PPO's own health checks, warnings and console columns for the training loop: pure functions of the metric rows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from jaxtrade.types import Column, HealthCheck, Remedies, Row, Warn
 
-LEAST_RATE = 1e-8  # below it, steps are lost in the rounding of float32 weights
-LEAST_KL = 1e-10  # float32 noise of a policy that does not move; one that learns is above 1e-6
+LEAST_RATE = 1e-8  # smaller steps vanish in the rounding of float32 weights
+LEAST_KL = 1e-10  # float32 noise of a policy that does not change; a policy that learns is above 1e-6
 LEAST_EXPLAINED = -1.0
 
 
@@ -36,7 +36,7 @@ REMEDIES = Remedies(
 
 
 def learning_rate(rows: Sequence[Row]) -> str:
-    """A learning rate that is too small to change any weight."""
+    """Warn about a learning rate that is too small to change any weight."""
     rate, update = rows[-1]["learning_rate"], rows[-1].get("update")
     if rate >= LEAST_RATE:
         return ""
@@ -46,7 +46,7 @@ def learning_rate(rows: Sequence[Row]) -> str:
 
 
 def frozen(rows: Sequence[Row]) -> str:
-    """A policy that does not move."""
+    """Warn about a policy that does not change."""
     largest = max(row["approx_kl"] for row in rows)
     if largest > LEAST_KL:
         return ""
@@ -56,7 +56,7 @@ def frozen(rows: Sequence[Row]) -> str:
 
 
 def explained_variance(rows: Sequence[Row]) -> str:
-    """Value estimates that are worse than a constant, or returns that do not vary."""
+    """Warn about value estimates that are worse than a constant, and about returns that do not vary."""
     values: list[Any] = [row["explained_variance"] for row in rows]
     if not any(math.isfinite(value) for value in values):
         return (f"explained variance is undefined in {len(rows)} updates: the returns do not vary, because all rewards "

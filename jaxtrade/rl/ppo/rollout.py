@@ -18,7 +18,7 @@ from jaxtrade.types import Array, PyTree, Transition
 
 
 class StepExtras(NamedTuple):
-    """`Transition.extras` of PPO, as in `ActExtras`: what learning reads of the moment of acting."""
+    """`Transition.extras` of PPO: the part of `ActExtras` that the update reads. Logits and masks are recomputed."""
 
     log_prob: Array
     value: Array
@@ -32,7 +32,12 @@ def uniforms(key: Array, count: int) -> Array:
 
 def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
             key: Array) -> tuple[TrainState, Transition, Batch]:
-    """One rollout, its advantages and targets -> (state after its last step, transitions, rows for the loss)."""
+    """Collect one rollout, advantages and value targets.
+
+    Returns:
+        (state after the last step, transitions [T, N, ...], rows for the loss). The value target is advantage + value,
+        the TD(lambda) return.
+    """
 
     def explore(carry: PyTree, ref: PyTree, chance: Array) -> tuple[PyTree, Array, StepExtras]:
         carry, action, extras = act_by_chance(ppo, policy, carry, ref, params, chance)
@@ -46,7 +51,7 @@ def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
         state.update, draw=uniforms, tell=ppo.summary.tell if ppo.summary else lambda seen: None,
         first_env=ppo.first_env)
     values = seen.extras.value
-    # Where an episode has just ended, the value of `ref` is not read: nothing needs to be forgotten before it.
+    # `carry` is not reset here. Where an episode has just ended, `gae` does not read the value of `ref`.
     following = next_values(values, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)
     advantage = gae(seen.reward, values, following, seen.terminated, seen.truncated, state.hparams.gamma,
                     state.hparams.gae_lambda)

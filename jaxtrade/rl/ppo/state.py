@@ -1,4 +1,4 @@
-"""What PPO carries from update to update: if it is not here, it does not influence training."""
+"""The training state of PPO. Everything that influences training from update to update is here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxtrade.types import Array, PyTree
 
 
 class HParams(struct.PyTreeNode):
-    """The tunable floats, each float32[]: leaves, so that a sweep is one vmap. Meanings as in `PPOConfig`."""
+    """The tunable floats, each float32[]; meanings as in `PPOConfig`. They are leaves, so a sweep is a vmap."""
 
     learning_rate: Array
     learning_rate_end: Array
@@ -32,7 +32,7 @@ class HParams(struct.PyTreeNode):
 
 
 def make_hparams(config: PPOConfig) -> HParams:
-    """The tunable floats of `config` as float32 leaves."""
+    """The tunable floats of `config`. If `ent_coef_end` is None, the entropy bonus stays constant."""
     values = {name: getattr(config, name) for name in HParams.__dataclass_fields__}
     if values["ent_coef_end"] is None:
         values["ent_coef_end"] = config.ent_coef
@@ -40,20 +40,22 @@ def make_hparams(config: PPOConfig) -> HParams:
 
 
 def halved_rates(hparams: HParams, times: int) -> HParams:
-    """`hparams` after `times` rollbacks: the learning rate and its end are halved by each (`Algorithm.retry`)."""
+    """`Algorithm.retry`: each of the `times` rollbacks halves the start and the end of the learning rate."""
     return hparams.replace(learning_rate=hparams.learning_rate * 0.5**times,
                            learning_rate_end=hparams.learning_rate_end * 0.5**times)
 
 
 class TrainState(struct.PyTreeNode):
-    """A whole PPO run between two updates (a `LoopState`).
+    """The whole state of a PPO run between two updates (a `LoopState`).
 
-    ref, first: what each environment shows next and whether that starts an episode (bool[N]). carry: the policy's
-    memory in each before `ref`, float32[N, H], not yet forgotten where `first`; None without one. key: typed, changed
-    by a rollback alone; update `u` draws from `fold_in(key, u)`. update, total_updates: int32[]; environment steps are
-    `update * num_envs * num_steps`, counted on the host because they overflow int32. rollbacks: int32[], how often the
-    run went back to a checkpoint. opening: of a run that began with new actions, else None. advice: of a run with an
-    advisor, which all agents of a population share, else None.
+    ref: next reference of each environment. first: bool[N], True if `ref` starts an episode.
+    carry: float32[N, H], memory of the policy before `ref`. It is not yet reset where `first`. None without a memory.
+    key: typed key that only a rollback changes. Update `u` draws from `fold_in(key, u)`.
+    update, total_updates: int32[]. Environment steps are `update * num_envs * num_steps`. The host counts them, because
+        they would overflow int32.
+    rollbacks: int32[], number of times that the run went back to a checkpoint.
+    opening: schedule of actions that a transfer added, else None.
+    advice: state of the advisor, shared by all agents of a population; None without an advisor.
     """
 
     params: PyTree
@@ -74,6 +76,6 @@ class TrainState(struct.PyTreeNode):
 
 
 def policy_of(state: TrainState) -> Policy:
-    """The policy that this state acts with (`Algorithm.policy`), without the trust of an advice fusion."""
+    """`Algorithm.policy`: the policy of this state, without the trust of an advice fusion."""
     opening = opening_at(state.opening, progress(state.update, state.total_updates))
     return Policy(parameters=state.params, normaliser=state.normaliser, opening=opening)

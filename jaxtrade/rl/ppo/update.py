@@ -1,4 +1,4 @@
-"""One update of PPO: a rollout, gradient steps over it in several epochs, and its metrics."""
+"""One update of PPO: a rollout, several epochs of gradient steps over it, and metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from jaxtrade.types import Array, Env, PyTree, Transition
 
 def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree,
                       reduce: Reduce = LOCAL) -> RunningStats:
-    """Add the observations of a rollout, refs [T, N, ...], one time step at a time."""
+    """Add the observations of a rollout to the statistics. refs: [T, N, ...].
+
+    The scan rebuilds the observations of one time step at a time. All of them at once would take far more memory.
+    """
 
     def at(stats: RunningStats, ref: PyTree) -> tuple[RunningStats, None]:
         return merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=reduce), None
@@ -35,7 +38,10 @@ def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTre
 
 
 def learning_rates(ppo: PPO, parameters: PyTree, learning_rate: Array, fraction: Array, hparams: HParams) -> PyTree:
-    """The learning rate of every parameter, float32[] each: behind an adapter 0 until `adapter_freeze` of the run."""
+    """The learning rate of each parameter, float32[].
+
+    With an adapter, all other parameters are frozen (rate 0) until the fraction `adapter_freeze` of the run.
+    """
     if not ppo.settings.adapter:
         return jax.tree.map(lambda _: learning_rate, parameters)
     base = jnp.where(fraction < hparams.adapter_freeze, 0.0, learning_rate)
@@ -45,7 +51,10 @@ def learning_rates(ppo: PPO, parameters: PyTree, learning_rate: Array, fraction:
 
 def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: Array, learning_rate: Array,
           fraction: Array) -> tuple[TrainState, dict[str, Array]]:
-    """All epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches])."""
+    """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches]).
+
+    Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further step of this update is applied.
+    """
     config, rollout, hparams = ppo.config, ppo.rollout, state.hparams
     optimise = optimiser(hparams.max_grad_norm)
     rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams)
@@ -56,7 +65,7 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
         grad_norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         stopped |= (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
-        # A step that is not finite is never taken: `finite` stops the run, with the parameters still usable.
+        # A step that is not finite is not applied. The metric `finite` stops the run, and its parameters stay usable.
         applied = finite & ~stopped
         direction, new_opt_state = optimise.update(grads, opt_state)
         new_parameters = jax.tree.map(lambda p, rate, d: p - rate * d, parameters, rates, direction)
@@ -76,21 +85,21 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
 
 
 def step_metrics(history: dict[str, Array]) -> dict[str, Array]:
-    """Metrics of the gradient steps; history: bool and float32[epochs, minibatches] by name."""
+    """Metrics of the gradient steps. history: bool and float32[epochs, minibatches] by name."""
     applied = history["applied"].astype(jnp.float32)
     metrics = {
         "finite": history["finite"].all(),
         "ratio_error": history["ratio_error"][0, 0],
         "applied": applied.mean(),
     }
-    for name, values in history.items():  # averages over the gradient steps taken
+    for name, values in history.items():  # means over the gradient steps that were applied
         if name not in metrics:
             metrics[name] = jnp.where(applied > 0, values, 0.0).sum() / jnp.maximum(applied.sum(), 1.0)
     return metrics
 
 
 def rollout_metrics(ppo: PPO, seen: Transition, batch: Batch) -> dict[str, Array]:
-    """Metrics of the rollout itself."""
+    """Metrics of the rollout: explained variance, illegal actions, and the share of each action (float32[A])."""
     chosen = seen.action[..., None] == jnp.arange(ppo.env.num_actions)
     return {
         "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
@@ -100,14 +109,14 @@ def rollout_metrics(ppo: PPO, seen: Transition, batch: Batch) -> dict[str, Array
 
 
 def advice_metrics(ppo: PPO, seen: Transition, policy: Policy, advice: AdviceState) -> dict[str, Array]:
-    """Metrics of the advice that a rollout was shown, and `visits`; of a learner with a fusion."""
+    """Metrics of the advice in a rollout, and `visits`. Only for a learner with a fusion."""
     assert ppo.fusion is not None
     return figures(ppo.fusion.env, seen, seen.extras.overridden, policy.fusion, advice.outcomes, ppo.reduce) | {
         "visits": visits(seen.ref, -seen.extras.log_prob, advice.view, ppo.reduce)}
 
 
 def joined(metrics: dict[str, Array], *others: dict[str, Array]) -> dict[str, Array]:
-    """All of them. Raises ValueError where two have the same name."""
+    """Merge metrics. Raises ValueError if a name occurs twice."""
     for other in others:
         if clash := metrics.keys() & other.keys():
             raise ValueError(f"summarise or stage returned metrics that are reported already: {sorted(clash)}")
@@ -117,7 +126,7 @@ def joined(metrics: dict[str, Array], *others: dict[str, Array]) -> dict[str, Ar
 
 def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | None = None
            ) -> tuple[TrainState, dict[str, Array]]:
-    """`Algorithm.update`. Raises ValueError where inputs are given and there is no fusion to use them."""
+    """`Algorithm.update`. Raises ValueError if `inputs` are given but there is no fusion that uses them."""
     if ppo.fusion is None and jax.tree.leaves(inputs):
         raise ValueError(f"PPO takes no inputs without a fusion, got {jax.tree.structure(inputs)}")
     hparams, policy = state.hparams, policy_of(state)
@@ -136,6 +145,7 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     collected, seen, batch = collect(ppo, state, policy, params, key_rollout)
     objective = Objective(policy, params, hparams, ent_coef)
     learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
+    # The statistics change only after the gradient steps: acting and learning must normalise in the same way.
     stats = state.normaliser
     if ppo.settings.normalise_observations:
         stats = update_statistics(ppo.env, stats, seen.ref, params, ppo.reduce)
