@@ -100,7 +100,7 @@ class MarketData(struct.PyTreeNode):
     tr_sum: int32[T] sum of the last 14 true ranges in ticks, this bar included; -1 until there are 14. Two-sided bars
         use the mid price.
     bars_to_flat: int32[T] whole bars from this bar's scheduled close to the session's flat time, 0 at the flat bar. It
-        depends on the calendar alone, so it tells nothing about future data.
+        depends on the calendar alone, so it reveals nothing about later bars.
     fingerprint: uint32[8] sha256 of everything above, as read on the host.
     path: order of prices inside each bar. None (static) without second bars.
     tick_value: value of a tick in each bar. None (static) if profits arise in dollars.

@@ -46,8 +46,8 @@ class ActorCritic(nn.Module):
     adapter_width: K > 0 adds a first linear layer float32[..., D] -> float32[..., K]. All other parts then read its
     output instead of the observation.
 
-    The output layers are orthogonal, with gain 0.01 for the policy (its first distribution is nearly uniform) and 1 for
-    the value (Andrychowicz et al. 2021).
+    The output layers are orthogonal. The policy's gain 0.01 makes its first distribution nearly uniform (recommended by
+    Andrychowicz et al. 2021); the value's gain is 1.
     """
 
     num_actions: int

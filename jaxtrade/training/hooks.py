@@ -37,7 +37,8 @@ Hook = Callable[[PyTree, int], Change]
 class StatefulHook(Protocol):
     """A hook with a memory of its own.
 
-    The metadata of each checkpoint holds the memory as `hooks.<name>`. A rollback and a resume restore it from there.
+    The metadata of each checkpoint holds the memory as `hooks.<name>`. A rollback restores the memory too, and a
+    resumed run gives the hook the memory of its checkpoint.
     """
 
     @property

@@ -94,9 +94,9 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             "name" and a list by agent under "name/each".
         max_rollbacks: how often the run may roll back when a loss or gradient is not finite (see
             `divergence.rolled_back`). The state counts rollbacks over the whole run. The run goes back to its last
-            checkpoint, or to its start before the first one; without `checkpoint_dir` the loop keeps that state in
-            memory. Later rows are dropped, also by sinks that are `Rewinding`. If one agent diverges, all roll back. A
-            run that a signal stopped between two scheduled checkpoints, and that was resumed, cannot go back further
+            checkpoint (without `checkpoint_dir`: to the state that would have been saved), or to its start before the
+            first one. Later rows are dropped, also by sinks that are `Rewinding`. If one agent diverges, all roll back.
+            A run that a signal stopped between two scheduled checkpoints, and that was resumed, cannot go back further
             than to where it was stopped. None: the run neither rolls back nor ends; the learner skips steps that are
             not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among `hooks` too.
