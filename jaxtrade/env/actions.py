@@ -39,7 +39,7 @@ def legal_actions(state: EnvState, params: EnvParams) -> dict[str, Array]:
     HOLD is always legal. BUY and SELL need a flat account and `rules.may_open`. MOVE_STOP_TO_BREAKEVEN must tighten the
     stop, and leave it at least one tick on the losing side of the close (with two-sided bars, of the side at which the
     position would be closed). ENABLE_TRAIL needs the trail off, the stop at or beyond the entry fill, and an open
-    profit (a rule of the predecessor system). DISABLE_TRAIL needs the trail on. CLOSE needs a position.
+    profit (a rule of RL-Trainer). DISABLE_TRAIL needs the trail on. CLOSE needs a position.
     """
     position = state.position
     side = jnp.sign(position.quantity)

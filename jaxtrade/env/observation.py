@@ -2,7 +2,7 @@
 
 A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a `*_values` function.
 
-The slots have two scalings. `seed` reproduces the raw values of the predecessor system, for comparison with it.
+The slots have two scalings. `seed` reproduces the raw values of RL-Trainer, for comparison with it.
 `relative` is stationary by construction: prices in ATRs from the last close, log volume ratios, and time as fractions
 of the session.
 """

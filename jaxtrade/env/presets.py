@@ -36,7 +36,7 @@ class AccountPreset:
     trailing: str = "intraday"
 
 
-# Size: profit target, drawdown, contract cap. The drawdowns are those of the predecessor system. Most descriptions
+# Size: profit target, drawdown, contract cap. The drawdowns are those of RL-Trainer. Most descriptions
 # agree on the targets and caps of 25k, 50k, 100k and 150k. Uncertain, with one source or conflicting ones: the targets
 # of 75k (4,250 or 4,000), 150k (9,000 or 8,000), 250k (15,000 or 12,500) and 300k (20,000 or 15,000), and the caps
 # above 100k.
@@ -71,7 +71,7 @@ PRESETS: dict[str, AccountPreset] = {
     # A funded account has no target, and its floor stops at start + $100. On some platforms evaluations never freeze.
     "apex_like_50k_funded_2025": replace(_50K, profit_target=None, freeze="at_start_plus_100"),
     "apex_like_50k_no_freeze_2025": replace(_50K, freeze="never"),
-    # The daily limit of the predecessor system ($1,000, switched off there), with each of the two consequences.
+    # The daily limit of RL-Trainer ($1,000, switched off there), with each of the two consequences.
     "apex_like_50k_daily_lock_2025": replace(_50K, daily_loss=1_000),
     "apex_like_50k_daily_fail_2025": replace(_50K, daily_loss=1_000, on_daily_loss="fail"),
     "rules_off_50k": AccountPreset(50_000, None, None, None, 1_000, freeze="never", min_days=0),
