@@ -228,7 +228,7 @@ def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int])
     """Update 0 and 3 have rows: to leave one out is another run."""
     told: list[str] = []
     recorded = Recorded({}, (JournalDelta(0, 1, (1,), (row(1).values,)), JournalDelta(3, 2, (2,), (row(2).values,))),
-                        journals.Position(2, "b"), (), ("", "a", "b"))
+                        journals.JournalPosition(2, "b"), (), ("", "a", "b"))
     bridge = Bridge(Replayed(recorded), T, M, tell=told.append)
     last = seen(bridge, updates)[-1]
     assert last == (0, {})
@@ -256,7 +256,7 @@ def test_history_that_is_not_asked_for_is_loud(tmp_path: Path) -> None:
     (JournalDelta(0, 1, (1,), ((1.0, 2.0),)), "rows of 2 numbers, expected 6"),
 ])
 def test_a_recording_that_does_not_fit_is_refused(delta: JournalDelta, why: str) -> None:
-    recorded = Recorded({}, (delta,), journals.Position(1, "a"), (), ("", "a"))
+    recorded = Recorded({}, (delta,), journals.JournalPosition(1, "a"), (), ("", "a"))
     with pytest.raises(JournalError, match=why):
         Bridge(Replayed(recorded), T, M)
     with pytest.raises(JournalError, match=why):
