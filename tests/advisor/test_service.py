@@ -93,6 +93,8 @@ def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., R
     """The old advisor's lookup blocked up to 5 ms per environment and step."""
     gate = threading.Event()
     running = run(held(gate), workers=2, queue_size=100)
+    running.service.submit([(question(64 * 300 + bar), 0.5) for bar in range(2)])
+    assert until(lambda: running.counts["in_flight"] == 2)  # or a worker might take its question after the last submit
     times = []
     for chunk in range(300):
         batch = [(question(64 * chunk + bar), 0.5) for bar in range(64)]
@@ -102,7 +104,7 @@ def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., R
         times.append(time.perf_counter() - began)
     assert sorted(times)[150] < 1e-3
     counts = running.counts
-    assert counts["submitted"] == 300 * 64
+    assert counts["submitted"] == 300 * 64 + 2
     assert until(lambda: running.counts["queued"] == 100)
     assert running.counts["in_flight"] == 2
     gate.set()
