@@ -81,7 +81,7 @@ def ppo(variant: str, sessions: int, settings: dict[str, Any]) -> Callable[[], f
     world = setting.world(sessions, ppo=settings | {"normalise_observations": normalised})
     algorithm = programs.learner(world, 100)
     state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
-    program = programs.compiled(lambda state, params: algorithm.update(state, params, ()), state, world.params).program
+    program = programs.compiled(lambda s, params: algorithm.update(s, params, None), state, world.params).program
 
     def work() -> float:
         new, metrics = jax.block_until_ready(program(state, world.params))

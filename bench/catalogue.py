@@ -27,7 +27,7 @@ BENCHES = {  # module -> what it measures
 
 
 class Options(NamedTuple):
-    """What a bench is told. quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or
+    """What a bench is given. quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or
     more for a result that is quoted. purejaxrl: the user's own checkout of PureJaxRL, which is no package; its side is
     left out (and the result says so) where it is None.
     """

@@ -71,11 +71,11 @@ class Phase:
         if before is None:
             return fresh
         phase, state = before
-        mine, theirs = layout_of(phase.config), layout_of(self.config)
-        transfer.check_layouts(mine, theirs)
-        carried = transfer.transfer(state.params, state.normaliser, None, mine, fresh, theirs)
+        source, target = layout_of(phase.config), layout_of(self.config)
+        transfer.check_layouts(source, target)
+        carried = transfer.transfer(state.params, state.normaliser, None, source, fresh, target)
         require_complete(carried.coverage, allowed=False)
-        return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, theirs, TransferConfig()))
+        return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, target, TransferConfig()))
 
     def train(self, state: PyTree) -> tuple[PyTree, np.ndarray]:
         """-> (states, mean reward per step of each update, float[updates, seeds])."""

@@ -1,6 +1,6 @@
 """Environment steps without a policy: our compiled loop by number of environments, SB3's vector environments over the
-NumPy twin, the twin alone, and gymnax's own rollout over our gymnax door. Random legal actions on every side (gymnax's
-rollout draws from all of them, and the environment plays an illegal one as HOLD).
+NumPy twin, the twin alone, and gymnax's own rollout over our gymnax interface. Random legal actions on every side
+(gymnax's rollout draws from all of them, and the environment plays an illegal one as HOLD).
 
 Observations: see `stepping`. The sweep is of `WRITTEN` ones; at a few sizes the loop is also run with observations
 `SUMMED` and `UNSEEN`, and confined to one core. Every side of SB3 gives its observations to the caller.

@@ -64,7 +64,7 @@ def is_ratio(node: object) -> bool:
 def _leaves(node: Any, place: Place) -> Iterator[tuple[Place, Any]]:
     """Sides, times, ratios and values below `node`; a list of plain values is a value, a flat dict in a list too."""
     children: Mapping[Any, Any] | None = None
-    if is_ratio(node):  # what stands beside it is told on its own
+    if is_ratio(node):  # what stands beside it is shown on its own
         yield place, {clock: node[clock] for clock in CLOCKS if clock in node}
         children = {key: value for key, value in node.items() if key not in CLOCKS}
     elif isinstance(node, Mapping) and not (is_side(node) or is_time(node)):
@@ -159,7 +159,7 @@ def unit_of(place: Place) -> str:
 
 
 def plain(value: Any, place: Place = ()) -> str:
-    """Any value in one line. A long list is told by its length, least and greatest."""
+    """Any value in one line. A long list is shown by its length, least and greatest."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
 """Throughput under each intrabar order: environment steps with observations consumed, and whole PPO updates.
 
-The same bars and actions for every order. The path is told by four prices a minute and by sixty; `falls_per_bar` of the
-result says how many falls that makes. Beside steps per second, the time of each order relative to `stop_first`, by both
-clocks (medians over medians).
+The same bars and actions for every order. The path is given by four prices a minute and by sixty; `falls_per_bar` of
+the result says how many falls that makes. Beside steps per second, the time of each order relative to `stop_first`,
+by both clocks (medians over medians).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def level_side(level: str, config: RunConfig, params: EnvParams) -> harness.Side
         return harness.side(lambda: steps_program(params, key), steps)
     algorithm = make_ppo(config, env, 100)
     state = jax.jit(algorithm.init)(jax.random.key(0), params)
-    update = programs.compiled(lambda state, params: algorithm.update(state, params, ()), state, params).program
+    update = programs.compiled(lambda state, params: algorithm.update(state, params, None), state, params).program
     return harness.side(lambda: update(state, params), steps)
 
 

@@ -32,7 +32,7 @@ def _shapes(world: setting.World, algorithm: Any) -> Any:
 def _update(world: setting.World) -> Any:
     """One compiled update, which takes the state over as the training loop's does."""
     algorithm = programs.learner(world, 100)
-    return programs.compiled(lambda state, params: algorithm.update(state, params, ()), _shapes(world, algorithm),
+    return programs.compiled(lambda state, params: algorithm.update(state, params, None), _shapes(world, algorithm),
                              world.params, donate=(0,)).program
 
 

@@ -63,8 +63,8 @@ def sides(config: RunConfig, world: World, updates: int, options: Options,
         learn, algorithm = rejax_peer.compiled(learning_of(config), world, updates)
         made["rejax"] = harness.side(lambda: learn(algorithm, jax.random.key(0)), steps)
     if "sbx" not in missing:
-        told = {"config": config.model_dump(mode="json"), "updates": updates}
-        worker = Worker("sbx_peer", "trainer", told, threads=1)
+        settings = {"config": config.model_dump(mode="json"), "updates": updates}
+        worker = Worker("sbx_peer", "trainer", settings, threads=1)
         if stack is not None:
             stack.callback(worker.close)
         made["sbx"] = Side(lambda: worker.run().sample, steps)

@@ -1,11 +1,11 @@
 """Many seeds in one program against the same number of runs one after the other.
 
-`steady`: start-up and compilation excluded. N agents as one compiled program, against one agent's compiled program;
-N runs in turn with it take N times as long as one, so its steps per second are theirs. `fresh`: everything included. A
-process starts, makes the market, compiles, trains and ends; N runs in turn are N such processes. Those are measured a
-few times and multiplied, which the result says (`measured_runs`, `scaled_to`). The runs in turn may load their programs
-from a persistent cache that an earlier one has filled (`cached`, what `jaxtrade train` does) or must compile (`cold`);
-the one program always compiles.
+`steady`: start-up and compilation excluded. N agents as one compiled program, against one agent's compiled program; N
+runs in turn with it take N times as long as one, so they have the same steps per second. `fresh`: everything
+included. A process starts, makes the market, compiles, trains and ends; N runs in turn are N such processes. Those
+are measured a few times and multiplied, which the result says (`measured_runs`, `scaled_to`). The runs in turn may
+load their programs from a persistent cache that an earlier one has filled (`cached`, what `jaxtrade train` does) or
+must compile (`cold`); the one program always compiles.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def ours(config: RunConfig) -> Side:
     """One update from the state that the last one left, compiled ahead of time, with the state donated."""
     world = setting.world(ppo=learning_of(config).model_dump())
     algorithm = make_ppo(config, world.env, 1_000)
-    step = jax.jit(lambda state, params: algorithm.update(state, params, ()), donate_argnums=0)
+    step = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
     start = jax.jit(algorithm.init)(jax.random.key(0), world.params)
     state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
     program = step.lower(state, world.params).compile()
@@ -147,7 +147,7 @@ def stable_baselines(options: Options, network: str) -> dict[str, tuple[str, Run
 
 
 class Children:
-    """Sides that run in children, with what they told beside their time."""
+    """Sides that run in children, with what they reported beside their time."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -167,7 +167,7 @@ class Children:
 
         return Side(repeat, update_steps(ppo))
 
-    def told(self) -> dict[str, dict[str, Any]]:
+    def reported(self) -> dict[str, dict[str, Any]]:
         """Name -> torch threads and their trial, the rollout's share of the time, peak resident bytes."""
         return {name: self._first[name].answer | {
             "collect_share": harness.rounded(statistics.median(share(reply.answer) for reply in replies[1:])),
@@ -227,14 +227,14 @@ def alone(options: Options, network: str) -> dict[str, dict[str, Any]]:
 def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
     """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
     same, left_out = compared(options, network), {}
-    mine = {f"{network}/ours/{count}": config for count, config in same.items()}
+    ours_by_count = {f"{network}/ours/{count}": config for count, config in same.items()}
     threads = [1] if options.quick else sorted({1, harness.cores()})
     with ExitStack() as stack:
         children = Children(stack)
         world = setting.world()
         path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "tape.npz"
         save(make_tape(world.env.config, world.params), path)
-        sides = {name: ours(config) for name, config in mine.items()}
+        sides = {name: ours(config) for name, config in ours_by_count.items()}
         for count, config in same.items():
             found, missing = peers.sides(config, world, PEER_UPDATES[network], options, stack)
             sides |= {f"{network}/{name}/{count}": side for name, side in found.items()}
@@ -247,8 +247,8 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
             else:
                 sides[name] = children.add(name, kind, learning_of(config), path, threads)
         results = harness.compare(sides, options.repeats)
-        for name, told in children.told().items():
-            results[name].update(told)
+        for name, reported in children.reported().items():
+            results[name].update(reported)
     return {"sides": results, "ratios": ratios(results), "left_out": left_out}
 
 
@@ -256,7 +256,7 @@ def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, floa
     """Ours over every other side with the same network and number of environments, by that side's name."""
     pairs = {name: f"{network}/ours/{count}" for name in results
              for network, side, count, *_ in [name.split("/")] if side != "ours"}
-    return {name: harness.ratio(results, mine, name) for name, mine in pairs.items() if mine in results}
+    return {name: harness.ratio(results, own, name) for name, own in pairs.items() if own in results}
 
 
 def run(options: Options) -> dict[str, Any]:
@@ -266,5 +266,5 @@ def run(options: Options) -> dict[str, Any]:
               for key in ("sides", "ratios", "left_out", "threads")}
     config = {"networks": NETWORKS, "same": SAME, "batch": BATCH, "market": setting.config().data.market,
               "sessions": setting.SESSIONS, "task": setting.config().env.task}
-    differences = {name: list(told) for name, told in {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}.items()}
+    differences = {name: list(listed) for name, listed in {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}.items()}
     return {"config": config, **merged, "differences": differences, "published": PUBLISHED}

@@ -57,9 +57,9 @@ def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: in
     return compiled(chunk_program(algorithm, updates), state, params)
 
 
-def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], PyTree] | None = None
+def acting(algorithm: Algorithm, num_steps: int, collect: Callable[[Transition], PyTree] | None = None
            ) -> Callable[[PyTree, PyTree, jax.Array], Any]:
-    """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`, and `tell`."""
+    """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`, and `collect`."""
 
     def run(state: PyTree, params: PyTree, key: jax.Array) -> Any:
         policy = algorithm.policy(state)
@@ -69,7 +69,7 @@ def acting(algorithm: Algorithm, num_steps: int, tell: Callable[[Transition], Py
             return carry, action, StepExtras(extras.log_prob, extras.value, None)
 
         return unroll(algorithm.env, act, state.env_state, state.ref, state.first, state.carry, params, key, num_steps,
-                      state.update, tell=tell)
+                      state.update, collect=collect)
 
     return run
 
@@ -143,7 +143,7 @@ def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) 
     """Leaf of `Transition` -> bytes per environment step, of those that an update of `learner`'s algorithm still reads
     once dead code is removed: what the rollout's loop has to write. XLA may pad, or keep copies in another layout; see
     `temporaries`. num_steps: of the rollout."""
-    _, seen = jax.eval_shape(acting(algorithm, num_steps, summarise.tell), state, params, jax.random.key(0))
+    _, seen = jax.eval_shape(acting(algorithm, num_steps, summarise.collect), state, params, jax.random.key(0))
     leaves = jax.tree_util.tree_flatten_with_path(seen)[0]
     shapes = [(leaf.shape, leaf.dtype) for _, leaf in leaves]
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr

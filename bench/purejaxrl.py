@@ -85,7 +85,7 @@ def load(checkout: Path) -> ModuleType:
 
 
 def settings(config: Learning, updates: int) -> dict[str, Any]:
-    """`config` in its words; `ENV_NAME` is still to be told."""
+    """`config` in its words; `ENV_NAME` is still missing."""
     return {
         "LR": config.learning_rate, "ANNEAL_LR": config.learning_rate_end != config.learning_rate,
         "NUM_ENVS": config.num_envs, "NUM_STEPS": config.num_steps,

@@ -36,7 +36,7 @@ def update_side(num_envs: int, num_steps: int, sessions: int) -> tuple[harness.S
                                          "num_minibatches": max(1, steps // MINIBATCH)})
     algorithm = programs.learner(world, 100)
     state = jax.jit(algorithm.init)(jax.random.key(0), world.params)
-    program = programs.compiled(lambda state, params: algorithm.update(state, params, ()), state, world.params).program
+    program = programs.compiled(lambda s, params: algorithm.update(s, params, None), state, world.params).program
     return harness.side(lambda: program(state, world.params), steps), {
         "num_envs": num_envs, "num_steps": num_steps, "sessions": sessions, "bars": len(world.market.bars),
         "market_bytes": programs.tree_bytes(world.params), "temporary_bytes": programs.temporaries(program)}

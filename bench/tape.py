@@ -134,7 +134,7 @@ def check_covered(config: EnvConfig, params: EnvParams) -> None:
     if not int(params.sessions.count):
         faults.append("a split without sessions")
     if faults:
-        raise ConfigError(f"the NumPy twin does not cover {'; '.join(faults)}. Use the environment's own doors for it "
+        raise ConfigError(f"the NumPy twin does not cover {'; '.join(faults)}. Use the package's own classes for it "
                           "(jaxtrade.to_gymnasium)")
 
 

@@ -82,8 +82,8 @@ class Seeds:
 
     def __call__(self) -> Any:
         if self._begin is None:
-            self._begin, told = self._prepare()
-            return told
+            self._begin, reported = self._prepare()
+            return reported
         return train_until(self._begin(next(self._seeds)), self._goal)
 
 
@@ -97,7 +97,7 @@ def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
     def prepare() -> tuple[Callable[[int], Update], dict[str, Any]]:
         init = jax.jit(algorithm.init).lower(jax.random.key(0), params).compile()
         like = jax.eval_shape(algorithm.init, jax.random.key(0), params)
-        step = jax.jit(lambda state, params: algorithm.update(state, params, ()), donate_argnums=0)
+        step = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
         program = step.lower(like, params).compile()
 
         def begin(seed: int) -> Update:
@@ -115,7 +115,7 @@ def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
     return Seeds(prepare, budget)
 
 
-REWARD = Summary(tell=lambda seen: jnp.mean(seen.reward), figures=lambda means: {"reward": jnp.mean(means)})
+REWARD = Summary(collect=lambda seen: jnp.mean(seen.reward), figures=lambda means: {"reward": jnp.mean(means)})
 
 
 def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], path: str, threads: Sequence[int]) -> Seeds:

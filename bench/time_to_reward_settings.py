@@ -3,8 +3,8 @@
 Market and task: the mean-reverting chain (docs/synthetic.md), task `manage` with its default observation, brackets,
 costs and reward, account rules off; the optimum is known exactly. The target is 0.9 of it, the share that
 `tests/optimum/test_learning.py` has asked of our learner since before this bench. A first draft asked for a half: both
-learners met that with the first updates that the rule can judge (18,432 or 20,480 steps for all of 8 seeds each), so it
-told nothing. It was raised, still before any timed run, once one untimed run of Stable-Baselines3 (seed 100, none of
+learners met that with the first updates that the rule can read (18,432 or 20,480 steps for all of 8 seeds each), so it
+showed nothing. It was raised, still before any timed run, once one untimed run of Stable-Baselines3 (seed 100, none of
 `SEEDS`) had shown that 0.9 can be met within the budget.
 
 Hyper-parameters: network, epochs and batch of the small network of `ppo_train`; learning rate, gamma and lambda as

@@ -37,7 +37,7 @@ GOES_ON, BUST, DAILY_LOSS, TARGET, SESSION_END, STEP_LIMIT, END_OF_DATA = range(
 INITIAL, BREAKEVEN, TRAIL = range(3)
 NUM_ACTIONS = 7
 BARS_PER_DAY = 390
-LIMIT = 1e30  # of the observation space, as the package's doors have it
+LIMIT = 1e30  # of the observation space, as in the package's gymnasium and gymnax classes
 # Into the end of an observation: quicker than assigning a slice.
 _write: Callable[..., None] = Struct(f"{POSITION_SLOTS + FLAGS}f").pack_into
 

@@ -200,7 +200,7 @@ class Transition(NamedTuple):
 
     first: True for an observation that starts an episode.
     behaviour_version: update count of the weights that acted.
-    info: the environment's `info`, or the reduced form that `Summary.tell` returned.
+    info: the environment's `info`, or the reduced form that `Summary.collect` returned.
     carry: float32[num_steps, num_envs, H] memory of the policy after it has read `ref`. None without a memory.
     extras: further results of the learner's act function, a NamedTuple (PPO: log-probability of `action`, and value).
     """
@@ -222,11 +222,11 @@ class Summary(NamedTuple):
     """Metrics about a rollout, computed from a reduced form of `info`. This saves the memory that every step's full
     `info` would take until the end of the rollout.
 
-    tell(transitions of one step, [N, ...]) -> the reduced form, for example sums over environments.
+    collect(transitions of one step, [N, ...]) -> the reduced form, for example sums over environments.
     figures(reduced forms of all steps, [T, ...]) -> metrics by name.
     """
 
-    tell: Callable[[Transition], PyTree]
+    collect: Callable[[Transition], PyTree]
     figures: Callable[[PyTree], Mapping[str, Array]]
 
 

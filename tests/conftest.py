@@ -21,17 +21,14 @@ MOST_MAPS = 15_000
 # What they check does not depend on it. Left out are files that compare the bits of floats from programs compiled
 # apart, that read compiled programs, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
-    "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_source.py",
-    "ablation/test_command.py", "ablation/test_matrix.py", "advisor/test_advising.py",
+    "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_seams.py", "test_source.py",
+    "test_user_parts.py", "ablation/test_command.py", "ablation/test_matrix.py", "advisor/test_advising.py",
     "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py", "advisor/test_table.py", "curriculum/",
-    "data/test_market_runs.py", "env/test_episode.py", "env/test_execution.py", "env/test_lookahead.py",
-    "env/test_observation.py", "env/test_record.py", "env/test_rules.py",
-    "evaluation/test_backtest.py", "evaluation/test_baselines.py", "evaluation/test_converted.py",
-    "evaluation/test_grids.py", "evaluation/test_memory.py", "evaluation/test_policy.py", "evaluation/test_replay.py",
-    "evaluation/test_report.py", "evaluation/test_trades.py", "networks/",
-    "rl/test_control.py", "rl/test_losses.py", "rl/test_minibatches.py", "rl/test_population.py", "rl/test_ppo.py",
-    "rl/test_ppo_trading.py", "rl/test_returns.py", "rl/test_rollback.py", "rl/test_rollout.py", "rl/test_schedules.py",
-    "rl/test_stages.py", "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
+    "data/test_market_runs.py", "differential/", "env/", "evaluation/", "interop/", "networks/", "oracle/",
+    "rl/test_control.py", "rl/test_losses.py", "rl/test_minibatches.py", "rl/test_opening.py", "rl/test_population.py",
+    "rl/test_ppo.py", "rl/test_ppo_trading.py", "rl/test_recurrent.py", "rl/test_reductions.py", "rl/test_returns.py",
+    "rl/test_rollback.py", "rl/test_rollout.py", "rl/test_schedules.py", "rl/test_stages.py", "rl/test_toy.py",
+    "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
 )
 TESTS = Path(__file__).parent
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes

@@ -186,7 +186,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None
     assert "query rate" in log
     assert "hit rate" in log
     found = json.loads((path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8"))
-    assert any("told the future" in label for label in found["labels"])
+    assert any("reads future prices" in label for label in found["labels"])
     assert "advice of none on 0 of" in evaluate_run(path, advisor="none")
 
 

@@ -138,8 +138,8 @@ def test_an_adapter_alone_learns_while_the_rest_is_frozen(manage: Path) -> None:
     begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True
     update = jax.jit(setup.algorithm.update)
-    first, _ = update(begun.state, setup.params, ())  # of two: at fraction 0
-    second, _ = update(first, setup.params, ())  # at fraction 1
+    first, _ = update(begun.state, setup.params, None)  # of two: at fraction 0
+    second, _ = update(first, setup.params, None)  # at fraction 1
     for name, part in begun.state.params.items():
         same = [np.array_equal(x, y) for x, y in zip(jax.tree.leaves(part), jax.tree.leaves(first.params[name]),
                                                      strict=True)]
@@ -238,5 +238,5 @@ def test_the_ratio_is_one_while_actions_open(entry: Path) -> None:
     exact = make_ppo(setup.config, setup.env, setup.plan.total_updates, precision="highest")
     state, update = transferred(setup, source).state, jax.jit(exact.update)
     for _ in range(3):
-        state, metrics = update(state, setup.params, ())
+        state, metrics = update(state, setup.params, None)
         assert float(metrics["ratio_error"]) < 1e-5

@@ -89,13 +89,13 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
         bars and rows as `ask_all`, and the service's statistics.
     """
     wanted = [int(bar) for bar in bars]
-    mine, left, advice = set(wanted), deque(wanted), dict[int, Advice]()
+    asked, left, advice = set(wanted), deque(wanted), dict[int, Advice]()
     room = min(service.options.queue_size, _MOST_WAITING)
     began = moved = time.monotonic()
     known = service.statistics()
     while True:
         answered = service.take(service.options.ready_rows)
-        advice |= {bar: found for bar, found in answered if bar in mine}
+        advice |= {bar: found for bar, found in answered if bar in asked}
         known, now = service.statistics(), time.monotonic()
         moved = now if answered or known["breaker"] == "closed" else moved
         if progress is not None:
@@ -112,7 +112,7 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
             service.submit((book.question(bar), priority) for bar in batch)
         else:
             time.sleep(_POLL_S)
-    advice |= {bar: found for bar, found in service.take(service.options.ready_rows) if bar in mine}
+    advice |= {bar: found for bar, found in service.take(service.options.ready_rows) if bar in asked}
     return *arrays_of(advice), dict(known)
 
 

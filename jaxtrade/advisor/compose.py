@@ -52,19 +52,19 @@ __all__ = [
     "identity_of",
     "in_sessions",
     "is_slow",
-    "is_told",
     "journal_header",
     "load_table",
     "make_book",
     "market_entries",
     "only",
     "read_snapshot",
+    "reads_future",
     "round_turn",
     "save_table",
     "service_of",
     "service_options",
     "table_of",
-    "was_told",
+    "table_reads_future",
 ]
 
 CACHE, LEDGER, JOURNAL = "advice_cache.sqlite", "advice_ledger.sqlite", "advice.jsonl"  # in a run's folder
@@ -113,14 +113,14 @@ def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarr
 # --- the backend -----------------------------------------------------------------------------------------------------
 
 
-def is_told(kind: str) -> bool:
+def reads_future(kind: str) -> bool:
     """Whether an advisor of this kind reads the future (a mock of known skill, wrapped or not)."""
     return any("future" in MOCKS[name].takes for part in _chain(kind) if (name := part.partition(":")[0]) in MOCKS)
 
 
-def was_told(manifest: Mapping[str, Any]) -> bool:
+def table_reads_future(manifest: Mapping[str, Any]) -> bool:
     """Whether the advisor that a snapshot or a journal names in its manifest read the future."""
-    return is_told(str(manifest.get("advisor", ""))) or any(
+    return reads_future(str(manifest.get("advisor", ""))) or any(
         name.rpartition(".")[2] == "future" for name in manifest.get("identity", {}))
 
 
@@ -167,9 +167,9 @@ def _made(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionB
         options["then"] = _turned(str(options["then"]), config, book, followed)
     if not other:
         return make_backend(own, {**known, **_agreed(options, own, config)})
-    mine = {name: value for name, value in options.items() if name in names}
+    own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
-    return make_backend(own, {**known, **mine, "inner": _made(other, rest, config, book, followed)})
+    return make_backend(own, {**known, **own_options, "inner": _made(other, rest, config, book, followed)})
 
 
 def _turned(kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> Backend:
@@ -187,16 +187,16 @@ def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, follow
 
     A server gets no `seed` here: its option of that name controls the server's sampling and is the user's choice.
     """
-    told: dict[str, Any] = {"future": followed.tolist(), "horizon": config.advisor.horizon}
+    inputs: dict[str, Any] = {"future": followed.tolist(), "horizon": config.advisor.horizon}
     if own.startswith("mock:"):
-        told["seed"] = config.seed
+        inputs["seed"] = config.seed
         if own.startswith("mock:permuted"):
-            told["bars"] = np.flatnonzero(book.askable).tolist()
+            inputs["bars"] = np.flatnonzero(book.askable).tolist()
         if not _innermost(kind).startswith("mock"):  # mocks read only the bar's number, so they need no question
-            told["question_of"] = book.question_or_none
+            inputs["question_of"] = book.question_or_none
     if _innermost(own) in _SERVED:
-        told |= {"max_tokens": config.advisor.service.completion_tokens, "answer": book.template.answer}
-    return told | {"answer_format": book.template.answer}
+        inputs |= {"max_tokens": config.advisor.service.completion_tokens, "answer": book.template.answer}
+    return inputs | {"answer_format": book.template.answer}
 
 
 def _agreed(options: dict[str, Any], own: str, config: RunConfig) -> dict[str, Any]:

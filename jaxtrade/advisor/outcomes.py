@@ -103,6 +103,6 @@ def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Ar
     """
     count = outcomes.count + prior
     rate = (outcomes.hits + prior / 2) / count
-    told = jnp.abs(rate - 0.5) > abstain * 0.5 / jnp.sqrt(count)
+    significant = jnp.abs(rate - 0.5) > abstain * 0.5 / jnp.sqrt(count)
     odds = jnp.log(rate) - jnp.log1p(-rate)
-    return jnp.where(told, jnp.clip(odds, -cap, cap), 0.0)
+    return jnp.where(significant, jnp.clip(odds, -cap, cap), 0.0)

@@ -82,7 +82,7 @@ def read_snapshot(path: Path) -> Snapshot:
         with np.load(path, allow_pickle=False) as found:
             bars, rows, text = found["bars"], found["rows"], str(found["manifest"])
         manifest = json.loads(text)
-        told = manifest["sha256"]
+        expected = manifest["sha256"]
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; make it with 'jaxtrade advise precompute'") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
@@ -93,7 +93,7 @@ def read_snapshot(path: Path) -> Snapshot:
         if values.dtype != dtype or values.ndim != rank:
             raise DataError(f"{path}: '{name}' is {values.dtype} of rank {values.ndim}, expected {dtype.__name__} of "
                             f"rank {rank}; the file was edited")
-    if told != _digest(bars, rows, manifest):
+    if expected != _digest(bars, rows, manifest):
         raise DataError(f"{path}: damaged or edited (its digest does not follow from its bars, rows and manifest); "
                         "restore it, or make it anew with 'jaxtrade advise precompute'")
     if manifest.get("format") != FORMAT:
@@ -110,10 +110,10 @@ def load_table(path: Path, market: Market) -> Snapshot:
     what differs.
     """
     snapshot = read_snapshot(path)
-    for name, mine in market_entries(market).items():
-        if (theirs := snapshot.manifest.get(name)) != mine:
+    for name, found in market_entries(market).items():
+        if (saved := snapshot.manifest.get(name)) != found:
             what = {"symbol": "market", "bars": "number of bars", "bars_sha256": "content of the bars"}[name]
-            raise DataError(f"{path}: its {what} differs: {_short(theirs)} there, {_short(mine)} here "
+            raise DataError(f"{path}: its {what} differs: {_short(saved)} there, {_short(found)} here "
                             f"({market.bars.source}); give the bars it was made for, or make one for these")
     if len(snapshot.bars) and int(snapshot.bars[-1]) >= len(market.bars):
         raise DataError(f"{path}: bar {int(snapshot.bars[-1])} lies outside the {len(market.bars)} bars")

@@ -208,13 +208,13 @@ def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, ba
 
 def _reporter() -> Callable[[Asked], None]:
     """Returns a callback that prints a progress line every few seconds."""
-    began = told = time.monotonic()
+    began = reported = time.monotonic()
 
     def report(asked: Asked) -> None:
-        nonlocal told
+        nonlocal reported
         now = time.monotonic()
-        if now - told >= _REPORT_S:
-            told = now
+        if now - reported >= _REPORT_S:
+            reported = now
             say(progress_line(asked, now - began))
 
     return report

@@ -67,7 +67,7 @@ class DataConfig(Section, frozen=True):
     conversion: str | None = Field(default=None, description="bars of the rate to the dollar, for markets whose "
                                    "profits arise in another currency; read with data.time_zone and data.stamp")
     quotes: str | None = Field(default=None, description="bid and ask bars of the same instrument, read with the same "
-                               "keys: prices are theirs, volume is that of the bars")
+                               "keys; they give the prices, data.file gives the volume")
     columns: dict[str, str] = Field(default_factory=dict, description="field -> column name: time, open, high, low, "
                                     "close, volume, expiry, symbol; bid_open .. ask_close of two-sided bars")
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset, with a "
@@ -149,7 +149,7 @@ class BracketConfig(Section, frozen=True):
     trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
     min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
     be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: "
-                                 "1 (0.25 points in parity scaling)")
+                                 "1 tick (0.25 points with env.scaling=seed)")
 
 
 class EnvConfig(Section, frozen=True):
@@ -157,12 +157,13 @@ class EnvConfig(Section, frozen=True):
 
     task: Annotated[str, AfterValidator(_task)] = Field(
         default="manage", description="entry, manage, advised, or a registered task; advised: the actions of manage, "
-        "and the bar's context and the account's record in sight")
-    advice: bool = Field(default=False, description="slots for an advisor's advice, which say absent while there is "
-                         "none; not of entry and manage")
-    actions: Literal["full", "seed6"] = Field(default="full", description="manage, advised: 'full' has CLOSE, 'seed6' "
-                                              "has not")
-    scaling: Literal["relative", "seed"] = Field(default="relative", description="'seed' is parity mode: raw values")
+        "plus the bar's context and the account's record in the observation")
+    advice: bool = Field(default=False, description="slots for an advisor's advice, with one that says whether "
+                         "there is any; every task but entry and manage")
+    actions: Literal["full", "seed6"] = Field(default="full", description="of manage and advised: full includes CLOSE; "
+                                              "seed6 leaves it out, as RL-Trainer does")
+    scaling: Literal["relative", "seed"] = Field(default="relative", description="relative, or seed: the raw "
+                                                  "values that RL-Trainer's observation shows")
     fill: Literal["next_open", "close"] = "next_open"
     mark: Literal["extreme", "close"] = "extreme"
     intrabar: Literal["stop_first", "nearer_extreme", "path"] = "stop_first"

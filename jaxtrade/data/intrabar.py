@@ -67,10 +67,10 @@ def market_path(passages: tuple[Passages, ...]) -> IntrabarPath | None:
     long, short = passages[0].path, passages[-1].path
     falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)
     ambiguous = np.stack([long.ambiguous[:, 0], short.ambiguous[:, 1]], axis=1)
-    is_told = np.any(np.where(ambiguous[:, :, None, None], 0, falls) != 0, axis=(0, 1, 2))
-    used = int(np.flatnonzero(is_told).max(initial=0)) + 1  # every environment step reads all of them: keep it short
-    told = np.ascontiguousarray(falls[..., :used], np.int32)
-    return IntrabarPath(told, ambiguous)  # type: ignore[arg-type]  # host leaves
+    is_given = np.any(np.where(ambiguous[:, :, None, None], 0, falls) != 0, axis=(0, 1, 2))
+    used = int(np.flatnonzero(is_given).max(initial=0)) + 1  # every environment step reads all of them: keep it short
+    reached = np.ascontiguousarray(falls[..., :used], np.int32)
+    return IntrabarPath(reached, ambiguous)  # type: ignore[arg-type]  # host leaves
 
 
 def first_passages(bars: Bars, seconds: Bars) -> Passages:

@@ -104,7 +104,7 @@ LAYERS = (
 )
 
 
-def judge(layer: Layer, result: ChildResult) -> Finding:
+def finding_of(layer: Layer, result: ChildResult) -> Finding:
     """Turn a child's end into a finding. For a crash, it has the signal's name and faulthandler's innermost frame."""
     if result.end == "ok":
         values = ", ".join(f"{key} {value}" for key, value in result.values.items())

@@ -15,7 +15,7 @@ from jaxtrade.doctor import checks, storage
 from jaxtrade.doctor.child import ChildResult, run_child
 from jaxtrade.doctor.finding import Finding, Status
 from jaxtrade.doctor.host import Machine, here
-from jaxtrade.doctor.layers import LAYERS, Layer, judge
+from jaxtrade.doctor.layers import LAYERS, Layer, finding_of
 
 BUDGET = 18.0  # seconds for all checks, below the documented 20 seconds
 Runner = Callable[[str, float, Mapping[str, str]], ChildResult]
@@ -33,8 +33,8 @@ def diagnose(host: Machine, layers: Sequence[Layer] = LAYERS, run: Runner = run_
     def examine(layer: Layer) -> Finding:
         left = deadline - time.monotonic()
         if left < 0.5:
-            return judge(layer, ChildResult("hang", 0.0, {}, f"not reached within {budget:.0f} s"))
-        return judge(layer, run(layer.program, left, layer.env))
+            return finding_of(layer, ChildResult("hang", 0.0, {}, f"not reached within {budget:.0f} s"))
+        return finding_of(layer, run(layer.program, left, layer.env))
 
     with ThreadPoolExecutor(max_workers=2) as pool:
         natives = [pool.submit(examine, layer) for layer in layers if layer.applies(host)]

@@ -10,7 +10,7 @@ from jaxtrade.env.state import EndReason, StepInfo
 from jaxtrade.types import Array, Summary, Transition
 
 
-def tell(seen: Transition) -> dict[str, Any]:
+def collect(seen: Transition) -> dict[str, Any]:
     """Sums over one step of N environments: counts int32[], and sums float32[] over the episodes that ended in it."""
     info: StepInfo = seen.info
     ended = info.end != EndReason.NONE
@@ -29,7 +29,7 @@ def tell(seen: Transition) -> dict[str, Any]:
 
 
 def figures(steps: dict[str, Any]) -> dict[str, Array]:
-    """Figures of a rollout, float32[] unless stated otherwise. steps: results of `tell` for T steps, [T, ...].
+    """Figures of a rollout, float32[] unless stated otherwise. steps: results of `collect` for T steps, [T, ...].
 
     About the episodes that ended in the rollout; NaN if none ended (win_rate: if none of them traded):
     episode_profit: mean profit in dollars. episode_trades: mean number of round turns. win_rate: share of round turns
@@ -56,4 +56,4 @@ def figures(steps: dict[str, Any]) -> dict[str, Array]:
     }
 
 
-summarise = Summary(tell, figures)
+summarise = Summary(collect, figures)

@@ -91,8 +91,8 @@ class OneOf:
 
         def branch(i: int) -> Any:
             def run(carries: tuple[PyTree, ...]) -> tuple[PyTree, Order, Array]:
-                mine, order, action = self.acts[i](carries[i], state, ref, params, key)
-                return (*carries[:i], mine, *carries[i + 1:]), order, jnp.int32(action)
+                carry, order, action = self.acts[i](carries[i], state, ref, params, key)
+                return (*carries[:i], carry, *carries[i + 1:]), order, jnp.int32(action)
 
             return run
 

@@ -287,8 +287,8 @@ def _added_up(record: Record, decisions: DecisionBars) -> Record:
     offset = (before - before[np.searchsorted(number, number)])[decisions.session]
     high_water = record.high_water + offset
     for account in np.unique(number):
-        mine = record.account == account
-        high_water[mine] = np.maximum.accumulate(high_water[mine])
+        rows = record.account == account
+        high_water[rows] = np.maximum.accumulate(high_water[rows])
     return record.replace(equity=record.equity + offset, high_water=high_water)
 
 

@@ -12,7 +12,7 @@ from jaxtrade.env.state import EndReason
 from jaxtrade.evaluation.result import AgentResult, EvaluationResult
 
 LONG, SHORT, EXIT, GREY, FLOOR, GRID = "#1b7f5c", "#c0392b", "#39414d", "#9aa1ab", "#b9770e", "#e6e8eb"
-MINE = "#1f4e9c"
+AGENT = "#1f4e9c"
 OTHERS = ("#8e6bbf", "#6b7280", "#c98f1c", "#2a9d8f", "#b5485d", "#7a8b3f", "#a04000")
 MAX_MARKED_TRADES = 1500
 ENDS = ((EndReason.TARGET, "passed", LONG), (EndReason.BUST, "bust", SHORT),
@@ -81,8 +81,8 @@ def _draw_price(axis: Any, result: EvaluationResult, agent: AgentResult) -> None
 
 def _draw_equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     others = [other for other in result.agents if other.name != agent.name]
-    mine = result.start_balance + agent.strategy.equity / 1000
-    axis.plot(mine, color=MINE, linewidth=1.8, label=agent.name, zorder=3)
+    equity = result.start_balance + agent.strategy.equity / 1000
+    axis.plot(equity, color=AGENT, linewidth=1.8, label=agent.name, zorder=3)
     for i, other in enumerate(others):
         axis.plot(result.start_balance + other.strategy.equity / 1000, color=OTHERS[i % len(OTHERS)], linewidth=0.9,
                   alpha=0.85, label=other.name, zorder=2)
@@ -99,7 +99,7 @@ def _draw_account(axis: Any, result: EvaluationResult, agent: AgentResult) -> No
         inside = np.flatnonzero(record.account == number)
         first = number == 0
         axis.plot(inside, equity[inside], color=GREY, linewidth=0.9, linestyle=":", zorder=1)
-        axis.plot(inside, alive[inside], color=MINE, linewidth=1.5, label="equity" if first else None, zorder=3)
+        axis.plot(inside, alive[inside], color=AGENT, linewidth=1.5, label="equity" if first else None, zorder=3)
         if not np.isnan(floor[inside]).all():
             axis.plot(inside, floor[inside], color=FLOOR, linewidth=1.3, label="drawdown floor" if first else None,
                       zorder=2)

@@ -22,7 +22,7 @@ from gymnasium.vector.utils import batch_space
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
-from jaxtrade.interop.host import MAX_SEED, Happened, HostEnv, Seen
+from jaxtrade.interop.host import MAX_SEED, HostEnv, Observed, StepResult
 from jaxtrade.interop.world import ENV_ID, LIMIT, load_world
 
 Info = dict[str, Any]
@@ -54,14 +54,14 @@ def spaces_of(env: TradingEnv) -> tuple[gymnasium.spaces.Box, gymnasium.spaces.D
             gymnasium.spaces.Discrete(env.num_actions))
 
 
-def reset_info(seen: Seen) -> Info:
+def reset_info(observed: Observed) -> Info:
     """The entries of `info` that describe an observation, after a reset and after a step."""
-    return {"action_mask": seen.mask, "row": seen.row}
+    return {"action_mask": observed.mask, "row": observed.row}
 
 
-def step_info(seen: Seen, happened: Happened) -> Info:
+def step_info(observed: Observed, result: StepResult) -> Info:
     """`reset_info` of an observation, and the entries that describe the step that led to it."""
-    return reset_info(seen) | {"equity": happened.equity, "end_reason": happened.end, "illegal": happened.illegal}
+    return reset_info(observed) | {"equity": result.equity, "end_reason": result.end, "illegal": result.illegal}
 
 
 def _plain(info: Info) -> Info:
@@ -78,8 +78,8 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         self.env = env
         self.observation_space, self.action_space = spaces_of(env)
         self._host = HostEnv(env, params)
-        self._seen: Seen | None = None  # observation for the next action
-        self._prepared: Seen | None = None  # first observation of the next episode, after the end of this one
+        self._observed: Observed | None = None  # observation for the next action
+        self._prepared: Observed | None = None  # first observation of the next episode, after the end of this one
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[np.ndarray, Info]:
         """-> (observation, info). Raises ConfigError if the options do not name a decision bar of the split."""
@@ -87,36 +87,36 @@ class GymnasiumTrading(gymnasium.Env[np.ndarray, np.int64]):
         if options:
             self._host.place(options)  # raises an error before any state changes
         if seed is not None or self._host.state is None:
-            seen = self._host.seeded(int(self.np_random.integers(MAX_SEED)) if seed is None else seed)
+            observed = self._host.seeded(int(self.np_random.integers(MAX_SEED)) if seed is None else seed)
         elif self._prepared is not None:
-            seen = self._prepared
+            observed = self._prepared
         else:
-            seen = self._host.next_episode()
+            observed = self._host.next_episode()
         if options:
-            seen = self._host.start_at(options)
-        self._seen, self._prepared = seen, None
-        return seen.observation, _plain(reset_info(seen))
+            observed = self._host.start_at(options)
+        self._observed, self._prepared = observed, None
+        return observed.observation, _plain(reset_info(observed))
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
         """-> (observation, reward, terminated, truncated, info).
 
         Raises ResetNeeded before a reset and after the end of an episode, InvalidAction for an unknown action.
         """
-        if self._seen is None:
+        if self._observed is None:
             raise ResetNeeded("step before reset, or after the episode's end: call reset() first")
         if not self.action_space.contains(action):
             raise InvalidAction(f"action {action!r}: expected an integer in 0 .. {self.env.num_actions - 1}")
-        following, happened = self._host.step(action)
-        done = bool(happened.terminated | happened.truncated)
-        self._seen, self._prepared = (None, following) if done else (following, None)
-        return (happened.final.observation, happened.reward.item(), happened.terminated.item(),
-                happened.truncated.item(), _plain(step_info(happened.final, happened)))
+        following, result = self._host.step(action)
+        done = bool(result.terminated | result.truncated)
+        self._observed, self._prepared = (None, following) if done else (following, None)
+        return (result.final.observation, result.reward.item(), result.terminated.item(),
+                result.truncated.item(), _plain(step_info(result.final, result)))
 
     def action_masks(self) -> np.ndarray:
         """bool[A]: mask of the latest observation. Raises ResetNeeded if no episode is running."""
-        if self._seen is None:
+        if self._observed is None:
             raise ResetNeeded("action_masks before reset, or after the episode's end: call reset() first")
-        return self._seen.mask
+        return self._observed.mask
 
     def render(self) -> None:
         """Nothing: there are no render modes."""
@@ -141,7 +141,7 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         self.single_observation_space, self.single_action_space = spaces_of(env)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._seen: Seen | None = None
+        self._observed: Observed | None = None
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: Mapping[str, Any] | None = None
@@ -151,15 +151,15 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
         if options:
             self._host.place(options)  # raises an error before any state changes
         if seed is not None or self._host.state is None:
-            seen = self._host.seeded(self._seeds(seed))
+            observed = self._host.seeded(self._seeds(seed))
         else:
-            seen = self._host.next_episode()
+            observed = self._host.next_episode()
         if options:
-            seen = self._host.start_at(options)
-        self._seen = seen
+            observed = self._host.start_at(options)
+        self._observed = observed
         infos: Info = {}
-        _add(infos, reset_info(seen), np.ones(self.num_envs, bool))
-        return seen.observation, infos
+        _add(infos, reset_info(observed), np.ones(self.num_envs, bool))
+        return observed.observation, infos
 
     def _seeds(self, seed: int | Sequence[int] | None) -> np.ndarray:
         if seed is None:
@@ -171,29 +171,29 @@ class GymnasiumTradingVec(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.
 
         Raises ResetNeeded before the first reset, InvalidAction for unknown actions.
         """
-        if self._seen is None:
+        if self._observed is None:
             raise ResetNeeded("step before reset: call reset() first")
-        self._seen, happened = self._host.step(checked_actions(actions, self.num_envs, self.env.num_actions))
-        done = happened.terminated | happened.truncated
+        self._observed, result = self._host.step(checked_actions(actions, self.num_envs, self.env.num_actions))
+        done = result.terminated | result.truncated
         infos: Info = {}
         if done.any():
             final = np.full(self.num_envs, None, object)
             for i in np.flatnonzero(done):
-                final[i] = happened.final.observation[i]
+                final[i] = result.final.observation[i]
             inner: Info = {}
-            _add(inner, step_info(happened.final, happened), done)
+            _add(inner, step_info(result.final, result), done)
             infos |= {"final_obs": final, "_final_obs": done.copy(), "final_info": inner, "_final_info": done.copy()}
-        _add(infos, reset_info(self._seen), np.ones(self.num_envs, bool))
+        _add(infos, reset_info(self._observed), np.ones(self.num_envs, bool))
         if not done.all():
-            told = step_info(happened.final, happened)
-            _add(infos, {key: value for key, value in told.items() if key not in infos}, ~done)
-        return self._seen.observation, happened.reward, happened.terminated, happened.truncated, infos
+            reported = step_info(result.final, result)
+            _add(infos, {key: value for key, value in reported.items() if key not in infos}, ~done)
+        return self._observed.observation, result.reward, result.terminated, result.truncated, infos
 
     def action_masks(self) -> np.ndarray:
         """bool[N, A]: masks of the latest observations. Raises ResetNeeded before the first reset."""
-        if self._seen is None:
+        if self._observed is None:
             raise ResetNeeded("action_masks before reset: call reset() first")
-        return self._seen.mask
+        return self._observed.mask
 
     def call(self, name: str) -> tuple[Any, ...]:
         """One value per environment, as `SyncVectorEnv.call`. The only method is "action_masks"."""

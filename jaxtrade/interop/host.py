@@ -23,7 +23,7 @@ OPTIONS = ("session", "row")
 MAX_SEED = 2**32 - 1
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """Input of a decision: observation float32[..., D], mask bool[..., A], and market row int32[...]."""
 
     observation: Any
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     row: Any
 
 
-class Happened(NamedTuple):
+class StepResult(NamedTuple):
     """Result of a step: reward float32[...]; terminated, truncated, illegal bool[...]; equity int32[...] mills; end
     int32[...] EndReason; final: the last observation of the step's own episode, before any reset.
     """
@@ -42,40 +42,40 @@ class Happened(NamedTuple):
     illegal: Any
     equity: Any
     end: Any
-    final: Seen
+    final: Observed
 
 
 class _Programs(NamedTuple):
-    reset: Callable[..., tuple[EnvState, Seen]]
-    restart: Callable[..., tuple[EnvState, Seen]]
-    start_at: Callable[..., tuple[EnvState, Seen]]
-    step: Callable[..., tuple[EnvState, Seen, Happened]]
+    reset: Callable[..., tuple[EnvState, Observed]]
+    restart: Callable[..., tuple[EnvState, Observed]]
+    start_at: Callable[..., tuple[EnvState, Observed]]
+    step: Callable[..., tuple[EnvState, Observed, StepResult]]
 
 
 @functools.lru_cache(maxsize=64)
 def _programs(env: TradingEnv, batched: bool) -> _Programs:
     """Programs shared by all hosts with an equal environment. The market is an argument, so it is not compiled in."""
 
-    def see(ref: ObservationRef, params: EnvParams) -> Seen:
-        return Seen(env.observe(ref, params), ref.mask, ref.row[0])
+    def see(ref: ObservationRef, params: EnvParams) -> Observed:
+        return Observed(env.observe(ref, params), ref.mask, ref.row[0])
 
-    def shown(state: EnvState, params: EnvParams) -> tuple[EnvState, Seen]:
+    def shown(state: EnvState, params: EnvParams) -> tuple[EnvState, Observed]:
         return state, see(env.ref(state, params), params)
 
-    def reset(seed: Array, params: EnvParams) -> tuple[EnvState, Seen]:
+    def reset(seed: Array, params: EnvParams) -> tuple[EnvState, Observed]:
         state, ref = env.reset(jax.random.key(seed), params)
         return state, see(ref, params)
 
-    def restart(state: EnvState, params: EnvParams) -> tuple[EnvState, Seen]:
+    def restart(state: EnvState, params: EnvParams) -> tuple[EnvState, Observed]:
         return shown(env.next_episode(state, params), params)
 
-    def start_at(state: EnvState, params: EnvParams, slot: Array, row: Array) -> tuple[EnvState, Seen]:
+    def start_at(state: EnvState, params: EnvParams, slot: Array, row: Array) -> tuple[EnvState, Observed]:
         return shown(env.reset_at(params, slot, row, state.seed, state.episode), params)  # pyright: ignore
 
-    def step(state: EnvState, action: Array, params: EnvParams) -> tuple[EnvState, Seen, Happened]:
+    def step(state: EnvState, action: Array, params: EnvParams) -> tuple[EnvState, Observed, StepResult]:
         state, ref, outcome = env.step(jax.random.key(0), state, action, params)
         info = outcome.info
-        return state, see(ref, params), Happened(
+        return state, see(ref, params), StepResult(
             outcome.reward, outcome.terminated, outcome.truncated, info.illegal, info.equity, info.end,
             see(outcome.final_ref, params))
 
@@ -111,30 +111,30 @@ class HostEnv:
         self._programs = _programs(env, num_envs is not None)
         self._shape = () if num_envs is None else (num_envs,)
 
-    def seeded(self, seeds: np.ndarray | int) -> Seen:
+    def seeded(self, seeds: np.ndarray | int) -> Observed:
         """Start the first episode of `env.reset(jax.random.key(seed))`. Raises ConfigError if a seed is not uint32."""
         seeds = np.asarray(seeds)
         if seeds.shape != self._shape or seeds.min() < 0 or seeds.max() > MAX_SEED:
             raise ConfigError(f"seed {seeds.tolist()}: expected {'one' if not self._shape else self._shape[0]} of "
                               f"0 .. {MAX_SEED}")
-        self.state, seen = self._programs.reset(seeds.astype(np.uint32), self._params)
-        return _to_host(seen)
+        self.state, observed = self._programs.reset(seeds.astype(np.uint32), self._params)
+        return _to_host(observed)
 
-    def next_episode(self) -> Seen:
+    def next_episode(self) -> Observed:
         """Leave the current episode(s) and start the next."""
-        self.state, seen = self._programs.restart(self.state, self._params)
-        return _to_host(seen)
+        self.state, observed = self._programs.restart(self.state, self._params)
+        return _to_host(observed)
 
-    def start_at(self, options: Mapping[str, Any]) -> Seen:
+    def start_at(self, options: Mapping[str, Any]) -> Observed:
         """Start at a chosen place (see `place`). The starts of later episodes are drawn as usual."""
         slot, row = self.place(options)
-        self.state, seen = self._programs.start_at(self.state, self._params, np.int32(slot), np.int32(row))
-        return _to_host(seen)
+        self.state, observed = self._programs.start_at(self.state, self._params, np.int32(slot), np.int32(row))
+        return _to_host(observed)
 
-    def step(self, actions: np.ndarray) -> tuple[Seen, Happened]:
+    def step(self, actions: np.ndarray) -> tuple[Observed, StepResult]:
         """Step with actions int[...] in 0 .. A - 1 -> (next input, result of the step). Ended episodes are reset."""
-        self.state, seen, happened = self._programs.step(self.state, np.asarray(actions, np.int32), self._params)
-        return _to_host((seen, happened))
+        self.state, observed, result = self._programs.step(self.state, np.asarray(actions, np.int32), self._params)
+        return _to_host((observed, result))
 
     def place(self, options: Mapping[str, Any]) -> tuple[int, int]:
         """(slot, row) for options {"session": ..., "row": ...}, of which one or both are given.

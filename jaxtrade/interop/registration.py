@@ -19,8 +19,8 @@ def register_envs() -> None:
 
     Calling it again has no effect.
     """
-    for door in ("gymnasium_env", "gymnax_env"):
-        importlib.import_module(f"jaxtrade.interop.{door}")  # the import registers the environment
+    for module in ("gymnasium_env", "gymnax_env"):
+        importlib.import_module(f"jaxtrade.interop.{module}")  # the import registers the environment
 
 
 def to_sb3(env: TradingEnv, params: EnvParams, num_envs: int) -> SB3Trading:

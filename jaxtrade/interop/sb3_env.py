@@ -15,7 +15,7 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnasium_env import checked_actions, reset_info, spaces_of, step_info
-from jaxtrade.interop.host import MAX_SEED, HostEnv, Seen
+from jaxtrade.interop.host import MAX_SEED, HostEnv, Observed
 
 
 class SB3Trading(VecEnv):
@@ -28,7 +28,7 @@ class SB3Trading(VecEnv):
     def __init__(self, env: TradingEnv, params: EnvParams, num_envs: int) -> None:
         self.env = env
         self._host = HostEnv(env, params, num_envs)
-        self._seen: Seen | None = None
+        self._observed: Observed | None = None
         self._actions: np.ndarray | None = None
         super().__init__(num_envs, *spaces_of(env))
 
@@ -43,18 +43,19 @@ class SB3Trading(VecEnv):
         if options:
             self._host.place(options)  # raises an error before any state changes
         if self._seeds[0] is not None:
-            seen = self._host.seeded(np.asarray(self._seeds) % (MAX_SEED + 1))  # seed() may draw up to 2^32 and add i
+            seeds = np.asarray(self._seeds) % (MAX_SEED + 1)  # seed() may draw up to 2^32 and add i
+            observed = self._host.seeded(seeds)
         elif self._host.state is None:
-            seen = self._host.seeded(np.random.default_rng().integers(MAX_SEED, size=self.num_envs))
+            observed = self._host.seeded(np.random.default_rng().integers(MAX_SEED, size=self.num_envs))
         else:
-            seen = self._host.next_episode()
+            observed = self._host.next_episode()
         if options:
-            seen = self._host.start_at(options)
-        self._seen = seen
-        self.reset_infos = _per_env(reset_info(seen), self.num_envs)
+            observed = self._host.start_at(options)
+        self._observed = observed
+        self.reset_infos = _per_env(reset_info(observed), self.num_envs)
         self._reset_seeds()
         self._reset_options()
-        return seen.observation
+        return observed.observation
 
     def step_async(self, actions: np.ndarray) -> None:
         """Store the actions for `step_wait`. Raises InvalidAction."""
@@ -65,25 +66,25 @@ class SB3Trading(VecEnv):
 
         Raises RuntimeError before the first reset.
         """
-        if self._seen is None or self._actions is None:
+        if self._observed is None or self._actions is None:
             raise RuntimeError("step before reset: call reset() first")
-        self._seen, happened = self._host.step(self._actions)
-        done = happened.terminated | happened.truncated
-        infos = _per_env(step_info(happened.final, happened), self.num_envs)
+        self._observed, result = self._host.step(self._actions)
+        done = result.terminated | result.truncated
+        infos = _per_env(step_info(result.final, result), self.num_envs)
         for i, info in enumerate(infos):
-            info["TimeLimit.truncated"] = bool(happened.truncated[i] & ~happened.terminated[i])
+            info["TimeLimit.truncated"] = bool(result.truncated[i] & ~result.terminated[i])
         if done.any():
-            following = _per_env(reset_info(self._seen), self.num_envs)
+            following = _per_env(reset_info(self._observed), self.num_envs)
             for i in np.flatnonzero(done):
-                infos[i]["terminal_observation"] = happened.final.observation[i]
+                infos[i]["terminal_observation"] = result.final.observation[i]
                 self.reset_infos[i] = following[i]
-        return self._seen.observation, happened.reward, done, infos
+        return self._observed.observation, result.reward, done, infos
 
     def action_masks(self) -> np.ndarray:
         """bool[N, A]: masks of the latest observations. Raises RuntimeError before the first reset."""
-        if self._seen is None:
+        if self._observed is None:
             raise RuntimeError("action_masks before reset: call reset() first")
-        return self._seen.mask
+        return self._observed.mask
 
     def close(self) -> None:
         """Nothing to release."""

@@ -2,7 +2,7 @@
 
 To add your own learner, register a `Learner` under a name. The configuration key `algorithm:` then accepts this name:
 
-    LEARNERS.register("mine", Learner(make=make_mine, first_policy=mine_policy))
+    LEARNERS.register("my_learner", Learner(make=make_my_learner, first_policy=my_policy))
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int,
 
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
            key: Array, num_steps: int, version: Array, draw: Callable[[Array, int], Any] = jax.random.split,
-           tell: Callable[[Transition], PyTree] | None = None, first_env: int | Array = 0
+           collect: Callable[[Transition], PyTree] | None = None, first_env: int | Array = 0
            ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
     """Act and step T times in N environments. The policy's memory is reset at the start of each episode.
 
@@ -46,7 +46,7 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
         version: int32[], update count of the acting weights.
         draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...]. They are drawn before
             the first step, because hashing keys inside the loop would cost as much as the step itself.
-        tell: (transitions of one step [N, ...]) -> reduced form of `info`, as `Summary.tell`. Default: keep all of it.
+        collect: (transitions of one step [N, ...]) -> reduced form of `info` (`Summary.collect`). Default: keep all.
         first_env: global number of this device's first environment.
     Returns:
         (env_state, ref, first, carry) after the last step, and the transitions, [T, N, ...].
@@ -74,8 +74,8 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
             terminated=outcome.terminated, truncated=outcome.truncated, behaviour_version=versions, info=outcome.info,
             carry=carry, extras=extras,
         )
-        if tell is not None:
-            transition = transition._replace(info=tell(transition))
+        if collect is not None:
+            transition = transition._replace(info=collect(transition))
         return (env_state, next_ref, outcome.terminated | outcome.truncated, carry), transition
 
     random = jax.vmap(random_of, out_axes=1)(keys)

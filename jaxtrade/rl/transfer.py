@@ -108,11 +108,11 @@ def widen(source: Array, fill: Array | np.ndarray, source_axes: Sequence[Sequenc
           target_axes: Sequence[Sequence[str]]) -> Array:
     """`fill` with the source's numbers where labels are shared. Axes before the labelled ones (agents) stay. Concrete
     arrays only."""
-    places = [_places(mine, theirs) for mine, theirs in zip(source_axes, target_axes, strict=True)]
-    made = np.array(fill)  # on the host: every pair of shapes would otherwise be a program of its own
-    made[(..., *np.ix_(*[theirs for _, theirs in places]))] = np.asarray(source)[
-        (..., *np.ix_(*[mine for mine, _ in places]))]
-    return jnp.asarray(made)
+    places = [_places(before, after) for before, after in zip(source_axes, target_axes, strict=True)]
+    widened = np.array(fill)  # on the host: every pair of shapes would otherwise be a program of its own
+    widened[(..., *np.ix_(*[written for _, written in places]))] = np.asarray(source)[
+        (..., *np.ix_(*[read for read, _ in places]))]
+    return jnp.asarray(widened)
 
 
 def _account(path: str, shape: Sequence[int], source_axes: Sequence[Sequence[str]],
@@ -121,50 +121,50 @@ def _account(path: str, shape: Sequence[int], source_axes: Sequence[Sequence[str
     size = int(np.prod(shape))
     if target_axes is None:
         return Part(path, "dropped", 0, size, "the target has no such parameter")
-    shared = [[name for name in mine if name in set(theirs)]
-              for mine, theirs in zip(source_axes, target_axes, strict=True)]
+    shared = [[name for name in before if name in set(after)]
+              for before, after in zip(source_axes, target_axes, strict=True)]
     carried = int(np.prod([len(names) for names in shared]))
     if carried < size:
         lost = [name for names, kept in zip(source_axes, shared, strict=True) for name in names
                 if name not in set(kept)]
         shown = ", ".join(lost[:4]) + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
         return Part(path, "dropped", carried, size, f"the target has no {shown}")
-    grown = [f"{len(mine)} -> {len(theirs)}" for mine, theirs in zip(source_axes, target_axes, strict=True)
-             if len(theirs) > len(mine)]
+    grown = [f"{len(before)} -> {len(after)}" for before, after in zip(source_axes, target_axes, strict=True)
+             if len(after) > len(before)]
     return Part(path, "widened", carried, size, ", ".join(grown)) if grown else Part(path, "copied", carried, size)
 
 
-def _carry(source: PyTree, like: PyTree, mine: Layout, theirs: Layout, fill: Mapping[str, Array],
+def _carry(params: PyTree, like: PyTree, source: Layout, target: Layout, fill: Mapping[str, Array],
            ) -> tuple[PyTree, list[Part]]:
     """A parameter tree of the source in the structure of `like`. fill: arrays of the target that the source has not.
 
     The network behind a new adapter reads what the source's read: its labels are the source's.
     """
-    found, wanted = _flat(source), _flat(like)
-    behind = theirs if theirs.config.adapter == mine.config.adapter else theirs._replace(
-        slots=mine.slots, config=theirs.config.model_copy(update={"adapter": mine.config.adapter}))
+    found, wanted = _flat(params), _flat(like)
+    behind = target if target.config.adapter == source.config.adapter else target._replace(
+        slots=source.slots, config=target.config.model_copy(update={"adapter": source.config.adapter}))
 
     def axes(path: str, leaf: Any, layout: Layout) -> tuple[tuple[str, ...], ...]:
         own = leaf.shape[-2:] if path.endswith("kernel") else leaf.shape[-1:]
         return axis_labels(path, own, layout)
 
-    made, parts = {}, []
+    carried, parts = {}, []
     for path, leaf in found.items():
         if path not in wanted:
-            parts.append(_account(path, leaf.shape, axes(path, leaf, mine), None))
+            parts.append(_account(path, leaf.shape, axes(path, leaf, source), None))
             continue
         # A gate reads the observation itself, not what an adapter makes of it.
-        reads = theirs if path.startswith(f"{GATE}/") else behind
-        mine_axes, their_axes = axes(path, leaf, mine), axes(path, wanted[path], reads)
-        parts.append(_account(path, [len(names) for names in mine_axes], mine_axes, their_axes))
+        reads = target if path.startswith(f"{GATE}/") else behind
+        source_axes, target_axes = axes(path, leaf, source), axes(path, wanted[path], reads)
+        parts.append(_account(path, [len(names) for names in source_axes], source_axes, target_axes))
         zeros = np.zeros(wanted[path].shape, wanted[path].dtype)
-        made[path] = widen(leaf, zeros, mine_axes, their_axes)
-    return _unflat({path: made.get(path, fill.get(path, leaf)) for path, leaf in wanted.items()}, like), parts
+        carried[path] = widen(leaf, zeros, source_axes, target_axes)
+    return _unflat({path: carried.get(path, fill.get(path, leaf)) for path, leaf in wanted.items()}, like), parts
 
 
-def identity_adapter(like: PyTree, mine: Layout, theirs: Layout) -> dict[str, Array]:
+def identity_adapter(like: PyTree, source: Layout, target: Layout) -> dict[str, Array]:
     """Parameters of an adapter from the target's slots to the source's: 1 where the names agree, 0 elsewhere."""
-    kernel = (np.array(theirs.slots)[:, None] == np.array(mine.slots)[None, :]).astype(np.float32)
+    kernel = (np.array(target.slots)[:, None] == np.array(source.slots)[None, :]).astype(np.float32)
     leaves = _flat(like)
     return {f"{ADAPTER}/kernel": jnp.broadcast_to(jnp.asarray(kernel), leaves[f"{ADAPTER}/kernel"].shape),
             f"{ADAPTER}/bias": jnp.zeros_like(leaves[f"{ADAPTER}/bias"])}
@@ -173,86 +173,86 @@ def identity_adapter(like: PyTree, mine: Layout, theirs: Layout) -> dict[str, Ar
 # --- the transfer ----------------------------------------------------------------------------------------------------
 
 
-def check_layouts(mine: Layout, theirs: Layout) -> None:
+def check_layouts(source: Layout, target: Layout) -> None:
     """Raises ConfigError where the source's numbers would mean something else in the target."""
-    if mine.scaling != theirs.scaling:
-        raise ConfigError(f"env.scaling={theirs.scaling}: the source was trained with {mine.scaling}, so its inputs "
-                          f"mean something else; set env.scaling={mine.scaling}")
+    if source.scaling != target.scaling:
+        raise ConfigError(f"env.scaling={target.scaling}: the source was trained with {source.scaling}, so its inputs "
+                          f"mean something else; set env.scaling={source.scaling}")
     for key in SAME:
-        if key == "rnn_width" and theirs.config.kind != "gru":
+        if key == "rnn_width" and target.config.kind != "gru":
             continue
-        here, there = getattr(mine.config, key), getattr(theirs.config, key)
+        here, there = getattr(source.config, key), getattr(target.config, key)
         if here != there:
             raise ConfigError(f"network.{key}={there}: the source has {here}; a transfer widens inputs and actions only"
                               f", so set network.{key} to the source's")
-    if not set(mine.slots) & set(theirs.slots):
+    if not set(source.slots) & set(target.slots):
         raise ConfigError("source and target share no observation slot; transfer between tasks that do, or train "
                           "afresh")
-    if mine.actions[0] not in theirs.actions or theirs.actions[0] not in mine.actions:
-        raise ConfigError(f"source and target do not share the action that is always legal ({mine.actions[0]}, "
-                          f"{theirs.actions[0]}); train afresh")
-    if mine.config.adapter and not theirs.config.adapter:
+    if source.actions[0] not in target.actions or target.actions[0] not in source.actions:
+        raise ConfigError(f"source and target do not share the action that is always legal ({source.actions[0]}, "
+                          f"{target.actions[0]}); train afresh")
+    if source.config.adapter and not target.config.adapter:
         raise ConfigError("the source has an adapter; set transfer.mode=adapter to keep it")
 
 
-def adapter_width(mine: Layout, mode: str) -> int:
+def adapter_width(source: Layout, mode: str) -> int:
     """`network.adapter` of a run that begins with this source: that of its adapter, or its number of slots."""
-    return 0 if mode == "widen" else mine.config.adapter or len(mine.slots)
+    return 0 if mode == "widen" else source.config.adapter or len(source.slots)
 
 
-def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, mine: Layout, fresh: TrainState,
-             theirs: Layout) -> Carried:
+def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: Layout, fresh: TrainState,
+             target: Layout) -> Carried:
     """The source's learning in the arrays of a fresh state of the target.
 
     Args:
         params, normaliser: the source's. opt_state: its optimiser's state, or None to leave the moments behind.
-        mine, theirs: the two layouts, checked (`check_layouts`).
+        source, target: the two layouts, checked (`check_layouts`).
         fresh: the target's first state: structure, and the statistics of slots that the source did not have.
     """
-    new_adapter = bool(theirs.config.adapter) and not mine.config.adapter
-    fill = identity_adapter(fresh.params, mine, theirs) if new_adapter else {}
-    carried, parts = _carry(params, fresh.params, mine, theirs, fill)
-    axes = ((mine.slots,), (theirs.slots,))
+    new_adapter = bool(target.config.adapter) and not source.config.adapter
+    fill = identity_adapter(fresh.params, source, target) if new_adapter else {}
+    carried, parts = _carry(params, fresh.params, source, target, fill)
+    axes = ((source.slots,), (target.slots,))
     stats = RunningStats(**{name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
                             for name in ("count", "mean", "variance")})
-    parts += [_account(f"normaliser/{name}", (len(mine.slots),), *axes) for name in ("count", "mean", "variance")]
+    parts += [_account(f"normaliser/{name}", (len(source.slots),), *axes) for name in ("count", "mean", "variance")]
     moments = None
     if opt_state is not None:
-        moments, more = _moments(opt_state, fresh.opt_state, params, fresh.params, mine, theirs)
+        moments, more = _moments(opt_state, fresh.opt_state, params, fresh.params, source, target)
         parts += more
     return Carried(carried, stats, moments, Coverage(
-        tuple(parts), tuple(name for name in theirs.slots if name not in set(mine.slots)),
-        tuple(name for name in theirs.actions if name not in set(mine.actions))))
+        tuple(parts), tuple(name for name in target.slots if name not in set(source.slots)),
+        tuple(name for name in target.actions if name not in set(source.actions))))
 
 
-def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, mine: Layout,
-             theirs: Layout) -> tuple[Any, list[Part]]:
+def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, source: Layout,
+             target: Layout) -> tuple[Any, list[Part]]:
     """Every part of the optimiser's state that is shaped like the parameters, carried as they are; the rest copied."""
     structure, parts = jax.tree.structure(params), []
 
     def like_params(node: Any) -> bool:
         return jax.tree.structure(node) == structure
 
-    def carry(path: Any, source: Any, target: Any) -> Any:
-        if not like_params(source):
-            return source
-        made, more = _carry(source, target, mine, theirs, {})
+    def carry(path: Any, node: Any, fresh_node: Any) -> Any:
+        if not like_params(node):
+            return node
+        carried, more = _carry(node, fresh_node, source, target, {})
         name = jax.tree_util.keystr(path, simple=True, separator="/")
         parts.extend(part._replace(name=f"opt_state/{name}/{part.name}") for part in more)
-        return made
+        return carried
 
     target_structure = jax.tree.structure(fresh_params)
-    sources = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=like_params)[0]
-    targets, tree = jax.tree.flatten(fresh, is_leaf=lambda node: jax.tree.structure(node) == target_structure)
-    return jax.tree.unflatten(tree, [carry(path, source, target) for (path, source), target
-                                     in zip(sources, targets, strict=True)]), parts
+    nodes = jax.tree_util.tree_flatten_with_path(opt_state, is_leaf=like_params)[0]
+    fresh_nodes, tree = jax.tree.flatten(fresh, is_leaf=lambda node: jax.tree.structure(node) == target_structure)
+    return jax.tree.unflatten(tree, [carry(path, node, fresh_node) for (path, node), fresh_node
+                                     in zip(nodes, fresh_nodes, strict=True)]), parts
 
 
-def opening_plan(coverage: Coverage, theirs: Layout, config: TransferConfig) -> OpeningPlan | None:
+def opening_plan(coverage: Coverage, target: Layout, config: TransferConfig) -> OpeningPlan | None:
     """How new actions open; None where there are none."""
     if not coverage.new_actions:
         return None
-    new = np.isin(np.array(theirs.actions), np.array(coverage.new_actions))
+    new = np.isin(np.array(target.actions), np.array(coverage.new_actions))
     return OpeningPlan(jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until))
 
 

@@ -78,20 +78,20 @@ class Shown(NamedTuple):
     """The advice that an evaluation shows to the policy.
 
     view: the advice. advised: how many of the decision bars have advice. bars: how many decision bars there are.
-    kind: the advisor's `advisor.kind`. told: whether that advisor was given future prices.
+    kind: the advisor's `advisor.kind`. reads_future: whether that advisor was given future prices.
     """
 
     view: AdviceView
     advised: int
     bars: int
     kind: str
-    told: bool
+    reads_future: bool
 
     @property
     def note(self) -> str:
         """One line about the advice, for reports."""
-        told = " (told the future: it measures the machinery, no advisor)" if self.told else ""
-        return f"advice of {self.kind}{told} on {self.advised:,} of {self.bars:,} decision bars"
+        future = " (it reads future prices: a test of the machinery, not of an advisor)" if self.reads_future else ""
+        return f"advice of {self.kind}{future} on {self.advised:,} of {self.bars:,} decision bars"
 
 
 def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, path: Path | None,
@@ -127,8 +127,8 @@ def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, p
                 advising.save_table(own, bars, values, advising.market_entries(market) | manifest)
     inside = np.isin(bars, rows)
     table = advising.table_of(bars[inside], values[inside], len(market.bars))
-    told = advising.is_told(chosen.kind) or advising.was_told(manifest)
-    return Shown(view_of(chosen, market.data.sessions, table, False), int(inside.sum()), len(rows), chosen.kind, told)
+    future = advising.reads_future(chosen.kind) or advising.table_reads_future(manifest)
+    return Shown(view_of(chosen, market.data.sessions, table, False), int(inside.sum()), len(rows), chosen.kind, future)
 
 
 def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | None,

@@ -86,7 +86,7 @@ def test_the_deadline_is_of_the_clock() -> None:
 
 @pytest.mark.parametrize("failure", list(Failure))
 def test_failure_is_absence_never_an_opinion(failure: Failure) -> None:
-    """The old advisor made every failure a HOLD that counted as a success, and froze the agent."""
+    """RL-Trainer's advisor made every failure a HOLD that counted as a success, and froze the agent."""
     office = Office()
     office.want(1)
     office.answer(bad(failure))

@@ -82,7 +82,7 @@ def test_a_question_in_flight_or_answered_is_not_queued_again() -> None:
 
 
 def test_full_drops_the_least_wanted_which_may_be_the_new_one() -> None:
-    """The old advisor's queue had no bound."""
+    """The queue of RL-Trainer's advisor had no bound."""
     queue = make(capacity=2)
     queue.submit(question(1), 0.5, NOW)
     queue.submit(question(2), 0.4, NOW)

@@ -1,4 +1,4 @@
-"""The old prompt's rules as code, on raw slots."""
+"""The rules of RL-Trainer's prompt as code, on raw slots."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_each_answer_is_handed_out_once_and_the_overflow_stays(run: Callable[...
 
 
 def test_submit_and_take_do_not_wait_while_everything_hangs(run: Callable[..., Running]) -> None:
-    """The old advisor's lookup blocked up to 5 ms per environment and step."""
+    """RL-Trainer's advisor blocked its caller for up to 5 ms per environment and step."""
     gate = threading.Event()
     running = run(held(gate), workers=2, queue_size=100)
     running.service.submit([(question(64 * 300 + bar), 0.5) for bar in range(2)])
@@ -227,7 +227,7 @@ def test_stop_is_short_when_nothing_is_under_way(run: Callable[..., Running]) ->
 
 @pytest.mark.parametrize("closes", [True, False])
 def test_stop_is_bounded_when_all_workers_hang(run: Callable[..., Running], closes: bool) -> None:
-    """The old advisor's thread was never stopped: "terminate called without an active exception"."""
+    """The thread of RL-Trainer's advisor was never stopped: "terminate called without an active exception"."""
     gate = threading.Event()
     running = run(held(gate), workers=8)
     if closes:

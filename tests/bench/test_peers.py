@@ -21,7 +21,7 @@ from bench.learning import learning_of
 from bench.old_gymnax import OLD_ID, offered
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import ConfigError
-from tests.interop.doors import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
+from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
 
 PPO = {"num_envs": 4, "num_steps": 32, "num_minibatches": 4, "num_epochs": 2, "normalise_observations": False}
 STEPS = 2 * 4 * 32  # of two updates

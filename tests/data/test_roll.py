@@ -166,9 +166,9 @@ def test_features_after_a_splice_are_those_of_the_contract_alone(lifted: Market)
 
 def test_a_planted_leak_over_the_splice_is_caught(lifted: Market, monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows that ignore the splice: the two tests above fail on them."""
-    from jaxtrade.data import market as door
+    from jaxtrade.data import market as market_module
 
-    monkeypatch.setattr(door, "splice_dates", lambda legs: np.array([], "datetime64[D]"))
+    monkeypatch.setattr(market_module, "splice_dates", lambda legs: np.array([], "datetime64[D]"))
     leaky = build_market(lifted.bars, make_config({}))
     with pytest.raises(AssertionError):
         test_no_window_true_range_or_session_crosses_a_splice(leaky, lifted)

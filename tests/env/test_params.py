@@ -63,7 +63,7 @@ def test_what_a_user_sets_wins() -> None:
 
 
 @pytest.mark.parametrize(("symbol", "ticks"), [("ES", 1), ("NQ", 1), ("YM", 1), ("RTY", 3), ("EURUSD", 1)])
-def test_parity_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(symbol: str, ticks: int) -> None:
+def test_seed_scaling_breakeven_is_a_quarter_point_and_its_least_stop_one_tick(symbol: str, ticks: int) -> None:
     contract = contract_params(get_contract(symbol), make_config({"env": {"scaling": "seed"}}))
     assert (int(contract.be_ticks), int(contract.min_stop)) == (ticks, 1)
 

@@ -145,7 +145,7 @@ def test_a_win_is_the_trails_where_it_was_on(trailing: int, action: Action, ille
 
 def figures_of(info: StepInfo) -> Any:
     """`info` of T steps in N environments, told step by step."""
-    return summarise.figures(jax.vmap(lambda info: summarise.tell(SimpleNamespace(info=info)))(info))  # type: ignore[arg-type]
+    return summarise.figures(jax.vmap(lambda info: summarise.collect(SimpleNamespace(info=info)))(info))  # type: ignore[arg-type]
 
 
 def test_each_terms_sum_is_logged() -> None:

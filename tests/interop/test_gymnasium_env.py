@@ -1,4 +1,4 @@
-"""The gymnasium door: gymnasium's own checks, seeds, places to start, what is refused."""
+"""The gymnasium interface: gymnasium's own checks, seeds, places to start, what is refused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnasium_env import GymnasiumTradingVec, to_gymnasium, to_gymnasium_vec
 from jaxtrade.interop.registration import register_envs
 from jaxtrade.interop.world import ENV_ID, load_world
-from tests.interop.doors import ENV, NUM_ENVS, PARAMS
+from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS
 
-FIRST = 20  # first decision bar of session 0 in tests.interop.doors; sessions are 110 bars apart
+FIRST = 20  # first decision bar of session 0 in tests.interop.interfaces; sessions are 110 bars apart
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The gymnax door: registered, stepped by gymnax's own wrappers, with and without auto-reset."""
+"""The gymnax interface: registered, stepped by gymnax's own wrappers, with and without auto-reset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymnax.wrappers import FlattenObservationWrapper, GymnaxToGymWrapper, LogWr
 from jaxtrade.interop.gymnax_env import GymnaxTrading, to_gymnax
 from jaxtrade.interop.registration import register_envs
 from jaxtrade.interop.world import ENV_ID
-from tests.interop.doors import ENV, PARAMS
+from tests.interop.interfaces import ENV, PARAMS
 
 DOOR = to_gymnax(ENV, PARAMS)
 

@@ -7,7 +7,7 @@ import pytest
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.interop.host import HostEnv
-from tests.interop.doors import ENV, PARAMS
+from tests.interop.interfaces import ENV, PARAMS
 
 
 def test_without_a_cpu_backend_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

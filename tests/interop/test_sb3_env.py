@@ -1,4 +1,4 @@
-"""The Stable-Baselines3 door, and MaskablePPO through every door it can use."""
+"""The Stable-Baselines3 interface, and MaskablePPO through every interface it can use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnasium_env import to_gymnasium
 from jaxtrade.interop.registration import register_envs, to_sb3
 from jaxtrade.interop.world import ENV_ID, load_world
-from tests.interop.doors import ENV, NUM_ENVS, PARAMS
+from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS
 
 
 def test_without_stable_baselines_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +90,8 @@ def test_what_rows_of_arrays_have_not_is_refused(sb3) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("door", ["gymnasium", "vec_env"])
-def test_maskable_ppo_trains(contrib, door: str) -> None:
+@pytest.mark.parametrize("interface", ["gymnasium", "vec_env"])
+def test_maskable_ppo_trains(contrib, interface: str) -> None:
     """10,000 steps on the bundled bars: parameters move, and no step ever executed a masked action."""
     from stable_baselines3.common.callbacks import BaseCallback
 
@@ -104,9 +104,9 @@ def test_maskable_ppo_trains(contrib, door: str) -> None:
             return True
 
     register_envs()
-    env = gymnasium.make(ENV_ID) if door == "gymnasium" else to_sb3(*load_world(), 20)
+    env = gymnasium.make(ENV_ID) if interface == "gymnasium" else to_sb3(*load_world(), 20)
     model = contrib.MaskablePPO("MlpPolicy", env, seed=0, device="cpu", batch_size=250,
-                                n_steps=1000 if door == "gymnasium" else 50)
+                                n_steps=1000 if interface == "gymnasium" else 50)
     before = {name: value.detach().clone() for name, value in model.policy.named_parameters()}
     count = Illegal()
     model.learn(10_000, callback=count)

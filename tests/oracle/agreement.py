@@ -26,7 +26,7 @@ from tests.oracle.oracle import OracleEnv
 TOLERANCE = 1e-5  # of observations and rewards, relative to max(1, |x|)
 WILD = 0.04  # share of actions drawn without a look at the mask
 Tree = Any
-Both = tuple[EnvParams, EnvParams]  # relative scaling, parity scaling
+Both = tuple[EnvParams, EnvParams]  # relative scaling, seed scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Comparison:
 
 
 def both_scalings(params: EnvParams, seed: MarketView) -> Both:
-    """`params`, and the same as the environment in parity scaling is told them."""
+    """`params`, and the same for the environment with `env.scaling=seed`."""
     return params, params.replace(market=params.market.replace(view=seed))
 
 

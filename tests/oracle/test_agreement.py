@@ -73,6 +73,7 @@ UNITS = {
     "advised/full": {"task": "advised", "advice": True},
 }
 SLOW_UNITS = {
+    "full/open/extreme, all lanes": {},
     "shipped": {},  # the package's account presets
     "full/path": {"intrabar": "path", "tick_mills": 37_500},  # three times the usual: floors within reach of one bar
     "entry/open/extreme": {"task": "entry"},
@@ -94,11 +95,12 @@ SLOW_UNITS = {
                                      "converted": True},
     "two_sided/advised/close": {"task": "advised", "mark": "close"},
 }
-IN_CI = ("shipped", "full/path", "seed6/close/close", "full/nearer_extreme", "two_sided/full/stop_first", "entry/path",
-         "two_sided/advised/close")  # of the slow ones: a task, mode, mark and side each; the others are long
+# Of the slow ones, a task, mode, mark and side each; the others are long.
+IN_CI = ("full/open/extreme, all lanes", "shipped", "full/path", "seed6/close/close", "full/nearer_extreme",
+         "two_sided/full/stop_first", "entry/path", "two_sided/advised/close")
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
 SLOW_TO_COMPILE = ("full/path/converted", "advised/full", "advised/seed6/path/converted")  # fills and marks divide
-FEWER = ("rewards", "advised/full")  # units of half the lanes
+FEWER = ("full/open/extreme", "rewards", "advised/full")  # units of half the lanes
 # Profits in another currency change money alone: the presets in which money decides.
 CONVERTED = ("rules_off_two_sessions", "drawdown_frozen_at_start_plus_100", "daily_loss_locks", "target_terminates")
 ADVISED = ("rules_off_two_sessions", "daily_loss_locks")  # of several sessions: a record that outlasts them

@@ -264,17 +264,11 @@ def outcome_of(env_class: Any, unit: str, look: bool) -> Comparison:
     return compare(lanes, STEPS, 7, make_rollout(settings, env_class, look, optimise=False), params)
 
 
-@pytest.mark.parametrize("unit", ["full/open/extreme", *(
-    pytest.param(unit, marks=pytest.mark.slow)
-    for unit in ("full/open/close", "full/close/close", *INTRABAR_UNITS, "rewards"))])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "unit", ["full/open/extreme", "full/open/close", "full/close/close", *INTRABAR_UNITS, "rewards"])
 def test_an_unchanged_copy_agrees(unit, tmp_path):
     assert outcome_of(load_mutant(tmp_path, None), unit, look=False).fault is None
-
-
-def most_are_slow(index: int, mutation: Mutation) -> Any:
-    """Every twentieth one is in the quick pass."""
-    marks = [pytest.mark.slow] if index % 20 else []
-    return pytest.param(mutation, id=mutation.name.replace(" ", "-"), marks=marks)
 
 
 def test_every_mutation_finds_its_place():
@@ -284,7 +278,8 @@ def test_every_mutation_finds_its_place():
         assert mutation.new != mutation.old, mutation.name
 
 
-@pytest.mark.parametrize("mutation", [most_are_slow(i, m) for i, m in enumerate(MUTATIONS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name.replace(" ", "-"))
 def test_mutation_is_caught(mutation, tmp_path):
     look = mutation.module == "observation" or mutation.unit.startswith("advised")
     fault = outcome_of(load_mutant(tmp_path, mutation), mutation.unit, look).fault

@@ -1,4 +1,4 @@
-"""Agreement on real bars, through the package's own door: `load_market` and `make_params` against the oracle.
+"""Agreement on real bars, through the package's own functions: `load_market` and `make_params` against the oracle.
 
 Here the package reads the bundled files, finds sessions and computes features; the oracle finds and computes them
 again from the bars, and takes contract and account figures from this file.
@@ -91,7 +91,7 @@ def bars_of(name: str, features: tuple[str, ...], window: int) -> Bars:
 
 
 def both(market: Market, params: EnvParams) -> Both:
-    """`params` of this market in relative scaling, and in parity scaling."""
+    """`params` of this market in relative scaling, and with `env.scaling=seed`."""
     seed = host_view(market.table, market.data.view.features, "seed", float(market.contract.tick_size))
     return both_scalings(params, jax.tree.map(jnp.asarray, seed))
 

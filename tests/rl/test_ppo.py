@@ -277,10 +277,10 @@ def test_rollout_stores_references_and_no_observations():
 
 def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
     state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.config
-    reward = Summary(tell=lambda seen: seen.reward.mean(), figures=lambda told: {"mean_reward": told.mean()})
+    reward = Summary(collect=lambda seen: seen.reward.mean(), figures=lambda means: {"mean_reward": means.mean()})
     algorithm = make_ppo(config.run, ENV, 1, summarise=reward)
     assert jax.eval_shape(algorithm.update, state, PARAMS, None)[1]["mean_reward"].shape == ()
-    clash = make_ppo(config.run, ENV, 1, summarise=Summary(lambda seen: (), lambda told: {"entropy": jnp.float32(0)}))
+    clash = make_ppo(config.run, ENV, 1, summarise=Summary(lambda seen: (), lambda sums: {"entropy": jnp.float32(0)}))
     with pytest.raises(ValueError, match="entropy"):
         jax.eval_shape(clash.update, state, PARAMS, None)
 

@@ -35,7 +35,7 @@ class Learner:
 
         def update(state, params):
             self.traces += 1
-            return self.algorithm.update(state, params, ())
+            return self.algorithm.update(state, params, None)
 
         self.init, self.update = jax.jit(self.algorithm.init), jax.jit(update)
 
@@ -139,13 +139,13 @@ def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_p
 def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
     params = setup().params
     states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), params)
-    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, ())
+    lowered = jax.jit(jax.vmap(learner.algorithm.update, (0, None, None))).lower(states, params, None)
     rows, columns = params.market.view.value.shape
     text = lowered.as_text()
     assert f"tensor<{rows}x{columns}xf32>" in text  # the market is there,
     assert f"tensor<8x{rows}x{columns}xf32>" not in text  # not once per seed
     many = lowered.compile()
-    stacked, _ = many(states, params, ())
+    stacked, _ = many(states, params, None)
     for i in range(8):
         alone, _ = learner.update(jax.tree.map(lambda x, i=i: x[i], states), params)
         for x, y in zip(jax.tree.leaves(alone.params), jax.tree.leaves(stacked.params), strict=True):

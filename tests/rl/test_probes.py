@@ -36,7 +36,7 @@ def compiled():
     def train(params, gamma):
         state = PPO.init(jax.random.key(0), params)
         state = state.replace(hparams=state.hparams.replace(gamma=gamma))
-        return jax.lax.scan(lambda s, _: PPO.update(s, params, ()), state, None, length=UPDATES)
+        return jax.lax.scan(lambda s, _: PPO.update(s, params, None), state, None, length=UPDATES)
 
     def greedy(policy, ref, params):
         return PPO.act(policy, (), ref, params, None, False)[1:]

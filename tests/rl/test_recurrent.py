@@ -43,7 +43,7 @@ def learner(network: str):
         def one(key):
             state = algorithm.init(key, params)
             state = state.replace(hparams=state.hparams.replace(gamma=gamma))
-            return jax.lax.scan(lambda s, _: algorithm.update(s, params, ()), state, None, length=UPDATES)
+            return jax.lax.scan(lambda s, _: algorithm.update(s, params, None), state, None, length=UPDATES)
 
         return jax.vmap(one)(SEEDS)
 
@@ -111,9 +111,9 @@ def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
     state = algorithm.init(jax.random.key(0), params)
     lively = jax.tree.map(lambda x: 4 * x, state.params)
     update = jax.jit(algorithm.update)
-    state, _ = update(state.replace(params=lively), params, ())
+    state, _ = update(state.replace(params=lively), params, None)
     assert not state.first.all()
-    _, metrics = update(state, params, ())
+    _, metrics = update(state, params, None)
     assert metrics["ratio_error"] <= 1e-5
     for name in FAULTS:
         assert metrics[name] > 1e-3, name
@@ -159,7 +159,7 @@ def test_final_values_by_a_slow_loop(monkeypatch):
     small = config("gru", num_envs=3, num_steps=7, num_minibatches=1, num_epochs=1, num_shards=1)
     algorithm = make_ppo(small.run, ENV, 3, precision="highest")
     params = probe_params(CUE, length=LENGTH, truncates=True)
-    state, _ = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0), params), params, ())
+    state, _ = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0), params), params, None)
     real, caught = rollout.final_values, []
 
     def catching(value, seen):
@@ -167,7 +167,7 @@ def test_final_values_by_a_slow_loop(monkeypatch):
         return caught[0][0]
 
     monkeypatch.setattr(rollout, "final_values", catching)
-    algorithm.update(state, params, ())  # not jitted: what is caught are numbers
+    algorithm.update(state, params, None)  # not jitted: what is caught are numbers
     ours, seen = jax.device_get(caught[0])
     assert state.carry.any(axis=1).all()
     assert seen.truncated.sum() == 3

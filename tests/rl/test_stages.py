@@ -1,4 +1,4 @@
-"""PPO under stages: what its updates charge, force and tell, with one compiled program for all of them."""
+"""PPO under stages: what its updates charge, force and report, with one compiled program for all of them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ ENV = TradingEnv(EnvConfig(window=2))
 PROBE = Probe((lambda ref, action: 1.0,))
 
 
-def tell(seen: Transition) -> dict[str, Any]:
-    """What trading tells, and what its fills paid."""
+def collect(seen: Transition) -> dict[str, Any]:
+    """The figures of trading, and what its fills paid."""
     info: StepInfo = seen.info
     event = info.event
     sides = sum(jnp.abs(x).sum() for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity))
-    return summary.tell(seen) | {"paid": event.commission.sum(), "sides": sides}
+    return summary.collect(seen) | {"paid": event.commission.sum(), "sides": sides}
 
 
 def figures(told: dict[str, Any]) -> dict[str, jax.Array]:
@@ -54,18 +54,18 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
     small = Learning(num_envs=4, num_steps=8, num_minibatches=1, num_epochs=1, hidden=(4,))
     algorithm = make_ppo(small.run, PROBE, UPDATES, stage=stage)
     init, update = (jax.jit(f, compiler_options=FAST_COMPILE) for f in (algorithm.init, algorithm.update))
-    state, told = init(jax.random.key(0), probe_params(scale=8.0)), []
+    state, reported = init(jax.random.key(0), probe_params(scale=8.0)), []
     for _ in range(UPDATES):
         state, metrics = update(state, probe_params(scale=8.0), ())
-        told.append((float(metrics["staged"]), float(metrics["episode_reward"])))
-    assert told == [(0.0, 0.0), (0.5, 4.0), (1.0, 8.0)]
+        reported.append((float(metrics["staged"]), float(metrics["episode_reward"])))
+    assert reported == [(0.0, 0.0), (0.5, 4.0), (1.0, 8.0)]
     assert len(traces) == 2  # of init and of update
 
 
-def test_a_stage_may_not_rename_what_is_told_already() -> None:
-    for name in ("entropy", "mine"):
+def test_a_stage_may_not_reuse_the_name_of_a_metric() -> None:
+    for name in ("entropy", "share"):
         clash = make_ppo(CONFIG.run, PROBE, UPDATES,
-                         summarise=Summary(lambda seen: (), lambda told: {"mine": jnp.float32(0)}),
+                         summarise=Summary(lambda seen: (), lambda sums: {"share": jnp.float32(0)}),
                          stage=lambda params, fraction, name=name: (params, {name: fraction}))
         state = jax.eval_shape(clash.init, jax.random.key(0), probe_params())
         with pytest.raises(ValueError, match=name):
@@ -75,7 +75,7 @@ def test_a_stage_may_not_rename_what_is_told_already() -> None:
 # ---- on the trading environment
 
 
-ALGORITHM = make_ppo(CONFIG.run, ENV, UPDATES, summarise=Summary(tell, figures), stage=make_stages(STAGES))
+ALGORITHM = make_ppo(CONFIG.run, ENV, UPDATES, summarise=Summary(collect, figures), stage=make_stages(STAGES))
 
 
 @functools.cache

@@ -61,9 +61,10 @@ class RecordedBackend:
         if row is None:
             return Answer(None, Failure.EMPTY, f"nothing recorded for bar {question.bar}")
         for name in ("time", "symbol"):
-            if (told := getattr(row, name)) and told != getattr(question, name):
-                return Answer(None, Failure.SCHEMA, f"bar {question.bar} was recorded for {name} {ascii(told)[:40]}, "
-                                                    f"the question has {getattr(question, name)}", raw=row.raw)
+            if (recorded := getattr(row, name)) and recorded != getattr(question, name):
+                detail = (f"bar {question.bar} was recorded for {name} {ascii(recorded)[:40]}, "
+                          f"the question has {getattr(question, name)}")
+                return Answer(None, Failure.SCHEMA, detail, raw=row.raw)
         parsed = PARSERS[self._format](row.raw)
         detail = "repaired" if parsed.repaired and not parsed.failure else parsed.detail
         return Answer(parsed.advice, parsed.failure, detail, raw=row.raw, model=row.model)

@@ -28,7 +28,7 @@ from jaxtrade.parts import ADVISORS
 Options = Mapping[str, Any]
 _EXPECTED = {"rules": "'rules' alone", "mock": "mock:KIND[:NUMBER], as mock:skilled:0.6", "recorded": "recorded:FILE",
              "http": "a URL as http://127.0.0.1:8080/v1", "https": "a URL as https://HOST/v1"}
-_MEANING = {"future": "an array by bar of -1, 0 or +1: this mock is told it", "inner": "the backend it is made of",
+_MEANING = {"future": "an array by bar of -1, 0 or +1: this mock reads it", "inner": "the backend it is made of",
             "bars": "the bars it is about, or how many", "then": "the backend after the turn", "turn": "a bar",
             "model": "the name that the server knows it by"}
 
@@ -134,22 +134,22 @@ def _mock_kind(own: str) -> tuple[str, MockKind, str]:
 def _mock(rest: str, options: dict[str, Any]) -> Backend:
     own, _, other = rest.partition("/")
     name, kind, number = _mock_kind(own)
-    mine = {key: value for key, value in options.items() if key in kind.takes}
+    own_options = {key: value for key, value in options.items() if key in kind.takes}
     if other:
         if "inner" not in kind.takes:
             raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
-        theirs = {key: value for key, value in options.items() if key in takes(other)}
-        mine["inner"] = make_backend(other, {key: value for key, value in theirs.items()
+        others = {key: value for key, value in options.items() if key in takes(other)}
+        own_options["inner"] = make_backend(other, {key: value for key, value in others.items()
                                              if key not in kind.takes or key == "seed"})
     if number:
-        if kind.number in mine:
+        if kind.number in own_options:
             raise ConfigError(f"advisor mock:{name}: {kind.number} is given twice")
         try:
-            mine[kind.number] = float(number)
+            own_options[kind.number] = float(number)
         except ValueError:
             raise ConfigError(f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})") from None
-    _needed(f"mock:{name}", mine, *kind.needs)
-    return kind.make(mine)
+    _needed(f"mock:{name}", own_options, *kind.needs)
+    return kind.make(own_options)
 
 
 def _skilled(honesty: str, default: float, wrong: bool = False) -> Callable[[dict[str, Any]], Backend]:

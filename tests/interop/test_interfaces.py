@@ -1,4 +1,4 @@
-"""The doors are the environment: native, gymnax, gymnasium Env and VectorEnv trajectories are equal bit for bit."""
+"""Every interface is the same environment: native, gymnax, gymnasium Env and VectorEnv agree bit for bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
 from jaxtrade.interop.gymnax_env import to_gymnax
-from tests.interop.doors import (
+from tests.interop.interfaces import (
     ENDS,
     ENV,
     NUM_ENVS,
@@ -29,8 +29,8 @@ def truth() -> Trajectory:
     return native()
 
 
-def assert_same(door: Trajectory, truth: Trajectory) -> None:
-    for name, ours, theirs in zip(Trajectory._fields, door, truth, strict=True):
+def assert_same(interface: Trajectory, truth: Trajectory) -> None:
+    for name, ours, theirs in zip(Trajectory._fields, interface, truth, strict=True):
         assert_equal_bits(ours, theirs, name)
 
 
@@ -50,17 +50,17 @@ def test_the_trajectory_is_worth_comparing(truth: Trajectory) -> None:
 
 
 def test_gymnax_is_equal(truth: Trajectory) -> None:
-    door = to_gymnax(ENV, PARAMS)
+    interface = to_gymnax(ENV, PARAMS)
 
     @jax.jit
     def run(params, actions):
         keys = jax.vmap(jax.random.key)(SEED + jnp.arange(NUM_ENVS))
-        observation, state = jax.vmap(door.reset, (0, None))(keys, params)
-        mask = jax.vmap(door.action_mask, (0, None))(state, params)
+        observation, state = jax.vmap(interface.reset, (0, None))(keys, params)
+        mask = jax.vmap(interface.action_mask, (0, None))(state, params)
 
         def step(carry, action):
             observation, mask, state = carry
-            following, state, reward, terminated, truncated, info = jax.vmap(door.step, (0, 0, 0, None))(
+            following, state, reward, terminated, truncated, info = jax.vmap(interface.step, (0, 0, 0, None))(
                 keys, state, action, params)
             seen = Trajectory(observation, mask, action, reward, terminated, truncated, info["end_reason"],
                               info["equity"], info["illegal"], info["final_observation"])

@@ -1,4 +1,4 @@
-"""One small world behind every door: random walks whose episodes end in every way."""
+"""One small world behind every interface: random walks whose episodes end in every way."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _native(params: Any) -> Trajectory:
     uniform = jax.random.uniform(jax.random.key(5), (STEPS, NUM_ENVS))
 
     def one(state: Any, ref: Any, u: jax.Array) -> Any:
-        # Now and then an action that the mask forbids: every door counts it.
+        # Now and then an action that the mask forbids: every interface counts it.
         action = jnp.where(u > 0.97, jnp.int32(u * 1e4) % ENV.num_actions, worlds.pick(ref.mask, u))
         next_state, next_ref, outcome = ENV.step(jax.random.key(0), state, action, params)
         info = outcome.info
