@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from jaxtrade import cli
-from jaxtrade.advisor.compose import followed_of, is_told, only, was_told
+from jaxtrade.advisor.compose import followed_of, only, reads_future, table_reads_future
 from jaxtrade.cli.replaying import differences
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
@@ -254,11 +254,11 @@ def test_a_key_given_where_a_name_belongs_is_written_nowhere(tmp_path, capsys, g
 
 
 def test_an_advisor_told_the_future_is_labelled_however_it_comes() -> None:
-    assert is_told("mock:delayed:5/mock:oracle")
-    assert was_told({"advisor": "mock:skilled:0.6"})
-    assert was_told({"identity": {"kind": "mock:turning", "then.future": "ab12"}})
-    assert not was_told({"advisor": "rules", "identity": {"kind": "rules"}})
-    assert not is_told("mock:random")
+    assert reads_future("mock:delayed:5/mock:oracle")
+    assert table_reads_future({"advisor": "mock:skilled:0.6"})
+    assert table_reads_future({"identity": {"kind": "mock:turning", "then.future": "ab12"}})
+    assert not table_reads_future({"advisor": "rules", "identity": {"kind": "rules"}})
+    assert not reads_future("mock:random")
 
 
 @pytest.mark.slow

@@ -12,8 +12,6 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import rules
 from jaxtrade.env.observation import (
-    ObservationRef,
-    Slot,
     context_slots,
     context_values,
     position_slots,
@@ -22,6 +20,7 @@ from jaxtrade.env.observation import (
     window_values,
 )
 from jaxtrade.env.orders import bracket, hold
+from jaxtrade.env.reference import ObservationRef, Slot
 from jaxtrade.env.rewards import StepEvent, register_term
 from jaxtrade.env.state import ContractParams, EnvParams, EnvState, Event, Order
 from jaxtrade.env.tasks.base import RecordKeeper, Task, register_task

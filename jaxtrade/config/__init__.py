@@ -1,27 +1,19 @@
 """The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
 
-from jaxtrade.config.load import (
-    MAX_BYTES,
-    AccountConfig,
+from jaxtrade.config.learning import (
     AdvisorConfig,
-    BracketConfig,
     ControlConfig,
-    CostConfig,
-    DataConfig,
-    EnvConfig,
-    EpisodeConfig,
     EvaluationConfig,
     NetworkConfig,
     PPOConfig,
-    RewardConfig,
-    Roll,
     RolloutConfig,
-    RunConfig,
-    SessionConfig,
-    SplitConfig,
     StageConfig,
     TrainConfig,
     TransferConfig,
+)
+from jaxtrade.config.load import (
+    MAX_BYTES,
+    RunConfig,
     config_path,
     digest_of,
     dump_config,
@@ -31,6 +23,18 @@ from jaxtrade.config.load import (
     overridden,
     read_values,
     validated,
+)
+from jaxtrade.config.market import (
+    AccountConfig,
+    BracketConfig,
+    CostConfig,
+    DataConfig,
+    EnvConfig,
+    EpisodeConfig,
+    RewardConfig,
+    Roll,
+    SessionConfig,
+    SplitConfig,
 )
 
 __all__ = [

@@ -41,7 +41,6 @@ from jaxtrade.config.market import (
     EnvConfig,
     EpisodeConfig,
     RewardConfig,
-    Roll,
     SessionConfig,
     SplitConfig,
 )
@@ -49,39 +48,6 @@ from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.registry import import_parts
-
-__all__ = [
-    "MAX_BYTES",
-    "AccountConfig",
-    "AdvisorConfig",
-    "BracketConfig",
-    "ControlConfig",
-    "CostConfig",
-    "DataConfig",
-    "EnvConfig",
-    "EpisodeConfig",
-    "EvaluationConfig",
-    "NetworkConfig",
-    "PPOConfig",
-    "RewardConfig",
-    "Roll",
-    "RolloutConfig",
-    "RunConfig",
-    "SessionConfig",
-    "SplitConfig",
-    "StageConfig",
-    "TrainConfig",
-    "TransferConfig",
-    "config_path",
-    "digest_of",
-    "dump_config",
-    "find_file",
-    "load_config",
-    "make_config",
-    "overridden",
-    "read_values",
-    "validated",
-]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_BYTES = 1_000_000  # largest size of a configuration file

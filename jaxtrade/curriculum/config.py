@@ -13,9 +13,11 @@ from pydantic import BaseModel, Field
 
 from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values, validated
 from jaxtrade.config.base import Section
+from jaxtrade.config.legacy import migrated
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError
 
+CURRICULUM = "curriculum.yaml"  # in the folder of a curriculum
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 
 
@@ -74,7 +76,7 @@ class Curriculum(BaseModel, frozen=True):
 
     def digest(self) -> str:
         """sha256 of the resolved curriculum (hex)."""
-        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+        return _digest(self.model_dump(mode="json"))
 
 
 Resolve = Callable[[Mapping[str, Any], str], RunConfig]  # (sections, name for messages) -> a run's configuration
@@ -111,11 +113,18 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
         if config.train.num_seeds != 1:
             raise ConfigError(f"{where}: train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a "
                               "time; start one per seed")
+        if config.algorithm != "ppo":
+            raise ConfigError(f"{where}: algorithm={config.algorithm}: only ppo carries its learning into the next "
+                              "phase; set algorithm=ppo")
         if config.split.validation_sessions < 1:
             raise ConfigError(f"{where}: its gate cannot be evaluated: split.validation_sessions=0; hold out at least "
                               "one session")
         phases.append(Phase(name=label, config=config, gate=phase.gate))
     return Curriculum(phases=tuple(phases), enforce_gates=raw.enforce_gates)
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def dump_curriculum(curriculum: Curriculum) -> str:
@@ -126,9 +135,20 @@ def dump_curriculum(curriculum: Curriculum) -> str:
 
 
 def read_curriculum(folder: Path) -> Curriculum:
-    """The curriculum of a folder that `jaxtrade curriculum` created. Raises ConfigError if it is not such a folder."""
-    path = folder / "curriculum.yaml"
+    """The curriculum of a folder that `jaxtrade curriculum` created, by this version or an earlier one.
+
+    Raises ConfigError if it is not such a folder.
+    """
+    path = folder / CURRICULUM
     if not path.is_file():
-        raise ConfigError(f"--resume {folder}: no curriculum.yaml; expected a folder written by 'jaxtrade curriculum' "
+        raise ConfigError(f"--resume {folder}: no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
                           "(a single run is resumed by jaxtrade train --resume)")
-    return load_curriculum(str(path), (), (), make_config)
+    return load_curriculum(str(path), (), (), lambda sections, where: make_config(migrated(sections), where))
+
+
+def written_digest(folder: Path) -> str:
+    """The digest of what the folder's file says. Equal to `Curriculum.digest` of the version that wrote the file; keys
+    that were renamed or added later do not change it."""
+    values = read_values(folder / CURRICULUM, exact=True)
+    return _digest({"enforce_gates": values["enforce_gates"], "phases": [
+        {"name": name, "config": phase["run"], "gate": phase["gate"]} for name, phase in values["phases"].items()]})

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxtrade.curriculum.config import GateConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.result import EvaluationResult
+from jaxtrade.evaluation.report import EvaluationResult
 
 LAST = 0.1  # the KL is averaged over this last share of the run
 
@@ -24,7 +24,7 @@ class Check(NamedTuple):
     passed: bool
 
 
-def judge(gate: GateConfig, result: EvaluationResult, reward: float,
+def check_gate(gate: GateConfig, result: EvaluationResult, reward: float,
           history: Sequence[Mapping[str, Any]]) -> list[Check]:
     """Check every condition of a gate.
 

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.curriculum import gates
-from jaxtrade.curriculum.config import Curriculum, Phase, dump_curriculum, read_curriculum
+from jaxtrade.curriculum.config import (
+    CURRICULUM,
+    Curriculum,
+    Phase,
+    dump_curriculum,
+    read_curriculum,
+    written_digest,
+)
 from jaxtrade.curriculum.report import report_text
 from jaxtrade.curriculum.start import start_check, start_line
 from jaxtrade.errors import ConfigError, InterruptedRunError, PreemptedError
@@ -97,7 +104,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     new = path.with_name(f".{path.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
-    (new / "curriculum.yaml").write_text(dump_curriculum(curriculum), encoding="utf-8")
+    (new / CURRICULUM).write_text(dump_curriculum(curriculum), encoding="utf-8")
     rundir.write_json(new / BEGIN, {"digest": curriculum.digest(), "first": first, "nproc": os.environ["NPROC"],
                              "from": None if source is None else str(source.resolve()),
                              "xla_flags": os.environ.get("XLA_FLAGS", "")})
@@ -133,8 +140,8 @@ def resume_curriculum(path: Path) -> CurriculumResult:
     """
     curriculum = read_curriculum(path)
     begin = read_json(path / BEGIN)
-    if curriculum.digest() != begin["digest"]:
-        raise ConfigError(f"{path / 'curriculum.yaml'}: has changed since the curriculum began; restore it, or start "
+    if written_digest(path) != begin["digest"]:
+        raise ConfigError(f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
                           "a new one with the change")
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
     with rundir.locked(path):
@@ -164,7 +171,7 @@ def _run_phases(curriculum: Curriculum, path: Path) -> CurriculumResult:
             break
         source = folder
     document = {"phases": rows, "stopped": stopped, "enforced": curriculum.enforce_gates,
-                "digest": curriculum.digest()}
+                "digest": begin["digest"]}
     rundir.write_json(path / "curriculum.json", document)
     text = report_text(document)
     (path / "curriculum.txt").write_text(text + "\n", encoding="utf-8")
@@ -212,7 +219,7 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     result = evaluate(setup.env, params, setup.market, setup.splits["validation"], trained.config,
                       agents=[greedy(setup.algorithm, policy, setup.env)])
     reward = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm, [policy])
-    checks = gates.judge(phase.gate, result, reward, history(folder))
+    checks = gates.check_gate(phase.gate, result, reward, history(folder))
     summary = read_json(folder / "summary.json")
     start = folder.with_name(folder.name + ".start.json")
     found: dict[str, Any] = {

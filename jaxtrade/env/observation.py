@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.data.features.schema import NOW, Shape, feature_spec, shape_of
 from jaxtrade.env.actions import Action
 from jaxtrade.env.advice import ADVICE_SLOTS, advice_seen, advice_slots
+from jaxtrade.env.reference import ObservationRef, Slot, bits_of
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
@@ -32,47 +31,6 @@ TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
 POSITION_SLOTS = ("position", "entry", "stop_distance", "target_distance", "bars_in_position")
 MANAGE_SLOTS = ("can_enter", "can_manage", "has_position")
 BARS_PER_DAY = 390.0  # scale of bars_in_position: minutes of the US cash session
-
-
-class ObservationRef(struct.PyTreeNode):
-    """The form in which a rollout stores an observation.
-
-    row: int32[S] market row. legs: int32[S, 5] quantity, entry, stop, target, bars in position. legal:
-    uint8[ceil(A / 8)], bits of the mask. account: the visible part of the task's record (an `AccountSeen` for
-    `advised`), None (static) without a record. aux: the visible advice (`AdviceSeen`), None (static) without an
-    advisor. num_actions: A (static).
-    """
-
-    row: Array
-    legs: Array
-    account: Any
-    legal: Array
-    aux: Any
-    num_actions: int = struct.field(pytree_node=False)
-
-    @property
-    def mask(self) -> Array:
-        """bool[..., A]: the legal actions of one reference or of stacked references."""
-        bits = [(self.legal[..., i // 8] >> (i % 8)) & 1 for i in range(self.num_actions)]
-        return jnp.stack(bits, axis=-1).astype(bool)
-
-
-def bits_of(mask: Array) -> Array:
-    """Pack a mask bool[..., A] into uint8[..., ceil(A / 8)]. Action 8 i + j is bit j of byte i."""
-    def byte(first: int) -> Array:
-        bits = [mask[..., i].astype(jnp.uint8) << (i - first) for i in range(first, min(first + 8, mask.shape[-1]))]
-        return functools.reduce(jnp.bitwise_or, bits)
-
-    return jnp.stack([byte(first) for first in range(0, mask.shape[-1], 8)], axis=-1)
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One entry of the observation vector. warm_up: bars of data before its first valid value."""
-
-    name: str
-    unit: str
-    warm_up: int
 
 
 @dataclass(frozen=True)

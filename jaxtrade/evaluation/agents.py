@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.networks.memory import forget
 from jaxtrade.types import Algorithm, Array, PyTree

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxtrade.env import orders, rules
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.env.tasks.base import HOLD
 from jaxtrade.errors import ConfigError
@@ -32,7 +32,7 @@ def _hold_flat(
 
 def flat() -> Agent:
     """An agent that never trades."""
-    return Agent("flat", _hold_flat, (), "never trades")
+    return Agent("flat", _hold_flat, None, "never trades")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RandomMasked:
 
 def random_masked(env: TradingEnv) -> Agent:
     """An agent that draws uniformly from the legal actions, by the key of the evaluation."""
-    return Agent("random", RandomMasked(env), (), "uniform over the legal actions")
+    return Agent("random", RandomMasked(env), None, "uniform over the legal actions")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class BuyAndHold:
 def buy_and_hold(env: TradingEnv) -> Agent:
     """An agent that buys at the first decision bar of each session at which it may open. It sets no bracket and leaves
     at the flat bar."""
-    return Agent("buy_hold", BuyAndHold(env.config.quantity, _action(env, "BUY")), (),
+    return Agent("buy_hold", BuyAndHold(env.config.quantity, _action(env, "BUY")), None,
                  "buys each session's first decision bar, no stop or target, out at the flat bar")
 
 

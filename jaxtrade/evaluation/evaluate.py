@@ -22,7 +22,8 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, picture, report, trades
 from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
 from jaxtrade.evaluation.backtest import DecisionBars, backtest, decision_bars
-from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import EndReason
-from jaxtrade.evaluation.result import AgentResult, EvaluationResult
+from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.result import AgentResult
 
 LONG, SHORT, EXIT, GREY, FLOOR, GRID = "#1b7f5c", "#c0392b", "#39414d", "#9aa1ab", "#b9770e", "#e6e8eb"
 AGENT = "#1f4e9c"

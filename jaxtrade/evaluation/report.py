@@ -1,20 +1,55 @@
-"""An evaluation as a console table and a JSON document."""
+"""The result of an evaluation, as a console table and as a JSON document."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from jaxtrade.evaluation.backtest import DecisionBars
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
+from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, ruled
-
-if TYPE_CHECKING:
-    from jaxtrade.evaluation.result import EvaluationResult
 
 NOT_AVAILABLE = "n/a"
 FORMAT = 1
 
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Results of several agents over the same decision bars, in the order given.
+
+    close: int[T] ticks, close of each market row (the mid price of two-sided bars). start_balance: dollars. settings:
+    conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
+    """
+
+    agents: tuple[AgentResult, ...]
+    decisions: DecisionBars
+    clock: BarClock
+    close: np.ndarray
+    start_balance: float
+    settings: dict[str, Any]
+    labels: tuple[str, ...]
+    provenance: dict[str, Any]
+
+    def table(self) -> str:
+        """The console table: header, both passes with agents as columns, and a verdict of one line."""
+        return table(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for `json.dumps`; undefined figures are None."""
+        return to_json(self)
+
+    def agent(self, name: str) -> AgentResult:
+        """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
+        for result in self.agents:
+            if result.name == name:
+                return result
+        raise KeyError(f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})")
 
 def _money(value: float) -> str:
     return f"{value:,.2f}"
@@ -127,7 +162,7 @@ def verdict(result: EvaluationResult) -> str:
 
 
 # A user's own section below the table: (evaluation) -> lines. It is registered in `parts.REPORT_SECTIONS` by its title.
-Section = Callable[["EvaluationResult"], Sequence[str]]
+Section = Callable[[EvaluationResult], Sequence[str]]
 
 
 def sections(result: EvaluationResult) -> list[str]:

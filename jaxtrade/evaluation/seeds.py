@@ -13,7 +13,7 @@ from typing import Any
 
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
-from jaxtrade.evaluation.result import EvaluationResult
+from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.text import aligned
 
 POLICY = "greedy"

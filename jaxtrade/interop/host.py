@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array

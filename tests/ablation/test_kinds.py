@@ -34,13 +34,13 @@ def test_fusions():
         kinds.parse_fusions(" , ")
 
 
-@pytest.mark.parametrize(("kind", "told"), [
+@pytest.mark.parametrize(("kind", "reads"), [
     ("none", False), ("rules", False), ("mock:random", False), ("mock:constant", False), ("mock:skilled:0.6", True),
     ("mock:oracle", True), ("mock:adversarial:0.6", True), ("mock:overconfident", True), ("turn", True),
     ("turn:0.7", True), ("mock:delayed:5/mock:skilled:0.6", True), ("mock:permuted/mock:skilled:0.6", False),
     ("mock:available:0.5/mock:permuted/mock:oracle", True), ("table:x.npz", False), ("mock:delayed:5/rules", False)])
-def test_who_is_told_the_future(kind, told):
-    assert kinds.cheats(kind) is told
+def test_which_advisors_read_the_future(kind, reads):
+    assert kinds.cheats(kind) is reads
 
 
 def test_placebos():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,17 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.curriculum.config import Curriculum, dump_curriculum, load_curriculum
+from jaxtrade.config.legacy import MOVED
+from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
+from jaxtrade.curriculum.config import (
+    Curriculum,
+    dump_curriculum,
+    load_curriculum,
+    read_curriculum,
+    written_digest,
+)
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import LEARNERS
 
 TEXT = """
 base: {split: {validation_sessions: 1}, rollout: {num_envs: 16}, ppo: {learning_rate: 0.001}}
@@ -50,6 +61,35 @@ def test_set_reaches_every_phase_or_one(tmp_path: Path) -> None:
 def test_written_out_it_is_the_same(tmp_path: Path) -> None:
     course = load(tmp_path)
     assert load(tmp_path, dump_curriculum(course)).digest() == course.digest()
+
+
+def old_keys(sections: dict[str, Any]) -> dict[str, Any]:
+    """A run's sections as versions wrote them before `network` and `rollout` were sections of their own."""
+    for old, new in MOVED.items():
+        target, _, name = new.partition(".")
+        section, _, key = old.partition(".")
+        sections[section][key] = sections[target].pop(name)
+    return {key: value for key, value in sections.items() if key not in ("network", "rollout", "algorithm")}
+
+
+def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_file(tmp_path: Path) -> None:
+    course = load(tmp_path)
+    values = parse_yaml(dump_curriculum(course), "course", exact=True)
+    (tmp_path / "curriculum.yaml").write_text(dump_yaml(values), encoding="utf-8")
+    assert written_digest(tmp_path) == course.digest()
+    for phase in values["phases"].values():
+        phase["run"] = old_keys(phase["run"])
+    (tmp_path / "curriculum.yaml").write_text(dump_yaml(values), encoding="utf-8")
+    old = {"enforce_gates": True, "phases": [
+        {"name": name, "config": phase["run"], "gate": phase["gate"]} for name, phase in values["phases"].items()]}
+    assert written_digest(tmp_path) == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
+    assert read_curriculum(tmp_path).digest() == course.digest()
+
+
+def test_every_phase_is_trained_by_ppo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
+    with pytest.raises(ConfigError, match="phase second: algorithm=own: only ppo carries"):
+        load(tmp_path, TEXT.replace("env: {task: manage}", "algorithm: own"))
 
 
 @pytest.mark.parametrize(("text", "message"), [

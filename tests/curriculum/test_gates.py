@@ -17,7 +17,7 @@ ROWS = [{"approx_kl": kl} for kl in (9.0,) * 18 + (0.002, 0.004)]
 
 
 def judged(**gate: Any) -> dict[str, gates.Check]:
-    return {check.name: check for check in gates.judge(GateConfig(**gate), RESULT, 0.5, ROWS)}
+    return {check.name: check for check in gates.check_gate(GateConfig(**gate), RESULT, 0.5, ROWS)}
 
 
 def test_values_are_those_of_the_hand() -> None:
@@ -46,10 +46,10 @@ def test_what_is_not_asked_is_not_judged() -> None:
 
 
 def test_a_dead_kl_fails_by_default() -> None:
-    dead = gates.judge(GateConfig(), RESULT, 0.5, [{"approx_kl": 0.0}])
+    dead = gates.check_gate(GateConfig(), RESULT, 0.5, [{"approx_kl": 0.0}])
     assert not dead[0].passed
 
 
 def test_no_metrics_is_an_error() -> None:
     with pytest.raises(ConfigError, match="gate cannot be evaluated: the run has no metrics"):
-        gates.judge(GateConfig(), RESULT, 0.5, [])
+        gates.check_gate(GateConfig(), RESULT, 0.5, [])

@@ -22,7 +22,7 @@ from jaxtrade.doctor import checks as facts
 from jaxtrade.doctor import host as machine
 from jaxtrade.doctor.child import ChildResult, crash_name, run_child
 from jaxtrade.doctor.host import Machine, MachineLimits
-from jaxtrade.doctor.layers import LAYERS, Layer, judge
+from jaxtrade.doctor.layers import LAYERS, Layer, finding_of
 from jaxtrade.doctor.storage import check_cache, check_run_folder
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +165,7 @@ def test_cache_that_others_can_write(tmp_path: Path) -> None:
 
 
 def one(program: str, timeout: float = 20) -> Finding:
-    return judge(Layer("fake", program, "do this"), run_child(program, timeout))
+    return finding_of(Layer("fake", program, "do this"), run_child(program, timeout))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")

@@ -34,8 +34,8 @@ from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env import dynamics
 from jaxtrade.env.actions import Action
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import ObservationRef, bits_of
 from jaxtrade.env.record import AccountSeen
+from jaxtrade.env.reference import ObservationRef, bits_of
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState, Order, Position, Trailing
 from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from jaxtrade.parts import REWARD_TERMS

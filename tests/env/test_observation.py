@@ -10,7 +10,8 @@ import pytest
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.advice import advice_slots
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.observation import ObservationRef, bits_of, make_spec
+from jaxtrade.env.observation import make_spec
+from jaxtrade.env.reference import ObservationRef, bits_of
 from jaxtrade.errors import ConfigError
 from tests.env.worlds import make_params, walk_market
 

@@ -220,7 +220,7 @@ def test_an_illegal_order_is_counted():
     def greedy_buyer(carry, state, ref, params, key):
         return carry, orders.hold(state).replace(quantity=jnp.int32(1)), jnp.int32(Action.BUY)
 
-    record, *_ = run(hand_market(1), "strategy", lambda env: Agent("buyer", greedy_buyer, (), "buys always"))
+    record, *_ = run(hand_market(1), "strategy", lambda env: Agent("buyer", greedy_buyer, None, "buys always"))
     # BUY while in position is not in the mask; at the last decision the calendar forbids to open as well.
     assert record.legal.tolist() == [True, False, False, False, False]
 
@@ -250,7 +250,7 @@ def test_an_illegal_action_is_executed_as_hold():
 
     env, params, _ = setup(WALK, WALK.sessions(0))
     decisions = decision_bars(WALK.data, params.sessions)
-    record = backtest(env, Agent("stubborn", PolicyAct(env, stubborn, False), ((), ()), ""), params, decisions,
+    record = backtest(env, Agent("stubborn", PolicyAct(env, stubborn, False), (None, None), ""), params, decisions,
                       "account", KEY)
     illegal = ~record.legal
     assert illegal.sum() > 10

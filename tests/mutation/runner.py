@@ -86,7 +86,7 @@ class Tree:
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
             compiled.unlink()
 
-    def judge(self, fault: Fault) -> Verdict:
+    def verdict_on(self, fault: Fault) -> Verdict:
         """What the tests make of a fault."""
         start = time.perf_counter()
         try:
@@ -127,7 +127,7 @@ def audit(faults: Sequence[Fault], jobs: int) -> Iterator[Verdict]:
         def judge(fault: Fault) -> Verdict:
             tree = trees.get()
             try:
-                return tree.judge(fault)
+                return tree.verdict_on(fault)
             finally:
                 trees.put(tree)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxtrade.config import load_config
 from jaxtrade.env.actions import Action
-from jaxtrade.env.observation import ObservationRef, bits_of
+from jaxtrade.env.reference import ObservationRef, bits_of
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.evaluation.agents import Act, Agent
 from jaxtrade.evaluation.backtest import backtest, decision_bars

@@ -68,6 +68,6 @@ def _peek(carry, state, ref, params, key):
 
 def test_a_look_into_the_future_is_noticed():
     setup = martingale(0, "env.task=manage", f"data.synthetic_sessions={SESSIONS['manage']}", *LEAN)
-    null = null_of([trades_of(setup, Agent("peek", _peek, (), "looks ahead"))])
+    null = null_of([trades_of(setup, Agent("peek", _peek, None, "looks ahead"))])
     assert null.trades >= LEAST
     assert null.z > 10

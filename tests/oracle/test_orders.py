@@ -85,7 +85,7 @@ def replay(env: OracleEnv, slot: int, states: np.ndarray, orders: np.ndarray, ev
         ("close", "next_open", "stop_first"), ("extreme", "next_open", "nearer_extreme")))])
 def test_random_orders_agree(mark, fill, intrabar):
     cases = [(dataclasses.replace(preset, mark=mark, fill=fill, intrabar=intrabar, episode_sessions=1), bars, slot)
-             for preset in PRESETS.values() for bars in markets()[:2] for slot in range(len(bars.sessions))]
+             for preset in PRESETS.values() for bars in markets()[:3] for slot in range(len(bars.sessions))]
     params = stack([env_params(bars, settings) for settings, bars, _ in cases])
     env = TradingEnv(env_config(cases[0][0]))
     slots = jnp.asarray([slot for *_, slot in cases])

@@ -88,8 +88,8 @@ def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: 
     edges = [*(np.datetime64(first) for _, first in firsts[1:]), days.max() + 1]
     places, begins = [], np.datetime64(firsts[0][1])
     for (code, first), ends in zip(firsts, edges, strict=True):
-        rows = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))
-        if not len(rows):
+        found = np.flatnonzero((codes == code) & (days >= begins) & (days < ends))
+        if not len(found):
             own = days[codes == code]
             its_bars = f"(its bars: {own.min()}..{own.max()})"
             if follows is None:
@@ -99,11 +99,11 @@ def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: 
                 assert isinstance(roll, dict)
                 faults.add(f"no bar of contract {code} {span(roll, code)}, where it is the one in {follows} {its_bars}",
                            GIVE_THEM)
-        elif code != firsts[0][0] and days[rows].min() != begins and roll != "volume" and follows is None:
+        elif code != firsts[0][0] and days[found].min() != begins and roll != "volume" and follows is None:
             faults.add(f"contract {code} has no bar on {first}, the trade date on which data.roll makes it front "
-                       f"(its next: {days[rows].min()})", f"set data.roll to {code}: {days[rows].min()}, or give its "
+                       f"(its next: {days[found].min()})", f"set data.roll to {code}: {days[found].min()}, or give its "
                        "bars of that date")
-        places.append(rows)
+        places.append(found)
         begins = ends
     faults.stop()
     close = as_numbers(table.columns[names["close"]].iloc[rows]) * price_scale

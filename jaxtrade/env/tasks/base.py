@@ -15,16 +15,13 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jaxtrade.config import EnvConfig
+from jaxtrade.env.reference import ObservationRef, Slot
 from jaxtrade.env.state import ContractParams, EnvParams, EnvState, Event, Order
 from jaxtrade.parts import TASKS
 from jaxtrade.types import Array, PyTree
-
-if TYPE_CHECKING:
-    from jaxtrade.env.observation import ObservationRef, Slot
-
 
 HOLD = 0  # in every task, the id of the action that changes nothing
 

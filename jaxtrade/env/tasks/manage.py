@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.actions import Action, breakeven_stop
-from jaxtrade.env.observation import ObservationRef, Slot, flag_slots, flag_values
+from jaxtrade.env.observation import flag_slots, flag_values
+from jaxtrade.env.reference import ObservationRef, Slot
 from jaxtrade.env.state import EnvParams, EnvState, Order
 from jaxtrade.env.tasks.entry import EntryTask
 from jaxtrade.types import Array

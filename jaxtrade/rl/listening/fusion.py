@@ -44,7 +44,7 @@ from flax import struct
 from jaxtrade.advisor.outcomes import Outcomes, bin_of, hit_rate, log_odds
 from jaxtrade.advisor.table import AdviceSeen, AdviceView
 from jaxtrade.config import AdvisorConfig, EnvConfig
-from jaxtrade.env.observation import ObservationRef
+from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
 from jaxtrade.networks.reductions import LOCAL, Reduce
