@@ -9,33 +9,60 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
 from hypothesis import settings
+from jax._src import compiler  # no public setting gives options to all compilations
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
 
-# Files that compile without most of XLA's optimisations, which takes half the time: compiling is most of what they do.
-# What they check does not depend on it. Left out are files that compare the bits of floats from programs compiled
-# apart, that read compiled programs, that measure speed or memory, or that run long. Folders end in "/".
+# Files that the quick pass compiles without most of XLA's optimisations and without its fusion, which takes a third of
+# the time: compiling is most of what they do. What they check does not depend on it. Left out are files that read
+# compiled programs, that measure speed or memory, or that run long. The slow pass compiles everything as users do.
+# Folders end in "/".
 LIGHTLY_COMPILED = (
-    "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_seams.py", "test_source.py",
-    "test_user_parts.py", "ablation/test_command.py", "ablation/test_matrix.py", "advisor/test_advising.py",
-    "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py", "advisor/test_table.py", "curriculum/",
-    "data/test_market_runs.py", "differential/", "env/", "evaluation/", "interop/", "networks/", "oracle/",
-    "rl/test_control.py", "rl/test_losses.py", "rl/test_minibatches.py", "rl/test_opening.py", "rl/test_population.py",
-    "rl/test_ppo.py", "rl/test_ppo_trading.py", "rl/test_recurrent.py", "rl/test_reductions.py", "rl/test_returns.py",
-    "rl/test_rollback.py", "rl/test_rollout.py", "rl/test_schedules.py", "rl/test_stages.py", "rl/test_toy.py",
-    "rl/test_train.py", "rl/test_transfer.py", "rl/test_update_by_numpy.py",
+    "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_old_run.py",
+    "test_seams.py", "test_source.py", "test_user_parts.py", "ablation/test_command.py", "ablation/test_matrix.py",
+    "advisor/test_advising.py", "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py",
+    "advisor/test_table.py", "curriculum/", "data/test_market_runs.py", "differential/", "env/", "evaluation/",
+    "interop/", "networks/", "oracle/", "rl/test_control.py", "rl/test_losses.py", "rl/test_minibatches.py",
+    "rl/test_opening.py", "rl/test_population.py", "rl/test_ppo.py", "rl/test_ppo_trading.py", "rl/test_probes.py",
+    "rl/test_recurrent.py", "rl/test_reductions.py", "rl/test_returns.py", "rl/test_rollback.py", "rl/test_rollout.py",
+    "rl/test_schedules.py", "rl/test_stages.py", "rl/test_toy.py", "rl/test_train.py", "rl/test_transfer.py",
+    "rl/test_update_by_numpy.py",
 )
+# Of these, files whose programs run longer than they compile: without fusion they would take several times as long.
+FUSED = ("env/test_properties.py", "oracle/test_agreement.py", "oracle/test_orders.py", "oracle/test_real_bars.py")
+NO_FUSION = {"xla_cpu_use_fusion_emitters": False}
 TESTS = Path(__file__).parent
+QUICK = "not slow"  # the marker expression of the quick pass, in pyproject.toml
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
 
 settings.register_profile("ci", derandomize=True)  # the same examples every time; at home new ones are tried
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+class Compilation:
+    """How the current file's programs are compiled.
+
+    JAX takes XLA's options from the environment once per process, or from each `jit`; a file's are set by adding them
+    to what every compilation is given.
+    """
+
+    def __init__(self) -> None:
+        self.options: dict[str, bool] = {}
+        self._given = compiler.get_compile_options
+
+    def __call__(self, *args: Any, env_options_overrides: dict[str, Any] | None = None, **kwargs: Any) -> Any:
+        options = self.options | (env_options_overrides or {})
+        return self._given(*args, env_options_overrides=options, **kwargs)
+
+
+COMPILATION = Compilation()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,29 +76,34 @@ def pytest_configure(config: pytest.Config) -> None:
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    compiler.get_compile_options = COMPILATION
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
 
 
 def lightly_compiled(path: Path) -> bool:
-    if not path.is_relative_to(TESTS):
-        return False
-    name = path.relative_to(TESTS).as_posix()
+    name = name_of(path)
     return any(name == chosen or (chosen.endswith("/") and name.startswith(chosen)) for chosen in LIGHTLY_COMPILED)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Lightly compiled files first: programs that both kinds use are compiled once for each kind, not at each turn."""
-    items.sort(key=lambda item: not lightly_compiled(item.path))
+    """Lightly compiled files first: programs that several kinds use are compiled once for each kind, not at each
+    turn."""
+    items.sort(key=lambda item: (not lightly_compiled(item.path), name_of(item.path) in FUSED))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def compilation(request: pytest.FixtureRequest) -> None:
-    """Each file's programs are compiled its own way. JAX does not look at the setting when it looks for a program that
-    it has compiled, so none is left from a file of the other kind."""
-    light = lightly_compiled(request.path)
-    if light != (os.environ.get(LIGHT) == "1"):
+    """Each file's programs are compiled its own way. JAX does not look at the settings when it looks for a program that
+    it has compiled, so none is left from a file of another kind."""
+    light = lightly_compiled(request.path) and request.config.option.markexpr == QUICK
+    options = NO_FUSION if light and name_of(request.path) not in FUSED else {}
+    if (light, options) != (os.environ.get(LIGHT) == "1", COMPILATION.options):
         jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", light)
-    os.environ[LIGHT] = "1" if light else "0"
+    os.environ[LIGHT], COMPILATION.options = "1" if light else "0", options
 
 
 @pytest.hookimpl(wrapper=True)
