@@ -19,10 +19,9 @@ from jax._src import compiler  # no public setting gives options to all compilat
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
 
-# Files that the quick pass compiles without most of XLA's optimisations and without its fusion, which takes a third of
-# the time: compiling is most of what they do. What they check does not depend on it. Left out are files that read
-# compiled programs, that measure speed or memory, or that run long. The slow pass compiles everything as users do.
-# Folders end in "/".
+# Files that compile without most of XLA's optimisations, and in the quick pass without its fusion too, which takes a
+# third of the time: compiling is most of what they do. What they check does not depend on it. Left out are files that
+# read compiled programs, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
     "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_old_run.py",
     "test_seams.py", "test_source.py", "test_user_parts.py", "ablation/test_command.py", "ablation/test_matrix.py",
@@ -98,8 +97,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def compilation(request: pytest.FixtureRequest) -> None:
     """Each file's programs are compiled its own way. JAX does not look at the settings when it looks for a program that
     it has compiled, so none is left from a file of another kind."""
-    light = lightly_compiled(request.path) and request.config.option.markexpr == QUICK
-    options = NO_FUSION if light and name_of(request.path) not in FUSED else {}
+    light, quick = lightly_compiled(request.path), request.config.option.markexpr == QUICK
+    options = NO_FUSION if light and quick and name_of(request.path) not in FUSED else {}
     if (light, options) != (os.environ.get(LIGHT) == "1", COMPILATION.options):
         jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", light)
