@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell that starts the tests in the background has them ignore SIGINT, and their children too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Where Python is told to keep no compiled modules, each of many child processes would compile the package again.
+    # Where Python is set to keep no compiled modules, each of many child processes would compile the package again.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider

@@ -18,10 +18,10 @@ Fall = tuple[int, int, int]  # running high before the second of its low, and wi
 
 
 class Inside(NamedTuple):
-    """What was traded inside one bar: (high, low) of each second in ticks; told: whether anybody knows."""
+    """What was traded inside one bar: (high, low) of each second in ticks; known: whether their order is known."""
 
     seconds: tuple[tuple[int, int], ...]
-    told: bool = True
+    known: bool = True
 
 
 def falls(open_: int, inside: Inside, side: int) -> list[Fall]:
@@ -44,19 +44,19 @@ def path_arrays(opens: Sequence[int], paths: Sequence[Inside], ask_opens: Sequen
     """Paths as the environment holds them, a short's on the ask where there is one; None where there are none."""
     if not paths:
         return None
-    out, untold = np.zeros((len(paths), 2, 3, FALLS), np.int32), np.zeros((len(paths), 2), bool)
+    out, ambiguous = np.zeros((len(paths), 2, 3, FALLS), np.int32), np.zeros((len(paths), 2), bool)
     short = (ask_opens, ask_paths) if ask_paths else (opens, paths)
     for i, (side, at, insides) in enumerate([(1, opens, paths), (-1, *short)]):
         for row, (open_, inside) in enumerate(zip(at, insides, strict=True)):
-            untold[row, i] = not inside.told
+            ambiguous[row, i] = not inside.known
             for k, fall in enumerate(falls(int(open_), inside, side)):
                 out[row, i, :, k] = fall
-    return IntrabarPath(jnp.asarray(out), jnp.asarray(untold))
+    return IntrabarPath(jnp.asarray(out), jnp.asarray(ambiguous))
 
 
 def random_inside(rng: np.random.Generator, open_: int, high: int, low: int, close: int) -> Inside:
     """Prices that touch high and low somewhere on the way and end at the close, one to three a second; one bar in ten
-    is not told. Most bars climb (or sink) with deep retraces that make no new extreme."""
+    is not known. Most bars climb (or sink) with deep retraces that make no new extreme."""
     while True:
         inner = rng.integers(low, high + 1, int(rng.integers(0, 12))).tolist()
         for extreme in (high, low):
@@ -91,4 +91,5 @@ def random_paths(seed: int, *prices: Sequence[int]) -> tuple[Inside, ...]:
 
 def mirrored(paths: Sequence[Inside], around: int = 20_000) -> tuple[Inside, ...]:
     """The same paths upside down."""
-    return tuple(Inside(tuple((2 * around - low, 2 * around - high) for high, low in p.seconds), p.told) for p in paths)
+    return tuple(Inside(tuple((2 * around - low, 2 * around - high) for high, low in p.seconds), p.known)
+                 for p in paths)

@@ -135,14 +135,14 @@ def test_a_server_that_gives_nothing_usable_is_no_advisor(
               "ADVISOR_KEY", "advisor.evaluation_wait_s=0.5", "train.total_timesteps=2048")
         assert server.connections > 0
     assert same(path, silent(transport))
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     if name in ("wrong key", "wrong model", "quota"):
         log = (path / "run.log").read_text(encoding="utf-8")
         # once in training, once where the evaluation asks
         assert 1 <= sum("advisor" in line and "refuse" in line.lower() for line in log.splitlines()) <= 2, log
     written = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
     assert not any(CANARY.encode() in data for data in written)
-    assert CANARY not in told.out + told.err
+    assert CANARY not in printed.out + printed.err
 
 
 @pytest.mark.slow
@@ -195,9 +195,9 @@ def test_the_command_of_the_readme_asks_and_comes_to_trust(tmp_path, capsys) -> 
     before = sys.getswitchinterval()
     assert cli.main(["train", "advised", "--advisor", "mock:skilled:0.6", "--test", "--run-dir", str(tmp_path / "run"),
                      "--set", "train.tensorboard=false"]) == 0
-    told = capsys.readouterr()
-    rate, trust = (re.search(pattern, told.out + told.err) for pattern in (r"query rate ([\d.e+-]+) per 1,000 steps",
-                                                                           r"trust ([\d.e+-]+) \(log-odds\)"))
+    printed = capsys.readouterr()
+    rate, trust = (re.search(pattern, printed.out + printed.err) for pattern in (
+        r"query rate ([\d.e+-]+) per 1,000 steps", r"trust ([\d.e+-]+) \(log-odds\)"))
     assert rate is not None
     assert float(rate[1]) > 0
     assert trust is not None
@@ -253,7 +253,7 @@ def test_a_key_given_where_a_name_belongs_is_written_nowhere(tmp_path, capsys, g
     assert "advisor" in capsys.readouterr().err
 
 
-def test_an_advisor_told_the_future_is_labelled_however_it_comes() -> None:
+def test_an_advisor_reported_the_future_is_labelled_however_it_comes() -> None:
     assert reads_future("mock:delayed:5/mock:oracle")
     assert table_reads_future({"advisor": "mock:skilled:0.6"})
     assert table_reads_future({"identity": {"kind": "mock:turning", "then.future": "ab12"}})

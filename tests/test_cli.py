@@ -224,14 +224,14 @@ def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFi
 def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
     assert main(["evaluate", str(run), "--intrabar-grid", "--cost-grid", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert list(told["intrabar order"]["rows"]) == ["stop_first", "nearer_extreme"]
-    assert "--seconds FILE" in told["intrabar order"]["notes"][0]
-    assert len(told["costs"]["rows"]) == 12
+    reported = json.loads(capsys.readouterr().out)
+    assert list(reported["intrabar order"]["rows"]) == ["stop_first", "nearer_extreme"]
+    assert "--seconds FILE" in reported["intrabar order"]["notes"][0]
+    assert len(reported["costs"]["rows"]) == 12
     agents = json.loads((run / "evaluation/test/evaluation.json").read_text())["agents"]
-    for name, profit in told["intrabar order"]["rows"]["stop_first"].items():
+    for name, profit in reported["intrabar order"]["rows"]["stop_first"].items():
         assert profit == agents[name]["strategy"]["net_profit"]
-        assert told["costs"]["rows"]["$2.08 a side, 1 ticks"][name] == profit  # the run's own costs
+        assert reported["costs"]["rows"]["$2.08 a side, 1 ticks"][name] == profit  # the run's own costs
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
 
 

@@ -50,7 +50,7 @@ def test_programs_are_kept_in_a_folder_of_this_user_alone(tmp_path):
     assert any(Path(folder).iterdir())
 
 
-def test_what_jax_was_told_stays(tmp_path):
+def test_what_jax_was_reported_stays(tmp_path):
     assert run(**{VARIABLE: str(tmp_path)}) == ["kept", str(tmp_path)]
     assert run(JAX_ENABLE_COMPILATION_CACHE="0", XDG_CACHE_HOME=str(tmp_path)) == ["kept", "None"]
     assert not (tmp_path / "jaxtrade").exists()

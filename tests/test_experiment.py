@@ -82,7 +82,7 @@ def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tm
 
 def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunConfig, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    """And under the run's own compiler flags, whatever the new process was told."""
+    """And under the run's own compiler flags, whatever flags the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
     monkeypatch.setenv("XLA_FLAGS", "")
     resume(copied)
@@ -230,17 +230,17 @@ def summary_of(path: Path) -> dict:
 
 
 def test_the_best_policy_earned_its_score(controlled: Path, controlled_config: RunConfig) -> None:
-    told = summary_of(controlled)["validation"]
-    scores = dict(told["scores"])
+    reported = summary_of(controlled)["validation"]
+    scores = dict(reported["scores"])
     assert list(scores) == [2, 4, 6]
-    assert told["best_score"] == max(scores.values()) == scores[told["best_update"]]
-    assert [update for update, _ in checkpoint.list_checkpoints(controlled / "best")] == [told["best_update"]]
+    assert reported["best_score"] == max(scores.values()) == scores[reported["best_update"]]
+    assert [update for update, _ in checkpoint.list_checkpoints(controlled / "best")] == [reported["best_update"]]
     setup = prepare(controlled_config)
     policy = load_policy(controlled / "policy_best").policy
     assert mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm,
-                       [policy]) == told["best_score"]
+                       [policy]) == reported["best_score"]
     log = (controlled / "run.log").read_text()
-    assert f"validation: mean reward per session was best at update {told['best_update']}" in log
+    assert f"validation: mean reward per session was best at update {reported['best_update']}" in log
     assert "  actions % " in log
 
 
@@ -301,10 +301,10 @@ def test_several_seeds_have_one_score(controlled_config: RunConfig, tmp_path: Pa
     config = controlled_config.model_copy(update={"train": train})
     path = run(config, tmp_path / "two").path
     assert sorted(each.name for each in (path / "policy_best").iterdir()) == ["seed_0", "seed_1"]
-    setup, told = prepare(config), summary_of(path)["validation"]
+    setup, reported = prepare(config), summary_of(path)["validation"]
     each = [mean_reward(setup.env, setup.params, setup.splits["validation"], setup.algorithm,
                         [load_policy(path / f"policy_best/seed_{seed}").policy]) for seed in (0, 1)]
-    assert told["best_score"] == pytest.approx(sum(each) / 2)
+    assert reported["best_score"] == pytest.approx(sum(each) / 2)
     assert "mean reward per session, mean of 2 seeds," in (path / "run.log").read_text()
     assert next(iter(history(path)[-1]["action_share/each"][1])) == "HOLD"
 

@@ -75,7 +75,7 @@ def test_every_step_of_the_way_adds_names_and_loses_none() -> None:
 
 
 @pytest.mark.slow
-def test_other_weights_are_told_apart(entry: Path) -> None:
+def test_other_weights_are_reported_apart(entry: Path) -> None:
     """The comparison can fail."""
     source = load_source(entry)
     setup = prepare(adopt(config("manage"), source))

@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
                                     "with advisor.kind=table:FILE")
     precompute.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
     data_options(precompute)
-    precompute.add_argument("--advisor", metavar="KIND|URL", help="who is asked, instead of advisor.kind: rules, "
+    precompute.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of advisor.kind: rules, "
                             "mock:KIND[:NUMBER], recorded:FILE, or the URL of a server (with --set "
                             "advisor.options.model=NAME)")
     precompute.add_argument("--out", required=True, type=Path, metavar="FILE.npz", help="the snapshot; a server's "

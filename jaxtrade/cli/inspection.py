@@ -124,8 +124,8 @@ def _range_cells(each: dict[str, Any]) -> list[str]:
 def report_lines(found: dict[str, Any]) -> list[str]:
     """The report as text."""
     about = found["of"]
-    who = ", ".join(f"{key} {value}" for key, value in sorted(about.get("identity", {}).items()))
-    lines = [f"{found['what']} {found['path']}", f"asked: {who or about.get('advisor', 'not said')}"]
+    identity = ", ".join(f"{key} {value}" for key, value in sorted(about.get("identity", {}).items()))
+    lines = [f"{found['what']} {found['path']}", f"asked: {identity or about.get('advisor', 'not said')}"]
     lines += [f"prompt: {about['prompt_version']}"] if "prompt_version" in about else []
     if "symbol" in about:
         asked = f", {about['asked']} asked about" if "asked" in about else ""

@@ -10,7 +10,7 @@ from jaxtrade import __version__
 from jaxtrade.cli import ablate, advise
 from jaxtrade.cli.shared import data_options
 
-ADVISOR = ("who advises on the bars: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
+ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
            "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
 
 
@@ -69,7 +69,7 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("--cost-grid", action="store_true",
                           help="net profit over commission and slippage and the spread, instead of the table")
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
-    evaluate.add_argument("--advisor", metavar="KIND|URL", help="who advises, instead of the run's own advisor")
+    evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")
     evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                           help="of that advisor, e.g. --set advisor.options.model=NAME (repeatable)")
     evaluate.add_argument("--seed", type=int, help="one policy of a run with several (default: all; grids need one)")

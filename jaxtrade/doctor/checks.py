@@ -29,14 +29,17 @@ def version_key(text: str) -> tuple[int, ...]:
 
 
 def gib(size: float) -> str:
+    """A size in bytes as text."""
     return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
 def effective_cpus(host: Machine) -> float:
+    """The CPUs that the process may use, by its affinity and its cgroup."""
     return min(float(host.cpus), host.limits.cpus or float(host.cpus))
 
 
 def check_python(host: Machine) -> Finding:
+    """Check Python's version."""
     text = ".".join(map(str, host.python))
     if host.python < (3, 11, 0):
         return fail("python", text, "install Python 3.11 or newer and make the environment anew with it")
@@ -44,6 +47,7 @@ def check_python(host: Machine) -> Finding:
 
 
 def check_platform(host: Machine) -> Finding:
+    """Check that JAX has wheels for this system."""
     text = f"{host.system} {host.release} {host.machine}"
     if host.system == "Darwin" and host.machine == "x86_64":
         return fail("platform", text, "JAX has no current wheels for Intel Macs: use an Apple-silicon Mac, Linux or "
@@ -66,6 +70,7 @@ def check_wsl(host: Machine) -> Finding:
 
 
 def check_cpu(host: Machine) -> Finding:
+    """Compare the usable CPUs with what training needs."""
     usable = effective_cpus(host)
     limit = f", cgroup limit {host.limits.cpus:g}" if host.limits.cpus is not None else ""
     text = f"{host.cpus} usable{limit}"
@@ -78,6 +83,7 @@ def check_cpu(host: Machine) -> Finding:
 
 
 def check_cpu_flags(host: Machine) -> Finding:
+    """Check for the vector instructions that jaxlib needs."""
     if host.machine.lower() not in ("x86_64", "amd64") or host.cpu_flags is None:
         return ok("cpu-flags", f"not listed by this platform ({host.machine}); the jax-cpu check runs the code instead")
     missing = {"avx", "avx2", "fma"} - host.cpu_flags
@@ -90,6 +96,7 @@ def check_cpu_flags(host: Machine) -> Finding:
 
 
 def check_memory(host: Machine) -> Finding:
+    """Compare the memory, or its cgroup limit, with what the shipped configurations need."""
     sizes = [size for size in (host.memory, host.limits.memory) if size is not None]
     if not sizes:
         return warn("memory", "unknown", "look it up in the system's monitor; 4 GiB are enough for the shipped "
@@ -104,6 +111,7 @@ def check_memory(host: Machine) -> Finding:
 
 
 def check_threads(host: Machine) -> Finding:
+    """Compare the thread variables of the environment with the usable CPUs."""
     stated = {key: host.env[key] for key in THREAD_KEYS if host.env.get(key)}
     text = ", ".join(f"{key}={value}" for key, value in stated.items()) or "no thread variable set"
     for key, value in stated.items():
@@ -135,6 +143,7 @@ def check_pids(host: Machine) -> Finding:
 
 
 def check_files(host: Machine) -> Finding:
+    """Check the limit on open files."""
     if host.max_files is None:
         return ok("open-files", "no limit")
     if host.max_files < 256:
@@ -143,6 +152,7 @@ def check_files(host: Machine) -> Finding:
 
 
 def check_packages(host: Machine) -> Finding:
+    """Compare the installed versions with those that the package requires."""
     wrong = []
     for name, (least, below) in REQUIRED.items():
         found = host.versions.get(name)
@@ -187,6 +197,7 @@ def check_gpu_plugin(host: Machine) -> Finding:
 
 
 def check_gpu_hidden(host: Machine) -> Finding:
+    """Check that no environment variable hides the GPU."""
     if host.gpu_seen and host.env.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return warn("gpu-visible", "CUDA_VISIBLE_DEVICES hides every GPU", "unset CUDA_VISIBLE_DEVICES")
     platforms = host.env.get("JAX_PLATFORMS", "")
@@ -196,6 +207,7 @@ def check_gpu_hidden(host: Machine) -> Finding:
 
 
 def check_time_zones(_: Machine) -> Finding:
+    """Check that the time zones of the markets can be read."""
     try:
         for name in ZONES:
             zoneinfo.ZoneInfo(name)

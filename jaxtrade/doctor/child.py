@@ -49,6 +49,7 @@ def crash_name(returncode: int) -> str | None:
 
 
 def last_line(text: str) -> str:
+    """The last line of a child's output that is not blank, cut to 300 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
 

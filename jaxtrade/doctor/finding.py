@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 
 class Status(enum.StrEnum):
+    """How bad a finding is."""
+
     OK = "OK"
     WARN = "WARN"  # a run works, but slower, or without all of the machine's resources
     FAIL = "FAIL"  # a run would not start, would crash, or would be insecure
@@ -31,12 +33,15 @@ class Finding:
 
 
 def ok(name: str, measured: str) -> Finding:
+    """A finding that needs no fix."""
     return Finding(name, Status.OK, measured)
 
 
 def warn(name: str, measured: str, fix: str) -> Finding:
+    """A finding that costs speed or resources."""
     return Finding(name, Status.WARN, measured, fix)
 
 
 def fail(name: str, measured: str, fix: str) -> Finding:
+    """A finding that prevents runs."""
     return Finding(name, Status.FAIL, measured, fix)

@@ -47,6 +47,7 @@ class Machine:
 
 
 def read_text(path: str) -> str | None:
+    """The text of a file, or None if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -134,6 +135,7 @@ def cgroup_limits(read: Read = read_text) -> MachineLimits:
 
 
 def cpu_flags(read: Read = read_text) -> frozenset[str] | None:
+    """The instruction sets that Linux lists for the CPU; None where it lists none."""
     for line in (read("/proc/cpuinfo") or "").splitlines():
         if line.startswith("flags"):
             return frozenset(line.partition(":")[2].split())
@@ -141,6 +143,7 @@ def cpu_flags(read: Read = read_text) -> frozenset[str] | None:
 
 
 def installed_versions() -> dict[str, str]:
+    """The version of every installed distribution, by its normalised name."""
     found = {}
     for distribution in metadata.distributions():
         name = distribution.metadata["Name"]

@@ -84,6 +84,7 @@ class Layer:
 
 
 def has_plugin(host: Machine) -> bool:
+    """Whether a CUDA plugin of JAX is installed."""
     return any(name.startswith("jax-cuda") and name.endswith("-plugin") for name in host.versions)
 
 

@@ -48,6 +48,7 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 
 def to_json(findings: Sequence[Finding]) -> str:
+    """All findings as a JSON document."""
     return json.dumps({
         "format": 1,
         "jaxtrade": __version__,
@@ -58,6 +59,7 @@ def to_json(findings: Sequence[Finding]) -> str:
 
 
 def to_text(findings: Sequence[Finding]) -> str:
+    """All findings as lines for the console, and their counts."""
     lines = []
     for finding in findings:
         lines.append(f"{finding.verdict:<4}  {finding.name:<14} {finding.measured}")

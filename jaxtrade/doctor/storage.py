@@ -18,6 +18,7 @@ from jaxtrade.storage.programs import VARIABLE, cache_folder
 
 
 def nearest_existing(path: Path) -> Path:
+    """The path itself or its first parent that exists."""
     path = path.absolute()
     while not path.exists():
         path = path.parent
@@ -43,6 +44,7 @@ def try_folder(folder: Path) -> float:
 
 def check_run_folder(host: Machine, attempt: Callable[[Path], float] = try_folder,
                      usage: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free) -> Finding:
+    """Check that runs can be written, locked and synced, and that there is space."""
     folder = nearest_existing(host.run_folder)
     if not folder.is_dir():
         return fail("run-folder", f"{folder} is a file", "move it away, or train with --run-dir in another folder")

@@ -42,10 +42,12 @@ class ObservationSpec:
 
     @property
     def size(self) -> int:
+        """D, the number of slots."""
         return len(self.slots)
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the slots, in order."""
         return tuple(slot.name for slot in self.slots)
 
 

@@ -48,12 +48,15 @@ class Reduce:
     # --- arrays that each part has already reduced ---
 
     def sum_of_parts(self, tree: PyTree) -> PyTree:
+        """Sum of each leaf over the parts."""
         return tree if self.axis is None else jax.lax.psum(tree, self.axis)
 
     def mean_of_parts(self, tree: PyTree) -> PyTree:
+        """Mean of each leaf over the parts."""
         return tree if self.axis is None else jax.lax.pmean(tree, self.axis)
 
     def max_of_parts(self, tree: PyTree) -> PyTree:
+        """Maximum of each leaf over the parts."""
         return tree if self.axis is None else jax.lax.pmax(tree, self.axis)
 
     # --- places and counts ---

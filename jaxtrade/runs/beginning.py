@@ -90,10 +90,12 @@ class Resumed:
 
     @property
     def state(self) -> TrainState:
+        """The saved state."""
         return self.restored.state
 
     @property
     def update(self) -> int:
+        """The update after which the run goes on."""
         return self.restored.step
 
     @property

@@ -57,6 +57,7 @@ class RunResult:
 
     @property
     def table(self) -> str:
+        """The console table of all seeds."""
         return seeds.table(self.evaluations)
 
 

@@ -32,11 +32,17 @@ UNNAMED: Names = MappingProxyType({})
 class MetricSink(Protocol):
     """Receives the rows of each chunk, in order, and one-line messages about the run."""
 
-    def write(self, rows: Sequence[Row]) -> None: ...
+    def write(self, rows: Sequence[Row]) -> None:
+        """Receive the rows of a chunk."""
+        ...
 
-    def message(self, text: str) -> None: ...
+    def message(self, text: str) -> None:
+        """Receive one line about the run."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Finish. Nothing is written afterwards."""
+        ...
 
 
 @runtime_checkable

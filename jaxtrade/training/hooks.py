@@ -42,7 +42,9 @@ class StatefulHook(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name under which checkpoints keep the memory."""
+        ...
 
     def __call__(self, state: PyTree, update: int) -> Change: ...
 
@@ -50,7 +52,9 @@ class StatefulHook(Protocol):
         """The memory as JSON values. It is read at the start of the run and just before each checkpoint."""
         ...
 
-    def recall(self, memory: Mapping[str, Any]) -> None: ...
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Take over a memory that `memory` returned."""
+        ...
 
 
 def memories(hooks: Sequence[Hook]) -> Memories:

@@ -37,6 +37,7 @@ class Plan(NamedTuple):
 
     @property
     def total_steps(self) -> int:
+        """Environment steps of the whole run."""
         return self.total_updates * self.steps_per_update
 
 

@@ -39,6 +39,6 @@ def made_ablation(worth: dict[str, float], seeds: int = 4, days: int = 20, noise
     known = {kind: kind for kind in kinds} | (digests or {})
     fusion = FusionResult("trust", {"test": scores}, history, np.zeros((len(kinds), 5)),
                           tuple((known[kind],) * seeds for kind in kinds), turned, 1.0, 2.0, 3.0)
-    told = tuple(cheats(kind) for kind in kinds)
-    return Ablation(kinds, told, tuple(range(seeds)), (fusion,), "test", {"market": "ES"}, {"versions": {}},
+    reported = tuple(cheats(kind) for kind in kinds)
+    return Ablation(kinds, reported, tuple(range(seeds)), (fusion,), "test", {"market": "ES"}, {"versions": {}},
                     ("cheating: some",)), fusion

@@ -54,14 +54,14 @@ def test_kinds_say_what_they_are(market):
     assert np.array_equal(np.sort(shuffled, axis=0), np.sort(by_kind["mock:skilled:0.7"].rows, axis=0))
 
 
-@pytest.mark.parametrize(("identity", "told"), [({"kind": "rules"}, False), ({"of.future": "ab"}, True)])
-def test_a_kept_table_is_read_and_flagged(market, tmp_path, identity, told):
+@pytest.mark.parametrize(("identity", "reported"), [({"kind": "rules"}, False), ({"of.future": "ab"}, True)])
+def test_a_kept_table_is_read_and_flagged(market, tmp_path, identity, reported):
     path = tmp_path / "kept.npz"
     save_table(path, np.array([7, 3]), np.array([hold(1), hold(-1)]), market_entries(market) | {"identity": identity})
     (table,), _, _ = make_tables([f"table:{path}"], tiny(), market)
     assert table.bars.tolist() == [3, 7]
     assert table.rows[0].tolist() == pytest.approx(hold(-1))
-    assert table.uses_future is told
+    assert table.uses_future is reported
 
 
 def test_a_table_of_other_bars_is_refused(market, tmp_path):

@@ -44,8 +44,8 @@ class Raises(Bridge):
 
 
 def run(calls: int, raises: frozenset[int]) -> dict[str, object]:
-    told: list[str] = []
-    bridge = Raises(Echo(), BARS, ROWS, tell=told.append)
+    reported: list[str] = []
+    bridge = Raises(Echo(), BARS, ROWS, tell=reported.append)
     bridge.at = raises
     ask = exchange(bridge)
 
@@ -72,7 +72,7 @@ def run(calls: int, raises: frozenset[int]) -> dict[str, object]:
     return {"calls": bridge.calls, "version": bridge.version, "newest": int(table.newest),
             "rising": bool((np.diff(versions) >= 0).all()), "compiled": chunk._cache_size(),
             "same": all(np.array_equal(np.asarray(table.rows)[bar], last[int(bar)]) for bar in held),
-            "held": len(held), "contained": bridge.statistics()["contained"], "told": told}
+            "held": len(held), "contained": bridge.statistics()["contained"], "reported": reported}
 
 
 def main() -> None:

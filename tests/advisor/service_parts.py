@@ -15,7 +15,7 @@ ADVICE = Advice(hold=0.1, buy=1.5, sell=-0.5, confidence=0.8, risk=0.25, horizon
 
 
 class HandClock:
-    """Time that passes when told to."""
+    """Time that passes when reported to."""
 
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""The advisor of a configuration: what followed, who is asked and how, and what is written of it."""
+"""The advisor of a configuration: what followed, which backend is asked, and what is written of it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_only_some_sessions() -> None:
     assert not advising.only(followed(), market(), empty).any()
 
 
-# --- who is asked ----------------------------------------------------------------------------------------------------
+# --- which backend is asked -------------------------------------------------------------------------------------------
 
 
 def hit_rate(backend: Backend) -> float:
@@ -120,7 +120,7 @@ def hit_rate(backend: Backend) -> float:
     ("mock:permuted/mock:oracle", 0.4, 0.6), ("mock:delayed:0/mock:oracle", 1.0, 1.0),
     ("mock:delayed:3/mock:permuted/mock:oracle", 0.4, 0.6),
 ])
-def test_mocks_are_told_what_followed(kind: str, low: float, high: float) -> None:
+def test_mocks_are_reported_what_followed(kind: str, low: float, high: float) -> None:
     assert low <= hit_rate(made(kind)) <= high
 
 

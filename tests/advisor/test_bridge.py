@@ -77,17 +77,17 @@ class FullDisk:
 
 
 def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     source, written = HandSource([row(1)]), journal(tmp_path)
-    bridge = Bridge(source, T, M, written, tell=told.append)
+    bridge = Bridge(source, T, M, written, tell=reported.append)
     first = plain(bridge.delta(0))
     written._file = FullDisk(written._file)  # type: ignore[assignment]
     source.rows.extend([row(2), row(3)])
     assert plain(bridge.delta(1)) == (0, {})
     source.rows.append(row(4))
     assert seen(bridge, [1, 2, 3]) == [(0, {})] * 3
-    assert told == ["advisor: the journal could not be written (No space left on device); no more advice is given in "
-                    "this run"]
+    assert reported == ["advisor: the journal could not be written (No space left on device); no more advice is given "
+                        "in this run"]
     counts = bridge.statistics()
     assert (counts["rows_handed_out"], counts["rows_lost"], counts["contained"]) == (1, 2, {})
     assert counts["silent"]
@@ -98,8 +98,8 @@ def test_without_a_record_no_more_advice_is_given(tmp_path: Path) -> None:
 
 
 def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=told.append)
+    reported: list[str] = []
+    bridge = Bridge(HandSource([row(1)]), T, M, journal(tmp_path), tell=reported.append)
 
     def broken(fd: int) -> None:
         raise OSError(5, "Input/output error")
@@ -107,8 +107,8 @@ def test_a_journal_that_cannot_be_synced_ends_the_advice(tmp_path: Path, monkeyp
     monkeypatch.setattr(journals.os, "fsync", broken)
     assert bridge.memory()["deltas"] == 0
     assert plain(bridge.delta(0)) == (0, {})
-    assert len(told) == 1
-    assert "saved to disk (Input/output error)" in told[0]
+    assert len(reported) == 1
+    assert "saved to disk (Input/output error)" in reported[0]
 
 
 def test_a_rollback_shows_the_same_rows_at_the_same_updates(tmp_path: Path) -> None:
@@ -226,13 +226,13 @@ def test_a_checkpoint_of_another_or_a_longer_journal_is_refused(tmp_path: Path) 
 @pytest.mark.parametrize("updates", [[0, 5], [0, 1, 2, 4], [1]])
 def test_a_replay_with_other_updates_is_loud(tmp_path: Path, updates: list[int]) -> None:
     """Update 0 and 3 have rows: to leave one out is another run."""
-    told: list[str] = []
+    reported: list[str] = []
     recorded = Recorded({}, (JournalDelta(0, 1, (1,), (row(1).values,)), JournalDelta(3, 2, (2,), (row(2).values,))),
                         journals.JournalPosition(2, "b"), (), ("", "a", "b"))
-    bridge = Bridge(Replayed(recorded), T, M, tell=told.append)
+    bridge = Bridge(Replayed(recorded), T, M, tell=reported.append)
     last = seen(bridge, updates)[-1]
     assert last == (0, {})
-    assert len(told) == 1
+    assert len(reported) == 1
     with pytest.raises(JournalError, match="became visible at update"):
         bridge.check()
     with pytest.raises(JournalError):
@@ -285,8 +285,8 @@ class Raising(HandSource):
 
 
 def test_nothing_is_raised_into_the_loop() -> None:
-    told: list[str] = []
-    bridge = Bridge(Raising(), T, M, tell=told.append)
+    reported: list[str] = []
+    bridge = Bridge(Raising(), T, M, tell=reported.append)
     for update in range(3):
         assert plain(bridge.delta(update)) == (0, {})
         bridge.wanted(np.array([1]), np.array([1.0]))
@@ -296,8 +296,8 @@ def test_nothing_is_raised_into_the_loop() -> None:
     assert counts["delta RuntimeError"] == 3
     assert counts["wanted KeyError"] == 3
     assert counts["delta ValueError"] == 1
-    assert len(told) == len(counts)
-    assert "CANARY" not in str(told)
+    assert len(reported) == len(counts)
+    assert "CANARY" not in str(reported)
 
 
 def test_a_listener_that_raises_ends_nothing() -> None:
@@ -306,7 +306,7 @@ def test_a_listener_that_raises_ends_nothing() -> None:
 
     bridge = Bridge(Raising(), T, M, tell=deaf)
     assert plain(bridge.delta(0)) == (0, {})
-    assert bridge._faults.untold == 1
+    assert bridge._faults.unreported == 1
 
 
 def test_a_row_that_the_journal_refuses_is_not_seen(tmp_path: Path) -> None:
@@ -404,12 +404,12 @@ def test_a_full_delta_takes_well_below_a_millisecond_of_the_loop(tmp_path: Path)
 
 
 def test_stop_does_not_wait_for_an_exchange_that_hangs(tmp_path: Path) -> None:
-    told: list[str] = []
-    bridge = Bridge(HandSource(), T, M, journal(tmp_path), tell=told.append)
+    reported: list[str] = []
+    bridge = Bridge(HandSource(), T, M, journal(tmp_path), tell=reported.append)
     with bridge._handing:
         began = time.monotonic()
         bridge.stop()
         assert time.monotonic() - began < 1.0
-    assert "an exchange hangs" in told[0]
+    assert "an exchange hangs" in reported[0]
     (note,) = read_journal(tmp_path / "journal.jsonl").notes
     assert "no end line" in note

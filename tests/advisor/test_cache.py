@@ -19,11 +19,11 @@ WHO = {"kind": "openai", "model": "tiny", "base_url": "http://127.0.0.1:1/v1", "
 
 
 class Opened:
-    """A cache that is open, and the lines that it told."""
+    """A cache that is open, and the lines that it reported."""
 
     def __init__(self, path: Path | None) -> None:
-        self.told: list[str] = []
-        self.cache = AdviceCache(path, self.told.append)
+        self.messages: list[str] = []
+        self.cache = AdviceCache(path, self.messages.append)
         self.cache.open()
 
 
@@ -64,7 +64,7 @@ def test_advice_survives_the_process(path: Path) -> None:
     opened.cache.close()
     again = Opened(path)
     assert again.cache.get("k") == Cached(ADVICE)
-    assert (again.cache.count(), again.told) == (1, [])
+    assert (again.cache.count(), again.messages) == (1, [])
 
 
 def test_the_first_advice_stays(path: Path) -> None:
@@ -140,7 +140,7 @@ def test_without_a_file_answers_are_kept_in_memory() -> None:
     assert opened.cache.flush() is True
     assert opened.cache.get("k") == Cached(ADVICE)
     opened.cache.close()
-    assert opened.told == []
+    assert opened.messages == []
 
 
 # --- files that cannot be used ---------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ def test_a_file_that_is_no_database_is_set_aside_and_said(path: Path) -> None:
     opened = Opened(path)
     opened.cache.put("k", question(1), good())
     opened.cache.close()
-    assert len(opened.told) == 1
-    assert "is damaged" in opened.told[0]
-    assert "cache.sqlite.corrupt-1" in opened.told[0]
+    assert len(opened.messages) == 1
+    assert "is damaged" in opened.messages[0]
+    assert "cache.sqlite.corrupt-1" in opened.messages[0]
     assert (path.parent / "cache.sqlite.corrupt-1").read_bytes().endswith(b"rubbish")
     assert Opened(path).cache.get("k") == Cached(ADVICE)
 
@@ -169,7 +169,7 @@ def test_a_damaged_page_is_found_on_opening(path: Path) -> None:
     path.write_bytes(data)
     opened = Opened(path)
     assert opened.cache.quarantined == path.with_name("cache.sqlite.corrupt-1")
-    assert len(opened.told) == 1
+    assert len(opened.messages) == 1
     assert opened.cache.count() == 0
     path.write_bytes(data)  # and a second one does not overwrite the first
     opened.cache.close()
@@ -188,8 +188,8 @@ def test_a_database_of_something_else_is_left_alone_and_said(path: Path) -> None
     opened.cache.put("k", question(1), good())
     assert opened.cache.get("k") == Cached(ADVICE)  # in memory
     opened.cache.close()
-    assert "a database of something else" in opened.told[0]
-    assert (path.read_bytes(), len(opened.told)) == (before, 1)
+    assert "a database of something else" in opened.messages[0]
+    assert (path.read_bytes(), len(opened.messages)) == (before, 1)
 
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = ON"])
@@ -203,9 +203,9 @@ def test_a_full_or_read_only_disk_degrades_to_memory_and_is_said_once(path: Path
     for number in range(300):
         first.cache.put(f"{number}", question(number), good(raw="x" * 1000))
         assert first.cache.flush() is True
-    assert len(first.told) == 1
-    assert "are kept in memory" in first.told[0]
-    assert ("full" in first.told[0]) or ("readonly" in first.told[0])
+    assert len(first.messages) == 1
+    assert "are kept in memory" in first.messages[0]
+    assert ("full" in first.messages[0]) or ("readonly" in first.messages[0])
     assert all(first.cache.get(f"{number}") == Cached(ADVICE) for number in range(300))
     assert first.cache.get("old") == Cached(ADVICE)  # what is on disk is still read
     connection.execute("PRAGMA query_only = OFF")
@@ -220,7 +220,7 @@ def test_a_folder_that_cannot_be_made_degrades_to_memory(tmp_path: Path) -> None
     opened.cache.put("k", question(1), good())
     assert opened.cache.get("k") == Cached(ADVICE)
     opened.cache.close()
-    assert len(opened.told) == 1
+    assert len(opened.messages) == 1
 
 
 def test_a_file_that_breaks_while_open_is_said_once_and_the_run_goes_on(path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_file_that_breaks_while_open_is_said_once_and_the_run_goes_on(path: Pa
     assert opened.cache.flush() is True
     assert opened.cache.get("k") == Cached(ADVICE)
     opened.cache.close()
-    assert len(opened.told) == 1
+    assert len(opened.messages) == 1
 
 
 @pytest.mark.parametrize("stored", ["[1, 2]", "not json", '{"a": 1}', "null"])
@@ -244,7 +244,7 @@ def test_stored_rubbish_is_no_advice(path: Path, stored: str) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE answers SET advice = ?", (stored,))
     assert opened.cache.get("k") is None
-    assert len(opened.told) == 1
+    assert len(opened.messages) == 1
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +287,7 @@ def test_two_processes_share_a_cache(path: Path) -> None:
     codes = [(writer.communicate(timeout=60), writer.returncode)[1] for writer in writers]
     assert codes == [0, 0]
     opened = Opened(path)
-    assert (opened.cache.count(), opened.told) == (250, [])
+    assert (opened.cache.count(), opened.messages) == (250, [])
 
 
 def test_a_kill_during_writes_leaves_a_usable_file(path: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_kill_during_writes_leaves_a_usable_file(path: Path) -> None:
     writer.stdout.close()
     writer.wait(timeout=30)
     opened = Opened(path)
-    assert opened.told == []
+    assert opened.messages == []
     assert all(opened.cache.get(f"{number}") is not None for number in range(seen + 1))  # all that was written
 
 
@@ -315,7 +315,7 @@ def test_a_locked_file_keeps_answers_until_it_is_free(path: Path) -> None:
     assert opened.cache.get("k") == Cached(ADVICE)
     holder.execute("COMMIT")
     assert opened.cache.flush() is True
-    assert (opened.cache.count(), opened.told) == (1, [])
+    assert (opened.cache.count(), opened.messages) == (1, [])
 
 
 def test_text_that_is_no_text_is_stored_all_the_same(path: Path) -> None:

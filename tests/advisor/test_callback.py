@@ -56,7 +56,7 @@ def test_thousands_of_calls_on_one_core_with_a_bug_at_the_first_and_the_thousand
     found = child(2000, 1, 1000, cores=first_core())
     sound(found, 2000)
     assert found["contained"] == {"callback SystemExit": 1, "callback RuntimeError": 1}
-    assert len(found["told"]) == 2
+    assert len(found["reported"]) == 2
     if shutil.which("taskset"):
         assert found["cores"] == 1
 
@@ -103,8 +103,8 @@ def test_one_bridge_is_one_callable() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError])
 def test_no_exception_leaves_it(monkeypatch: pytest.MonkeyPatch, error: type[BaseException]) -> None:
-    told: list[str] = []
-    bridge = Bridge(HandSource([row(1)]), T, M, tell=told.append)
+    reported: list[str] = []
+    bridge = Bridge(HandSource([row(1)]), T, M, tell=reported.append)
     ask = jax.jit(exchange(bridge))
     arguments = jnp.zeros(1, jnp.int32), jnp.zeros(1)
     with monkeypatch.context() as patched:
@@ -116,8 +116,8 @@ def test_no_exception_leaves_it(monkeypatch: pytest.MonkeyPatch, error: type[Bas
             assert plain(ask(jnp.int32(update), *arguments)) == (0, {})
     assert plain(ask(jnp.int32(3), *arguments))[0] == 1  # and goes on
     assert bridge.statistics()["contained"] == {f"callback {error.__name__}": 3}
-    assert len(told) == 1
-    assert "CANARY" not in told[0]
+    assert len(reported) == 1
+    assert "CANARY" not in reported[0]
 
 
 def test_more_than_64_kib_is_refused_when_traced() -> None:
@@ -143,8 +143,8 @@ def test_it_is_refused_under_vmap_by_name() -> None:
 
 
 def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    bridge = Bridge(Nobody(), T, M, tell=told.append)
+    reported: list[str] = []
+    bridge = Bridge(Nobody(), T, M, tell=reported.append)
 
     def broken() -> None:
         raise jax.errors.JaxRuntimeError("of the test")
@@ -152,4 +152,4 @@ def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax, "effects_barrier", broken)
     settle(bridge)
     assert bridge.statistics()["contained"] == {"effects_barrier JaxRuntimeError": 1}
-    assert len(told) == 1
+    assert len(reported) == 1

@@ -28,14 +28,14 @@ class Office:
     def __init__(self, cache: Path | None = None, ledger: Path | None = None, pool: int = 4, **options: Any) -> None:
         self.options = ServiceOptions(workers=pool, **{"overhead_tokens": 64} | options)
         self.clock, self.pool = HandClock(), HandPool(pool)
-        self.told: list[str] = []
+        self.lines: list[str] = []
         self.ready: list[tuple[int, Advice]] = []
-        self.cache = AdviceCache(cache, self.told.append)
+        self.cache = AdviceCache(cache, self.lines.append)
         self.cache.open()
         cost = None if self.options.max_cost is None else int(self.options.max_cost * MICRO)
         self.ledger = Ledger(ledger, Caps(self.options.max_calls, self.options.max_tokens, cost))
         outlet = Outlet(lambda bar, advice: self.ready.append((bar, advice)),
-                        lambda: self.options.ready_rows - len(self.ready), self.told.append)
+                        lambda: self.options.ready_rows - len(self.ready), self.lines.append)
         self.desk = Desk(ScriptedBackend(lambda *_: good()), self.options, self.clock, self.cache, self.ledger,
                          self.pool, outlet)  # type: ignore[arg-type]
 
@@ -271,7 +271,7 @@ def test_a_dead_endpoint_is_one_clear_line_and_is_tried_again() -> None:
     for _ in range(5):
         office.answer(bad(Failure.CONNECTION, detail="connection refused by 127.0.0.1:9\x1b[31m"))
     assert office.asked() == []
-    assert office.told == ["advisor scripted: too many requests fail, the last one by connection (connection refused "
+    assert office.lines == ["advisor scripted: too many requests fail, the last one by connection (connection refused "
                            "by 127.0.0.1:9 [31m); next try in 30 s, the run goes on without new advice"]
     office.turn(30)
     assert len(office.asked()) == 1
@@ -281,7 +281,7 @@ def test_a_dead_endpoint_is_one_clear_line_and_is_tried_again() -> None:
     office.turn(1)
     office.answer(good())
     assert len(office.asked()) == 1
-    assert office.told[1:] == ["advisor scripted: answers again"]
+    assert office.lines[1:] == ["advisor scripted: answers again"]
     assert (office.counts["breaker_open_s"], office.counts["breaker_openings"]) == (90.0, 1)
 
 
@@ -304,8 +304,9 @@ def test_a_refusal_ends_asking_with_one_clear_line(status: int, detail: str) -> 
     office.turn(1e6)
     office.want(11)
     assert office.asked() == []
-    assert office.told == [f"advisor scripted: it refuses ({detail}); nothing more is asked in this run, which goes on "
-                           "with the advice it has"]
+    assert office.lines == [
+        f"advisor scripted: it refuses ({detail}); nothing more is asked in this run, which goes on "
+        "with the advice it has"]
     assert office.counts["mode"] == f"refused: it refuses ({detail})"
 
 
@@ -316,8 +317,9 @@ def test_no_cap_is_ever_exceeded_and_one_line_says_so() -> None:
         if office.pool.jobs:
             office.answer(good())
     assert (office.counts["asked"], len(office.ready)) == (5, 5)
-    assert office.told == ["advisor scripted: 5 of advisor.max_calls = 5 are used; one more request does not fit; from "
-                           "here on answers come from the cache alone"]
+    assert office.lines == [
+        "advisor scripted: 5 of advisor.max_calls = 5 are used; one more request does not fit; from "
+        "here on answers come from the cache alone"]
     assert office.counts["mode"].startswith("cache only")
 
 
@@ -351,7 +353,7 @@ def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit() -> No
     assert office.ledger.spent().cost == 80 * office.counts["asked"] <= 1000
     assert office.counts["asked"] == 6
     assert office.counts["cost"] == pytest.approx(0.00048)
-    assert "of advisor.max_cost = 0.001 is spent" in office.told[0]
+    assert "of advisor.max_cost = 0.001 is spent" in office.lines[0]
 
 
 def test_cost_is_unknown_without_prices() -> None:
@@ -361,14 +363,14 @@ def test_cost_is_unknown_without_prices() -> None:
     assert office.counts["cost"] is None
 
 
-def test_another_model_is_told_once_and_names_are_bounded() -> None:
+def test_another_model_is_reported_once_and_names_are_bounded() -> None:
     """Fault 17."""
     office = Office()
     office.want(*range(20))
     for number in range(20):
         office.answer(good(model="" if number == 0 else f"tiny-{max(1, number - 10)}"))
-    assert len(office.told) == 1
-    assert "ran tiny-1 and says that it now runs tiny-2" in office.told[0]
+    assert len(office.lines) == 1
+    assert "ran tiny-1 and says that it now runs tiny-2" in office.lines[0]
     assert len(office.counts["models"]) == 8
     assert office.counts["models"]["tiny-1"] == 11
     office = Office()
@@ -387,7 +389,7 @@ def test_another_model_is_a_refusal_where_one_is_wanted(tmp_path: Path) -> None:
     office.want(4)
     assert office.asked() == []
     assert [bar for bar, _ in office.ready] == [1, 2]
-    assert office.told == ["advisor scripted: it refuses (it ran one and says that it now runs another; "
+    assert office.lines == ["advisor scripted: it refuses (it ran one and says that it now runs another; "
                            "advisor.service.same_model is set); nothing more is asked in this run, which goes on with "
                            "the advice it has"]
     assert office.counts["models"] == {"one": 1}
@@ -413,8 +415,8 @@ def test_a_ledger_that_cannot_be_written_ends_asking(tmp_path: Path) -> None:
     office.ledger._connection.execute("PRAGMA query_only=ON")
     office.want(1, 2)
     assert office.asked() == []
-    assert len(office.told) == 1
-    assert "what the advisor has spent cannot be read or written" in office.told[0]
+    assert len(office.lines) == 1
+    assert "what the advisor has spent cannot be read or written" in office.lines[0]
 
 
 def test_requests_and_tokens_per_minute() -> None:
@@ -527,7 +529,7 @@ def test_no_replacement_left_ends_asking() -> None:
     office.turn()
     office.want(2)
     assert office.asked() == []
-    assert office.told == ["advisor scripted: workers hang or end, and all 4 replacements are used; nothing more is "
+    assert office.lines == ["advisor scripted: workers hang or end, and all 4 replacements are used; nothing more is "
                            "asked in this run, which goes on with the advice it has"]
 
 
@@ -542,15 +544,15 @@ def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
     assert (office.state(2), office.counts["mode"]) == (State.FAILED, "stopped")
 
 
-def test_no_secret_in_what_is_told_counted_or_stored(tmp_path: Path) -> None:
+def test_no_secret_in_what_is_reported_counted_or_stored(tmp_path: Path) -> None:
     office = Office(cache=tmp_path / "cache")
     office.want(1, 2)
     finished = office.pool.result(bad(Failure.RAISED))._replace(fault="RuntimeError")
     office.desk.finished(finished)
     office.turn()
     office.cache.close()
-    assert CANARY not in repr(office.told) + repr(office.counts)
-    assert "the backend raised RuntimeError" in office.told[0]
+    assert CANARY not in repr(office.lines) + repr(office.counts)
+    assert "the backend raised RuntimeError" in office.lines[0]
 
 
 # --- the laws --------------------------------------------------------------------------------------------------------

@@ -42,10 +42,10 @@ MOST_CALLS = 12
 
 
 class Running(NamedTuple):
-    """A service on a server, and what it told."""
+    """A service on a server, and the lines it printed."""
 
     service: AdviceService
-    told: list[str]
+    reported: list[str]
     folder: Path
     before: set[threading.Thread]
 
@@ -67,12 +67,12 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     made: list[AdviceService] = []
 
     def new(url: str, **options: Any) -> Running:
-        before, told = set(threading.enumerate()), list[str]()
+        before, reported = set(threading.enumerate()), list[str]()
         chosen = {"workers": 4, "deadline_s": 0.3, "retry_base_s": 0.01, "retry_cap_s": 0.02, "max_calls": MOST_CALLS,
                   "cache": str(tmp_path / "cache.sqlite"), "ledger": str(tmp_path / "ledger.sqlite"), **options}
         backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY"))
-        made.append(AdviceService(backend, ServiceOptions(**chosen), tell=told.append))
-        return Running(made[-1], told, tmp_path, before)
+        made.append(AdviceService(backend, ServiceOptions(**chosen), tell=reported.append))
+        return Running(made[-1], reported, tmp_path, before)
 
     yield new
     for service in made:
@@ -86,9 +86,9 @@ def stop(running: Running) -> None:
     assert time.monotonic() - began < 3.0
     assert until(lambda: not running.threads(), 2)
     assert running.counts["in_flight"] == 0
-    assert len(running.told) <= 3
-    assert all(line.isprintable() and len(line) < 500 for line in running.told)
-    assert "CANARY" not in repr(running.told) + repr(running.counts)
+    assert len(running.messages) <= 3
+    assert all(line.isprintable() and len(line) < 500 for line in running.messages)
+    assert "CANARY" not in repr(running.messages) + repr(running.counts)
     assert [path for path in running.folder.iterdir() if b"CANARY" in path.read_bytes()] == []
 
 
@@ -159,7 +159,7 @@ def test_what_arrives_between_faults_is_what_the_journal_replays(
     with FaultServer(every_second) as server:
         running = start(server.url, workers=1, max_calls=100)
         journal = Journal.create(tmp_path / "journal.jsonl", HEADER)
-        bridge = Bridge(Live(running.service, question), T, M, journal, tell=running.told.append)
+        bridge = Bridge(Live(running.service, question), T, M, journal, tell=running.messages.append)
         shown, got, end = [], dict[int, float](), time.monotonic() + 1.5
         while len(got) < T // 2 and time.monotonic() < end:
             bars = np.array([bar for bar in range(T) if bar not in got], np.int32)
@@ -221,9 +221,9 @@ def test_5_a_server_that_comes_up_in_the_middle_of_the_run(start: Callable[..., 
 
     with FaultServer(advises(), port=port):
         assert until(all_came, 20)
-    assert len(running.told) == 2
-    assert "next try in 0.2 s" in running.told[0]
-    assert running.told[1].endswith("answers again")
+    assert len(running.messages) == 2
+    assert "next try in 0.2 s" in running.messages[0]
+    assert running.messages[1].endswith("answers again")
     stop(running)
 
 

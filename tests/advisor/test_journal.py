@@ -1,4 +1,4 @@
-"""The journal: whole, or refused with the line; killed, or resumed; replayed, or told apart."""
+"""The journal: whole, or refused with the line; killed, or resumed; replayed, or recognised as another run's."""
 
 from __future__ import annotations
 

@@ -79,22 +79,22 @@ def test_skill_is_what_is_claimed(q: float, expected: float) -> None:
 
 
 def test_kinds_of_skill() -> None:
-    told = {"future": FUTURE}
-    assert hits(make_backend("mock:oracle", told)) == 1.0
-    assert hits(make_backend("mock:adversarial:1", told)) == 0.0
-    assert abs(hits(make_backend("mock:adversarial:0.7", told)) - 0.3) < 0.04
+    given = {"future": FUTURE}
+    assert hits(make_backend("mock:oracle", given)) == 1.0
+    assert hits(make_backend("mock:adversarial:1", given)) == 0.0
+    assert abs(hits(make_backend("mock:adversarial:0.7", given)) - 0.3) < 0.04
     assert abs(hits(make_backend("mock:random")) - 1 / 3) < 0.04  # flat hits nothing
-    placebo = make_backend("mock:permuted/mock:oracle", {**told, "bars": np.arange(BARS)})
+    placebo = make_backend("mock:permuted/mock:oracle", {**given, "bars": np.arange(BARS)})
     up = float(np.mean(FUTURE[DEFINED] > 0))
     assert abs(hits(placebo) - (up**2 + (1 - up) ** 2)) < 0.04  # what the two frequencies give by chance
-    assert sorted(sides(placebo, np.arange(BARS))) == sorted(sides(make_backend("mock:oracle", told), np.arange(BARS)))
+    assert sorted(sides(placebo, np.arange(BARS))) == sorted(sides(make_backend("mock:oracle", given), np.arange(BARS)))
 
 
 def test_confidence_by_honesty() -> None:
-    told = {"future": FUTURE}
+    given = {"future": FUTURE}
     stated = {}
     for name in ("skilled:0.6", "adversarial:0.6", "overconfident:0.5", "underconfident:0.9", "oracle"):
-        advice = ask(make_backend(f"mock:{name}", told)).advice
+        advice = ask(make_backend(f"mock:{name}", given)).advice
         assert advice is not None
         stated[name] = advice.confidence
     assert stated == {"skilled:0.6": 0.6, "adversarial:0.6": 0.6, "overconfident:0.5": 0.99,

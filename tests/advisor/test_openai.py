@@ -191,7 +191,7 @@ def test_6_names_that_do_not_resolve() -> None:
         assert "api.example.invalid" in answer.detail
 
 
-def test_a_fault_of_ours_is_told_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_ours_is_reported_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = ask(client(f"https://{'a' * 70}.example/v1"), 1.0)  # no name server can be asked about such a label
     assert is_failure(answer, Failure.CONNECTION, False)
     backend = client("http://127.0.0.1/v1")
@@ -351,7 +351,7 @@ def test_9_deep_nesting(body: bytes) -> None:
     ({"Retry-After": "1"}, 1.0), ({"Retry-After": "86400"}, 86400.0), ({"Retry-After": "-3"}, None), ({}, None),
     ({"Retry-After": "Sun, 06 Nov 1994 08:50:07 GMT", "Date": "Sun, 06 Nov 1994 08:49:37 GMT"}, 30.0),
 ])
-def test_10_waiting_is_told_and_not_done(headers: dict[str, str], seconds: float | None) -> None:
+def test_10_waiting_is_reported_and_not_done(headers: dict[str, str], seconds: float | None) -> None:
     began = time.monotonic()
     answer = once(reply(429, b'{"error": {"message": "slow down"}}', headers))
     assert time.monotonic() - began < 1
@@ -408,7 +408,7 @@ def test_14_15_16_20_text_that_is_no_advice(content: str, failure: Failure) -> N
     assert is_failure(once(servers.says(content), temperature=0.7), failure, True)
 
 
-def test_14_the_repair_is_told() -> None:
+def test_14_the_repair_is_reported() -> None:
     answer = once(servers.says("```json\n" + json.dumps(GOOD) + "\n```"))
     assert answer.advice is not None
     assert answer.detail == "repaired"

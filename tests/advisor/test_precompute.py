@@ -207,7 +207,7 @@ def test_no_advice_at_all(step: servers.Step, words: str, tmp_path: Path, capsys
     assert not out.exists()
 
 
-def test_a_dead_server_is_told_soon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dead_server_is_reported_soon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(advises()) as server:
         gone = command(tmp_path / "a.npz", server)
     assert main([*gone, "--set", "advisor.service.retry_base_s=0.05", "--set", "advisor.service.retry_cap_s=0.1"]) == 2

@@ -155,7 +155,7 @@ def test_no_negative_zero() -> None:
     assert "VWAP: 0.0 " in prompt
 
 
-def test_normalised_columns_are_told_from_raw_ones() -> None:
+def test_normalised_columns_are_reported_from_raw_ones() -> None:
     rng = random.Random(0)
     raw = [rng.uniform(5, 60) for _ in range(200)]
     mean, spread = sum(raw) / 200, 16.0

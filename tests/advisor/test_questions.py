@@ -124,14 +124,14 @@ def test_two_sided_bars_count_by_their_mid() -> None:
     assert bars.close[bar] < middle
 
 
-@pytest.mark.parametrize(("seconds", "told"), [
+@pytest.mark.parametrize(("seconds", "reported"), [
     (1_381_152_660, "2013-10-07T09:31:00-04:00"),  # summer time
     (1_386_340_260, "2013-12-06T09:31:00-05:00"),  # winter time
     (1_383_456_600, "2013-11-03T01:30:00-04:00"),  # the hour that comes twice ...
     (1_383_460_200, "2013-11-03T01:30:00-05:00"),  # ... is told apart by its offset
 ])
-def test_stamps_carry_their_offset(seconds: int, told: str) -> None:
-    assert stamp(seconds, "America/New_York") == told
+def test_stamps_carry_their_offset(seconds: int, reported: str) -> None:
+    assert stamp(seconds, "America/New_York") == reported
 
 
 

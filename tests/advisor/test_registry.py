@@ -57,7 +57,7 @@ def test_recorded(tmp_path: Path) -> None:
     assert ask(make_backend(f"recorded:{path}"), bar=2).advice is not None
 
 
-def test_options_are_told() -> None:
+def test_options_are_reported() -> None:
     assert "future" in takes("mock:delayed:5/mock:oracle")
     assert "future" not in takes("mock:random")
     assert {"model", "key_env", "seed"} <= takes("https://api.example.com/v1")

@@ -143,7 +143,7 @@ def test_text_that_is_no_advice_is_kept_and_asked_again_only_where_chance_plays(
     assert answer.prompt_tokens == 321
 
 
-def test_repaired_text_is_told() -> None:
+def test_repaired_text_is_reported() -> None:
     answer = read(200, completion(f"```json\n{TEXT}\n```"))
     assert answer.advice is not None
     assert answer.detail == "repaired"

@@ -29,11 +29,11 @@ Script = Callable[[Question, float, int], Answer | Callable[[], Answer]]
 
 
 class Running:
-    """A service, its backend and what it told."""
+    """A service, its backend and the lines it printed."""
 
     def __init__(self, script: Script = lambda *_: good(), **options: Any) -> None:
-        self.backend, self.told = ScriptedBackend(script), list[str]()
-        self.service = AdviceService(self.backend, ServiceOptions(**options), tell=self.told.append)
+        self.backend, self.messages = ScriptedBackend(script), list[str]()
+        self.service = AdviceService(self.backend, ServiceOptions(**options), tell=self.messages.append)
 
     def want(self, *bars: int) -> None:
         self.service.submit([(question(bar), 0.5) for bar in bars])
@@ -137,7 +137,7 @@ def test_a_hung_ledger_or_disk_does_not_reach_the_caller(run: Callable[..., Runn
     assert running.service._mailbox.qsize() <= 1030  # also where nothing is wanted
     assert running.counts["dropped"] >= 900
     assert running.stop() < 1.0
-    assert "hangs" in running.told[-1]
+    assert "hangs" in running.messages[-1]
     gate.set()
 
 
@@ -170,7 +170,7 @@ def test_answers_are_credited_to_their_own_bar(run: Callable[..., Running]) -> N
     assert len(rows) == 200
 
 
-def test_a_raising_backend_is_contained_told_once_and_keeps_the_secret(run: Callable[..., Running],
+def test_a_raising_backend_is_contained_reported_once_and_keeps_the_secret(run: Callable[..., Running],
                                                                        caplog: pytest.LogCaptureFixture) -> None:
     def raises() -> Answer:
         raise ValueError(f"bad header Bearer {CANARY}")
@@ -181,8 +181,8 @@ def test_a_raising_backend_is_contained_told_once_and_keeps_the_secret(run: Call
         assert running.settled()
     counts = running.counts
     assert (counts["failed"], counts["failures"], counts["faults"]) == (19, {"raised": 19}, {"ValueError": 19})
-    assert running.told == ["advisor: the backend raised ValueError; contained"]
-    assert CANARY not in repr(counts) + repr(running.told) + caplog.text
+    assert running.messages == ["advisor: the backend raised ValueError; contained"]
+    assert CANARY not in repr(counts) + repr(running.messages) + caplog.text
     assert running.service.take(100) == []
 
 
@@ -207,7 +207,7 @@ def test_hung_workers_are_replaced_so_often_and_threads_stay_bounded(run: Callab
     assert counts["asked"] <= 4
     assert counts["stuck"] >= 3
     assert counts["threads"] <= 4
-    assert [line for line in running.told if "replacements are used" in line] == running.told
+    assert [line for line in running.messages if "replacements are used" in line] == running.messages
     assert running.stop() < 3.0
     gate.set()
 
@@ -218,7 +218,7 @@ def test_stop_is_short_when_nothing_is_under_way(run: Callable[..., Running]) ->
     assert running.settled()
     assert running.stop() < 0.4
     assert running.backend.closed.is_set()
-    assert running.told == []
+    assert running.messages == []
     assert running.stop() < 0.1
     running.want(2, 3)
     assert (running.counts["dropped"], running.counts["mode"]) == (2, "stopped")
@@ -267,7 +267,7 @@ def test_stop_is_bounded_when_closing_hangs_or_raises(run: Callable[..., Running
     running.backend.close = lambda: 1 // 0  # type: ignore[method-assign,return-value]
     assert running.stop() < 3.0
     assert running.counts["faults"] == {"close ZeroDivisionError": 1}
-    assert running.told == ["advisor: closing the backend raised ZeroDivisionError; contained"]
+    assert running.messages == ["advisor: closing the backend raised ZeroDivisionError; contained"]
 
 
 def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(run: Callable[..., Running],
@@ -277,8 +277,8 @@ def test_a_bug_at_the_desk_is_contained_counted_and_ends_asking(run: Callable[..
     running.want(1)
     assert until(lambda: running.counts["faults"].get("desk ZeroDivisionError", 0) >= 10)
     assert until(lambda: running.counts["mode"].startswith("cache only"))
-    assert len(running.told) == 2
-    assert "please report it" in running.told[0]
+    assert len(running.messages) == 2
+    assert "please report it" in running.messages[0]
     assert running.stop() < 3.0
 
 
@@ -292,20 +292,20 @@ def test_a_listener_that_raises_ends_nothing() -> None:
     with AdviceService(ScriptedBackend(script), ServiceOptions(), tell=deaf) as asked:
         asked.submit([(question(bar), 1.0 / (bar + 1)) for bar in range(10)])
         assert until(lambda: asked.statistics()["done"] == 9)
-        assert asked.statistics()["untold"] == 1
+        assert asked.statistics()["unreported"] == 1
 
 
-def test_the_desks_thread_dying_is_told(run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_desks_thread_dying_is_reported(run: Callable[..., Running], monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(now: float) -> None:
         raise SystemExit
 
     running = run(queue_size=2)
     monkeypatch.setattr(running.service._desk.queue, "next", dies)
     running.want(1)
-    assert until(lambda: bool(running.told))
+    assert until(lambda: bool(running.messages))
     for _ in range(20):
         running.want(2)
-    assert "SystemExit" in running.told[0]
+    assert "SystemExit" in running.messages[0]
     assert running.counts["mode"].startswith("cache only: SystemExit")
     assert running.stop() < 3.0
 
@@ -359,7 +359,7 @@ def test_no_secret_is_in_any_file(run: Callable[..., Running], tmp_path: Path) -
     files = list(tmp_path.iterdir())
     assert len(files) >= 2
     assert not [file for file in files if CANARY.encode() in file.read_bytes()]
-    assert CANARY not in repr(running.counts) + repr(running.told) + repr(vars(running.service))
+    assert CANARY not in repr(running.counts) + repr(running.messages) + repr(vars(running.service))
 
 
 def test_submitting_from_several_threads_loses_nothing(run: Callable[..., Running]) -> None:

@@ -74,9 +74,9 @@ class Chaos:
 
 def stress(seed: int, chunks: int, bars: int, backend: ScriptedBackend, options: ServiceOptions) -> dict[str, Any]:
     """One run; the invariants are asserted all along. Returns its last statistics, and what it handed out."""
-    rng, taken, told = random.Random(seed), list[int](), list[str]()
+    rng, taken, reported = random.Random(seed), list[int](), list[str]()
     others, hanging = threading.active_count(), backend.count_anew()  # of a run before
-    service = AdviceService(backend, options, tell=told.append)
+    service = AdviceService(backend, options, tell=reported.append)
     for _ in range(chunks):
         service.submit([(question(rng.randrange(bars)), rng.random()) for _ in range(rng.randrange(65))])
         taken += [bar for bar, _ in service.take(rng.randrange(100))]
@@ -96,8 +96,8 @@ def stress(seed: int, chunks: int, bars: int, backend: ScriptedBackend, options:
     assert imbalance(counts) == 0
     assert len(taken) == len(set(taken)) == counts["done"] + counts["cache_hit"]
     assert backend.most_at_once <= hanging + WORKERS + counts["stuck"]
-    assert len(told) <= 6  # trouble is told, not chanted
-    return counts | {"taken": set(taken), "told": told}
+    assert len(reported) <= 6  # trouble is reported, not repeated
+    return counts | {"taken": set(taken), "reported": reported}
 
 
 def options_of(folder: Path, **more: Any) -> ServiceOptions:
@@ -137,7 +137,7 @@ def test_a_budget_is_spent_to_the_last_call_and_not_beyond(tmp_path: Path) -> No
     assert backend.calls == 300
     assert max(backend.paid.values()) == 1
     assert counts["mode"] == "stopped"
-    assert any("300 of advisor.max_calls = 300 are used" in line for line in counts["told"])
+    assert any("300 of advisor.max_calls = 300 are used" in line for line in counts["reported"])
 
 
 @pytest.mark.slow

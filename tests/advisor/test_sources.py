@@ -63,13 +63,13 @@ def test_two_answers_about_a_bar_come_one_after_the_other(lives) -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e39, "0.9", None])
 def test_what_is_no_float32_is_left_out(lives, number: object) -> None:
-    service, told = HandService(), list[str]()
-    live = lives(service, tell=told.append)
+    service, reported = HandService(), list[str]()
+    live = lives(service, tell=reported.append)
     service.ready.extend([(1, ADVICE._replace(confidence=number)), (2, ADVICE), (3, ADVICE._replace(buy=number))])
     assert until(lambda: live.statistics()["rows_waiting"] == 1)
     assert until(lambda: live.statistics()["rows_refused"] == 2)
     assert [row.bar for row in live.take(0, 0, 4)] == [2]
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
 def test_rows_beyond_what_is_made_ready_stay_with_the_service(lives) -> None:
@@ -105,7 +105,7 @@ def test_a_bar_is_made_a_question_once(lives, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
-    tried, told, service = list[int](), list[str](), HandService()
+    tried, reported, service = list[int](), list[str](), HandService()
 
     def question_of(bar: int) -> Question:
         tried.append(bar)
@@ -117,7 +117,7 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
             raise ZeroDivisionError("sk-CANARY")
         return question(6 if bar == 5 else bar)
 
-    live = lives(service, question_of, tell=told.append)
+    live = lives(service, question_of, tell=reported.append)
     for _ in range(3):
         live.want([(bar, 1.0) for bar in range(7)])
     assert until(lambda: len(service.batches) == 3)
@@ -126,9 +126,9 @@ def test_a_bar_without_a_question_is_skipped_for_good(lives) -> None:
     assert live.statistics()["bars_unaskable"] == 5
     assert live.statistics()["contained"] == {"question DataError": 2, "question ConfigError": 1,
                                               "question ZeroDivisionError": 1, "question": 1}
-    assert len(told) == 4
-    assert "no question about bar 1: no close" in told[0]
-    assert "CANARY" not in str(told)
+    assert len(reported) == 4
+    assert "no question about bar 1: no close" in reported[0]
+    assert "CANARY" not in str(reported)
 
 
 def test_bars_in_flight_are_those_without_a_row(lives, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,31 +186,31 @@ def test_a_submission_that_hangs_holds_nobody_up() -> None:
 
 
 def test_a_question_that_hangs_holds_nobody_up() -> None:
-    gate, told = threading.Event(), list[str]()
+    gate, reported = threading.Event(), list[str]()
 
     def hangs(bar: int) -> Question:
         gate.wait(60)
         return question(bar)
 
-    bridge = Bridge(Live(HandService(), hangs, tell=told.append), 100, 4)
+    bridge = Bridge(Live(HandService(), hangs, tell=reported.append), 100, 4)
     assert no_wait(bridge) < 0.5
     began = time.monotonic()
     bridge.stop()
     assert time.monotonic() - began < 3.0
-    assert told == ["advisor: the thread advisor-asker hangs and is left behind"]
+    assert reported == ["advisor: the thread advisor-asker hangs and is left behind"]
     gate.set()
 
 
 def test_a_stop_leaves_unasked_what_still_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_PAUSE_S", 0.05)
-    told, service = list[str](), HandService()
-    live = Live(service, question, tell=told.append)
+    reported, service = list[str](), HandService()
+    live = Live(service, question, tell=reported.append)
     for _ in range(10):
         live.want([(bar, 1.0) for bar in range(20)])  # 1 s each
     began = time.monotonic()
     live.stop()
     assert time.monotonic() - began < 3.0
-    assert told == []
+    assert reported == []
     assert service.batches == []
 
 
@@ -223,14 +223,14 @@ def test_a_service_that_raises_is_contained(lives, error: type[BaseException]) -
         def take(self, most: int) -> list:
             raise error("sk-CANARY")
 
-    told: list[str] = []
-    live = lives(Broken(), tell=told.append)
+    reported: list[str] = []
+    live = lives(Broken(), tell=reported.append)
     for _ in range(3):
         live.want([(1, 1.0)])
     assert until(lambda: live.statistics()["contained"].get(f"asking {error.__name__}") == 3)
     assert until(lambda: live.statistics()["contained"].get(f"taking {error.__name__}", 0) >= 2)
-    assert len(told) == 2
-    assert "CANARY" not in str(told)
+    assert len(reported) == 2
+    assert "CANARY" not in str(reported)
 
 
 def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
-from jaxtrade.advisor.host.verdict import checked, judge, one_line, problem
+from jaxtrade.advisor.host.verdict import checked, one_line, problem, verdict_of
 from tests.advisor.service_parts import ADVICE, bad, good
 
 
 def test_good_advice_is_healthy() -> None:
-    assert judge(good()) == (True, False, "", False)
+    assert verdict_of(good()) == (True, False, "", False)
 
 
 @pytest.mark.parametrize(("answer", "expected"), [
@@ -32,11 +32,11 @@ def test_good_advice_is_healthy() -> None:
     (bad(Failure.TOO_LARGE), (True, False, "too_large", False)),
 ])
 def test_failures(answer: Answer, expected: tuple[object, ...]) -> None:
-    assert judge(answer) == expected
+    assert verdict_of(answer) == expected
 
 
 def test_every_failure_is_judged() -> None:
-    assert all(judge(bad(failure)) for failure in Failure)
+    assert all(verdict_of(bad(failure)) for failure in Failure)
 
 
 @pytest.mark.parametrize("wrong", [

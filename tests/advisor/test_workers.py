@@ -146,7 +146,7 @@ def test_stop_ends_idle_threads_at_once_and_replaces_none(bench: Bench) -> None:
     assert (bench.pool.threads, bench.pool.short) == (0, False)
 
 
-def test_join_does_not_wait_longer_than_told(bench: Bench) -> None:
+def test_join_does_not_wait_longer_than_reported(bench: Bench) -> None:
     bench.start(1)
     bench.pool.stop()
     began = time.monotonic()

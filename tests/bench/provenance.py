@@ -164,8 +164,8 @@ def stray_in_page(part: str, results: Mapping[str, Any], bounds: Mapping[str, An
                 complaints.append(f"{name}: no {row[0]} in its result")
         else:
             about = {key: within.get(key) for key in ("about", "stamp", "config", "left_out")}
-            told = [within if "left out" in line else within.get("stamp"), json.dumps(about)]  # the load is rounded
-            complaints += [f"{name}: {number}" for number in unfounded(line, told)]
+            reported = [within if "left out" in line else within.get("stamp"), json.dumps(about)]  # the load is rounded
+            complaints += [f"{name}: {number}" for number in unfounded(line, reported)]
     return complaints
 
 

@@ -28,8 +28,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
-    """Benches `one` and `two`, which return what they were told; `bad` fails. No others."""
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
+    """Benches `one` and `two`, which return what they were reported; `bad` fails. No others."""
     seen: list[catalogue.Options] = []
 
     def run(options: catalogue.Options) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def test_what_is_no_result_is_refused(text: str, fragment: str, here: Path, caps
     assert fragment in capsys.readouterr().err
 
 
-def test_one_line_of_json_a_table_and_a_file(told: list[catalogue.Options], here: Path,
+def test_one_line_of_json_a_table_and_a_file(reported: list[catalogue.Options], here: Path,
                                              capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", "one", "--repeats", "9"]) == 0
     said = capsys.readouterr()
@@ -81,30 +81,30 @@ def test_one_line_of_json_a_table_and_a_file(told: list[catalogue.Options], here
     result = json.loads(line)
     assert result == json.loads((here / "bench" / "results" / "one.json").read_text())
     assert result["stamp"]["command"] == "jaxtrade bench one --repeats 9"
-    assert told == [catalogue.Options(False, 9, None)]
+    assert reported == [catalogue.Options(False, 9, None)]
     assert "SubprocVecEnv(8)" in said.err
     assert str(Path("bench/results/one.json")) in said.err
 
 
-def test_quick_results_have_a_folder_of_their_own(told: list[catalogue.Options], here: Path,
+def test_quick_results_have_a_folder_of_their_own(reported: list[catalogue.Options], here: Path,
                                                   capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", "one", "--quick", "--purejaxrl", "."]) == 0
     assert [path.relative_to(here).as_posix() for path in here.rglob("*.json")] == ["bench/results/quick/one.json"]
     stamped = json.loads(capsys.readouterr().out)["stamp"]["command"]
     assert stamped == "jaxtrade bench one --quick --purejaxrl DIR"  # no folder of this machine in a result
-    assert told == [catalogue.Options(True, command.QUICK_REPEATS, Path("."))]
+    assert reported == [catalogue.Options(True, command.QUICK_REPEATS, Path("."))]
 
 
-def test_a_quick_run_replaces_no_full_result(told: list[catalogue.Options], here: Path,
+def test_a_quick_run_replaces_no_full_result(reported: list[catalogue.Options], here: Path,
                                              capsys: pytest.CaptureFixture[str]) -> None:
     full = write(env_step() | {"bench": "one"}, here / "kept")
     assert cli.main(["bench", "one", "--quick", "--out", "kept"]) == 2
     assert "full result" in capsys.readouterr().err
     assert not json.loads(full.read_text())["quick"]
-    assert told == []
+    assert reported == []
 
 
-def test_compare_reads_the_file_before_it_is_replaced(told: list[catalogue.Options], here: Path,
+def test_compare_reads_the_file_before_it_is_replaced(reported: list[catalogue.Options], here: Path,
                                                       capsys: pytest.CaptureFixture[str]) -> None:
     write(env_step(rate=1_000_000.0) | {"bench": "one"}, here / "bench" / "results")
     assert cli.main(["bench", "one", "--compare", "bench/results"]) == 0
@@ -114,7 +114,7 @@ def test_compare_reads_the_file_before_it_is_replaced(told: list[catalogue.Optio
     assert 'commit: "abc1234" ->' in said
 
 
-def test_a_failing_bench_is_shown_and_writes_nothing(told: list[catalogue.Options], here: Path,
+def test_a_failing_bench_is_shown_and_writes_nothing(reported: list[catalogue.Options], here: Path,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["bench", "bad"]) == 70
     said = capsys.readouterr()
@@ -123,7 +123,7 @@ def test_a_failing_bench_is_shown_and_writes_nothing(told: list[catalogue.Option
     assert list(here.rglob("*.json")) == []
 
 
-def test_a_disk_that_refuses_loses_no_measurement(told: list[catalogue.Options], here: Path,
+def test_a_disk_that_refuses_loses_no_measurement(reported: list[catalogue.Options], here: Path,
                                                   capsys: pytest.CaptureFixture[str],
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     def full(result: object, folder: Path) -> Path:
@@ -136,7 +136,7 @@ def test_a_disk_that_refuses_loses_no_measurement(told: list[catalogue.Options],
     assert "--out" in said.err
 
 
-def test_several_run_in_a_process_each_and_the_worst_code_counts(told: list[catalogue.Options], here: Path,
+def test_several_run_in_a_process_each_and_the_worst_code_counts(reported: list[catalogue.Options], here: Path,
                                                                  capsys: pytest.CaptureFixture[str],
                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
@@ -168,7 +168,7 @@ def test_a_process_of_its_own(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals there")
-def test_a_killed_process_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_process_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     assert command.own_process(["bench", "one"], killed) == 70
     assert f"bench one: its process was ended by signal {int(signal.SIGTERM)}" in capfd.readouterr().err
 
@@ -192,7 +192,7 @@ def test_where_the_benches_are_found(layout: str, tmp_path: Path, monkeypatch: p
     assert (str(tmp_path / "site") in sys.path) == (layout == "checkout")
 
 
-def test_missing_benches_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_benches_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "__file__", str(tmp_path / "jaxtrade" / "cli" / "entry.py"))
     with pytest.raises(ConfigError, match="benches are missing"):
         entry.bench_module("command")

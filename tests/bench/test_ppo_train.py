@@ -21,9 +21,9 @@ def test_the_sides_do_the_same(network: str, quick: bool) -> None:
     theirs = ppo_train.stable_baselines(options, network)
     for count, config in chosen.items():
         assert theirs[f"{network}/sb3_dummy/{count}"] == ("dummy", config)
-        told = sb3.arguments(learning_of(config))  # raises where SB3 cannot do the same
-        assert told["batch_size"] == ppo_train.BATCH
-        assert told["n_steps"] * count == ppo_train.update_steps(learning_of(config))
+        reported = sb3.arguments(learning_of(config))  # raises where SB3 cannot do the same
+        assert reported["batch_size"] == ppo_train.BATCH
+        assert reported["n_steps"] * count == ppo_train.update_steps(learning_of(config))
         assert (learning_of(config).hidden, learning_of(config).num_epochs) == {
             "small": ((64, 64), 4), "large": ((256, 256, 128), 10)}[network]
     assert len({ppo_train.update_steps(learning_of(config)) for config in chosen.values()}) == 1
@@ -34,7 +34,7 @@ def test_every_setting_of_stable_baselines_is_one_it_can_do() -> None:
         assert sb3.arguments(learning_of(config))["batch_size"] == ppo_train.BATCH
 
 
-def test_what_a_cpu_would_take_minutes_for_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_cpu_would_take_minutes_for_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Device:
         platform = "cpu"
 
@@ -55,24 +55,24 @@ def test_ratios_pair_the_same_network_and_environments() -> None:
              "small/sb3_dummy/4": 5.0, "small/sb3_dummy/16": 16.0, "small/sb3_dummy/1": 1.0, "small/sb3_subproc/4": 2.0,
              "large/ours/4": 9.0, "large/sb3_dummy/4": 3.0}
     results = {name: {"steps_per_second": rate, "steps_per_cpu_second": rate / 2} for name, rate in rates.items()}
-    told = ppo_train.ratios(results)
-    assert {name: ratio["wall"] for name, ratio in told.items()} == {
+    reported = ppo_train.ratios(results)
+    assert {name: ratio["wall"] for name, ratio in reported.items()} == {
         "small/sb3_dummy/4": 20.0, "small/sb3_dummy/16": 10.0, "small/sb3_subproc/4": 50.0, "large/sb3_dummy/4": 3.0}
 
 
 @pytest.mark.slow
-def test_every_side_runs_and_a_side_that_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ppo_train.peers, "sides", lambda *given: ({}, {"peer": "not now"}))
     options = Options(quick=True, repeats=1)
-    told = ppo_train.measure(options, "small")
+    reported = ppo_train.measure(options, "small")
     expected = {"small/ours/4", "small/ours/16", *ppo_train.stable_baselines(options, "small"), "small/peer/4",
                 "small/peer/16"}
-    assert {*told["sides"], *told["left_out"]} == expected
-    assert told["left_out"]["small/peer/4"] == "not now"
-    for name, side in told["sides"].items():
+    assert {*reported["sides"], *reported["left_out"]} == expected
+    assert reported["left_out"]["small/peer/4"] == "not now"
+    for name, side in reported["sides"].items():
         assert side["steps_per_second"] > 0
         assert ("collect_share" in side) == ("sb3" in name)
-    assert json.dumps(told)
+    assert json.dumps(reported)
 
 
 def test_published_figures_are_labelled_as_not_measured() -> None:

@@ -52,7 +52,7 @@ def test_a_constant_rate_is_mapped() -> None:
     assert (chosen["learning_rate"], chosen["ent_coef"]) == (1e-3, 0.01)
 
 
-def test_what_is_refused_is_told_at_once() -> None:
+def test_what_is_refused_is_reported_at_once() -> None:
     with pytest.raises(ConfigError, match=r"normalise_observations = True.*vf_clip_eps = 0\.1"):
         sb3.arguments(Learning(**{**BASE, "normalise_observations": True, "vf_clip_eps": 0.1}))
 
@@ -249,9 +249,9 @@ def test_rewards_are_the_markets_without_the_bootstrap(torch: Any, tape_path: st
             return result
 
     learner = sb3.Learner(ppo, Till(sb3.vector_env(tape_path, "dummy", ppo.num_envs)), 0)
-    told = learner()
-    assert told == pytest.approx(np.mean(paid), abs=1e-6)
-    assert abs(told - learner._model.rollout_buffer.rewards.mean()) > 1e-4
+    reported = learner()
+    assert reported == pytest.approx(np.mean(paid), abs=1e-6)
+    assert abs(reported - learner._model.rollout_buffer.rewards.mean()) > 1e-4
 
 
 def test_a_seed_is_a_run(torch: Any, tape_path: str) -> None:

@@ -60,11 +60,11 @@ def test_ratios_on_hand_numbers() -> None:
     assert ours["env_steps"] == 200
     assert ours["env_steps_each"] == [100, 300, 200]
     assert ours["seconds_range"] == [0.1, 0.3]
-    told = compare(ours, theirs, Sample(wall=0.8, cpu=1.6))
-    assert (told["wall"], told["cpu"]) == (15.0, 15.0)
-    assert told["with_compile"] == {"wall": 3.0, "cpu": 3.0}
-    assert told["env_steps"] == pytest.approx(2 / 3, rel=1e-3)
-    assert told["overlaps_band"]
+    reported = compare(ours, theirs, Sample(wall=0.8, cpu=1.6))
+    assert (reported["wall"], reported["cpu"]) == (15.0, 15.0)
+    assert reported["with_compile"] == {"wall": 3.0, "cpu": 3.0}
+    assert reported["env_steps"] == pytest.approx(2 / 3, rel=1e-3)
+    assert reported["overlaps_band"]
     assert not compare(runs(1, 1, 1), runs(2, 2, 2), Sample(1.0, 1.0))["overlaps_band"]
     assert compare(runs(4, 4, 4), runs(5, 5, 5), Sample(1.0, 1.0))["overlaps_band"]
     assert not compare(runs(5, 5, 5), runs(3, 3, 3), Sample(1.0, 1.0))["overlaps_band"]
@@ -88,27 +88,27 @@ def test_a_miss_is_counted_as_the_whole_budget() -> None:
 def test_both_learners_get_the_same_settings(count: int) -> None:
     ppo = learning_of(config_of(count))
     assert ppo.num_envs * ppo.num_steps == chosen.ROLLOUT
-    told = sb3.arguments(ppo)  # raises where SB3 cannot do the same
-    assert told["batch_size"] == chosen.ROLLOUT // chosen.PPO["num_minibatches"]
+    reported = sb3.arguments(ppo)  # raises where SB3 cannot do the same
+    assert reported["batch_size"] == chosen.ROLLOUT // chosen.PPO["num_minibatches"]
     assert chosen.GOAL.target == 0.9 * chosen.OPTIMUM
     assert len(chosen.SEEDS) >= 8
 
 
 @pytest.mark.slow
-def test_every_side_runs_and_a_side_that_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_to_reward, "QUICK", Goal(updates=2, window=1))
-    told = time_to_reward.run(Options(quick=True))
-    assert json.dumps(told)
+    reported = time_to_reward.run(Options(quick=True))
+    assert json.dumps(reported)
     sides = {"ours/16", "ours/64", "sb3/16"}
-    assert {*told["sides"], *told["left_out"]} == sides
-    for name, side in told["sides"].items():
+    assert {*reported["sides"], *reported["left_out"]} == sides
+    for name, side in reported["sides"].items():
         assert (side["repeats"], side["reached"]) == (2, 0)
         assert side["env_steps_each"] == [2 * chosen.ROLLOUT] * 2
         assert ("compile_seconds" in side) == name.startswith("ours")
         assert min(side["seconds_each"]) > 0
-    if "sb3/16" in told["sides"]:
-        assert told["at_fastest"] == {"num_envs": 16, **told["ratios"]["16"]}
-        assert told["at_fastest"]["env_steps"] == 1.0
+    if "sb3/16" in reported["sides"]:
+        assert reported["at_fastest"] == {"num_envs": 16, **reported["ratios"]["16"]}
+        assert reported["at_fastest"]["env_steps"] == 1.0
 
 
 @pytest.mark.slow

@@ -106,11 +106,11 @@ def far(ours: Any, theirs: Any) -> bool:
     return not np.all(np.abs(ours - theirs) <= TOLERANCE * np.maximum(1, np.abs(theirs)))
 
 
-def differing(env: twin.Twin, told: dict[str, np.ndarray], lane: int, kinds: Counter[str]) -> str | None:
+def differing(env: twin.Twin, reported: dict[str, np.ndarray], lane: int, kinds: Counter[str]) -> str | None:
     """Replay one environment -> its first difference."""
     seen = np.empty(0)
     for step in range(STEPS):
-        then = {name: values[step, lane] for name, values in told.items()}
+        then = {name: values[step, lane] for name, values in reported.items()}
         if then["time"] == 0:
             seen, _ = env.reset(options={"slot": then["slot"], "row": then["row"]})
         if env.row != then["row"] or far(seen, then["observation"]):
@@ -130,10 +130,10 @@ def differing(env: twin.Twin, told: dict[str, np.ndarray], lane: int, kinds: Cou
     return None
 
 
-def compare(env: twin.Twin, told: dict[str, np.ndarray]) -> tuple[str | None, Counter[str]]:
+def compare(env: twin.Twin, reported: dict[str, np.ndarray]) -> tuple[str | None, Counter[str]]:
     """-> (first difference of any environment, how often each kind of event was replayed)."""
     kinds: Counter[str] = Counter()
-    faults = (differing(env, told, lane, kinds) for lane in range(ENVS))
+    faults = (differing(env, reported, lane, kinds) for lane in range(ENVS))
     return next((fault for fault in faults if fault), None), kinds
 
 

@@ -212,7 +212,7 @@ def test_a_message_has_five_lines_at_most(write, rows):
     assert len(lines) == 5
 
 
-def test_another_markets_quarter_ticks_are_told_as_that_market(write, rows):
+def test_another_markets_quarter_ticks_are_reported_as_that_market(write, rows):
     """ES on the quarter point given as YM (whole points): the market is the fault, the ticks only follow from it."""
     message = refused(write(rows), "6 of 6 bars of 2013 contradict YM", "they fit ES", contract=get_contract("YM"))
     assert "\n" not in message

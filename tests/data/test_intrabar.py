@@ -219,9 +219,9 @@ def test_paths_equal_a_scan_of_every_real_second(market: str, shared: Path, caps
         pair = (sign * (seconds.high[inside] - opened), sign * (seconds.low[inside] - opened))
         scanned = played(list(zip(*(x.tolist() for x in (pair if long else pair[::-1])), strict=True)), target, stop,
                          trail, mark)
-        told = read(passages.path, row, long, target, stop, trail, mark)
-        told = ("target", target) if told[0] == "none" and best >= target else told
-        assert told == scanned, f"{market} bar {row}: target {target}, stop {stop}, trail {trail}, mark {mark}"
+        reported = read(passages.path, row, long, target, stop, trail, mark)
+        reported = ("target", target) if reported[0] == "none" and best >= target else reported
+        assert reported == scanned, f"{market} bar {row}: target {target}, stop {stop}, trail {trail}, mark {mark}"
         counted[scanned[0]] += 1
         counted["trailed"] += scanned[0] == "out" and scanned[1] > stop
         counted["contested"] += worst >= -stop and best >= target

@@ -68,7 +68,7 @@ def test_rows_come_from_the_contract_that_is_front(rolled: Market, raw: pd.DataF
     assert rolled.trade_dates.astype(str)[-3:].tolist() == ["2013-12-03", "2013-12-18", "2013-12-20"]
 
 
-def test_the_splice_is_told_with_its_difference(rolled: Market, raw: pd.DataFrame) -> None:
+def test_the_splice_is_reported_with_its_difference(rolled: Market, raw: pd.DataFrame) -> None:
     before = raw[raw.day.astype(str) < "2013-12-18"]
     both = before[before.expiry == "201403"].merge(before[before.expiry == "201312"], on="time")
     step = both.close_x.iloc[-1] - both.close_y.iloc[-1]

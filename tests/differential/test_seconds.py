@@ -43,7 +43,7 @@ def from_inside(bars: np.ndarray, paths: tuple[Inside, ...], seed: int) -> Fine:
     rng = np.random.default_rng(seed)
     row, fine = [], []
     for i, (bar, inside) in enumerate(zip(bars.tolist(), paths, strict=True)):
-        seconds = inside.seconds if inside.told else ((bar[1], bar[2]),)
+        seconds = inside.seconds if inside.known else ((bar[1], bar[2]),)
         for k, (high, low) in enumerate(seconds):
             close = bar[3] if k + 1 == len(seconds) else int(rng.integers(low, high + 1))
             row.append(i)

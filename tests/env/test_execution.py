@@ -268,9 +268,9 @@ def path_of(inside: Inside, open_: int = 100) -> IntrabarPath:
     return made
 
 
-def prices_of(*prices: int, told: bool = True) -> Inside:
+def prices_of(*prices: int, known: bool = True) -> Inside:
     """Seconds of one price each."""
-    return Inside(tuple((p, p) for p in prices), told)
+    return Inside(tuple((p, p) for p in prices), known)
 
 
 STOPPED = (1, 89, ExitReason.STOP, -C - 12 * V - C)
@@ -282,7 +282,7 @@ HELD = (0, 0, 0, -C)
 @pytest.mark.parametrize(("inside", "limits", "wanted", "mark"), [
     (prices_of(100, 90, 130, 125), {}, STOPPED, -1),
     (prices_of(100, 130, 90, 125), {}, WON, 29),
-    (prices_of(100, 130, 90, 125, told=False), {}, STOPPED, 29),  # stop_first: the mark counts too
+    (prices_of(100, 130, 90, 125, known=False), {}, STOPPED, 29),  # stop_first: the mark counts too
     (prices_of(100, 105, 91, 129, 90, 130), {}, STOPPED, 28),  # only the 129 was before the stop
     (prices_of(100, 105, 91, 130, 125), {}, WON, 29),
     (prices_of(100, 129, 91, 100), {}, HELD, 28),
@@ -304,7 +304,7 @@ HELD = (0, 0, 0, -C)
     (Inside(((114, 114), (121, 114), (118, 118))), LIMITS, HELD, 20),
     (Inside(((114, 114), (140, 114), (118, 118))), LIMITS, (1, 121, ExitReason.LIQUIDATION, -C + 20 * V - C), 29),
     # ... but where seconds are not known a level that the high raised above the open fills at the open
-    (Inside(((114, 114), (140, 114), (118, 118)), told=False), LIMITS,
+    (Inside(((114, 114), (140, 114), (118, 118)), known=False), LIMITS,
      (1, 113, ExitReason.LIQUIDATION, -C + 12 * V - C), 29),
 ])
 def test_path(inside: Inside, limits: dict, wanted: tuple, mark: int) -> None:

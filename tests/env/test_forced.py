@@ -165,8 +165,8 @@ def test_probability_zero_changes_no_bit() -> None:
     none, zero = trace(None), trace(0.0)
     assert none.outcome.info.forced is None
     assert not zero.outcome.info.forced.any()
-    told = zero.outcome.replace(info=zero.outcome.info.replace(forced=None))
-    assert leaves_differ(zero._replace(outcome=told), none) == []
+    reported = zero.outcome.replace(info=zero.outcome.info.replace(forced=None))
+    assert leaves_differ(zero._replace(outcome=reported), none) == []
 
 
 def test_a_step_tells_the_forced_starts_that_follow_it() -> None:

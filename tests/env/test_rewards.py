@@ -144,7 +144,7 @@ def test_a_win_is_the_trails_where_it_was_on(trailing: int, action: Action, ille
 
 
 def figures_of(info: StepInfo) -> Any:
-    """`info` of T steps in N environments, told step by step."""
+    """`info` of T steps in N environments, collected step by step."""
     return summarise.figures(jax.vmap(lambda info: summarise.collect(SimpleNamespace(info=info)))(info))  # type: ignore[arg-type]
 
 
@@ -152,9 +152,9 @@ def test_each_terms_sum_is_logged() -> None:
     """Sums over ended episodes, mean per episode; nothing to add where the reward is one term."""
     trace = jax.tree.map(np.asarray, run_random(ENV, params_of(REWARDS["seed_phase2"]), 1, 16, 120))
     info, ended = trace.outcome.info, trace.outcome.info.end != EndReason.NONE
-    told = jax.tree.map(float, {name: value for name, value in figures_of(info).items()
+    reported = jax.tree.map(float, {name: value for name, value in figures_of(info).items()
                                 if name.startswith("reward_")})
-    assert set(told) == {f"reward_{name}" for name in REWARDS["seed_phase2"]}
+    assert set(reported) == {f"reward_{name}" for name in REWARDS["seed_phase2"]}
     for name in REWARDS["seed_phase2"]:
         sums = np.zeros(16)
         per_episode = []
@@ -162,9 +162,9 @@ def test_each_terms_sum_is_logged() -> None:
             sums += info.terms[name][t]
             per_episode += sums[ended[t]].tolist()
             sums[ended[t]] = 0.0
-        assert told[f"reward_{name}"] == pytest.approx(np.mean(per_episode), rel=1e-5, abs=1e-7), name
+        assert reported[f"reward_{name}"] == pytest.approx(np.mean(per_episode), rel=1e-5, abs=1e-7), name
     assert len(per_episode) > 10
-    assert told["reward_win"] > 0 > told["reward_loss"]
+    assert reported["reward_win"] > 0 > reported["reward_loss"]
     np.testing.assert_allclose(trace.outcome.reward, sum(info.terms.values()), rtol=1e-5, atol=1e-6)
     only = info.replace(stats=info.stats.replace(terms={"win": info.stats.terms["win"]}))
     assert not [name for name in figures_of(only) if name.startswith("reward_")]
@@ -173,7 +173,7 @@ def test_each_terms_sum_is_logged() -> None:
 def test_what_a_rollout_tells_of_trading() -> None:
     """Each figure against plain NumPy over all steps at once."""
     trace = jax.tree.map(np.asarray, run_random(ENV, params_of({"equity_change": 1.0}), 2, 16, 120))
-    info, told = trace.outcome.info, jax.tree.map(np.asarray, figures_of(trace.outcome.info))
+    info, reported = trace.outcome.info, jax.tree.map(np.asarray, figures_of(trace.outcome.info))
     ended = info.end != EndReason.NONE
     trades = info.stats.trades[ended]
     assert ended.sum() > 10
@@ -184,9 +184,9 @@ def test_what_a_rollout_tells_of_trading() -> None:
         "breaches": 1000 * info.event.breach.mean(),
         "end_share": np.bincount(info.end[ended], minlength=len(EndReason)) / ended.sum(),
     }
-    assert told.keys() == expected.keys()
+    assert reported.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_allclose(told[name], value, rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(reported[name], value, rtol=1e-5, err_msg=name)
 
 
 def test_every_row_of_the_table_is_a_term() -> None:

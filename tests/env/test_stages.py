@@ -29,9 +29,9 @@ def at(config: StageConfig, fraction: float, params: EnvParams = PARAMS) -> tupl
 @pytest.mark.parametrize(("fraction", "share", "mills"), [
     (0.0, 0.1, 208), (0.25, 0.55, 1_144), (0.5, 1.0, 2_080), (0.75, 1.0, 2_080), (1.0, 1.0, 2_080)])
 def test_commission_rises_in_a_line_and_is_whole_from_there_on(fraction: float, share: float, mills: int) -> None:
-    staged, told = at(COMMISSION, fraction)
-    assert told.keys() == {"commission_share"}
-    assert float(told["commission_share"]) == pytest.approx(share, abs=1e-7)
+    staged, reported = at(COMMISSION, fraction)
+    assert reported.keys() == {"commission_share"}
+    assert float(reported["commission_share"]) == pytest.approx(share, abs=1e-7)
     assert int(staged.contract.commission) == mills
     assert staged.contract.commission.dtype == jnp.int32
     assert staged.forced_start is None
@@ -42,17 +42,17 @@ def test_commission_rises_in_a_line_and_is_whole_from_there_on(fraction: float, 
 @pytest.mark.parametrize(("fraction", "probability"), [
     (0.0, 0.7), (0.2, 0.55), (0.4, 0.4), (0.8, 0.1), (0.9, 0.1), (1.0, 0.1)])
 def test_forced_starts_fade_in_a_line_to_their_end(fraction: float, probability: float) -> None:
-    staged, told = at(FORCED, fraction)
-    assert told.keys() == {"forced_start"}
-    assert float(told["forced_start"]) == pytest.approx(probability, abs=1e-7)
-    assert staged.forced_start is told["forced_start"]
+    staged, reported = at(FORCED, fraction)
+    assert reported.keys() == {"forced_start"}
+    assert float(reported["forced_start"]) == pytest.approx(probability, abs=1e-7)
+    assert staged.forced_start is reported["forced_start"]
     assert staged.forced_start.dtype == jnp.float32
     assert leaves_differ(staged.replace(forced_start=None), PARAMS) == []
 
 
 def test_both_at_once_and_none() -> None:
-    staged, told = at(BOTH, 0.0)
-    assert told.keys() == {"commission_share", "forced_start"}
+    staged, reported = at(BOTH, 0.0)
+    assert reported.keys() == {"commission_share", "forced_start"}
     assert (int(staged.contract.commission), float(staged.forced_start)) == (208, float(np.float32(0.7)))
     assert make_stages(StageConfig()) is None
     assert PARAMS.forced_start is None

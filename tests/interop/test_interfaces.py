@@ -100,12 +100,12 @@ def test_gymnasium_vector_env_is_equal(truth: Trajectory) -> None:
         observation, reward, terminated, truncated, infos = env.step(actions)
         done = terminated | truncated
         final = observation.copy()  # where the episode goes on
-        told = {key: infos.get(key, np.zeros(NUM_ENVS, int)) for key in ("end_reason", "equity", "illegal")}
+        info = {key: infos.get(key, np.zeros(NUM_ENVS, int)) for key in ("end_reason", "equity", "illegal")}
         if done.any():
             assert_equal_bits(infos["_final_obs"], done, "_final_obs")
             final[done] = np.stack(infos["final_obs"][done])
-            told = {key: np.where(done, infos["final_info"][key], value) for key, value in told.items()}
-        rows.append([*before, reward, terminated, truncated, told["end_reason"], told["equity"], told["illegal"],
+            info = {key: np.where(done, infos["final_info"][key], value) for key, value in info.items()}
+        rows.append([*before, reward, terminated, truncated, info["end_reason"], info["equity"], info["illegal"],
                      final])
     assert_same(stacked(rows), truth)
 

@@ -124,7 +124,7 @@ def audit(faults: Sequence[Fault], jobs: int) -> Iterator[Verdict]:
         for i in range(1, jobs):
             trees.put(Tree(Path(folder) / str(i) / "tree"))
 
-        def judge(fault: Fault) -> Verdict:
+        def verdict_on(fault: Fault) -> Verdict:
             tree = trees.get()
             try:
                 return tree.verdict_on(fault)
@@ -132,4 +132,4 @@ def audit(faults: Sequence[Fault], jobs: int) -> Iterator[Verdict]:
                 trees.put(tree)
 
         with ThreadPoolExecutor(jobs) as pool:
-            yield from pool.map(judge, faults)
+            yield from pool.map(verdict_on, faults)

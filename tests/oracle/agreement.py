@@ -166,10 +166,10 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
         kinds["half_day"] += half_day and env.row == env.session.last + 1
         rewards[i] = [result.reward, *result.terms.values()]
         event = result.event
-        told = [*(int(getattr(event, name)) for name in EVENTS)]
+        reported = [*(int(getattr(event, name)) for name in EVENTS)]
         found = [int(result.end), result.terminated, result.truncated, env.account.equity]
         theirs = [int(ends[i]), bool(trace["terminated"][i]), bool(trace["truncated"][i]), int(info.equity[i])]
-        fault = (differing(f"step {i} event", EVENTS, events[i], told)
+        fault = (differing(f"step {i} event", EVENTS, events[i], reported)
                  or differing(f"step {i}", ("end", "terminated", "truncated", "equity"), theirs, found)
                  or differing(f"step {i} stats", STATS, stats[i], [getattr(env.stats, name) for name in STATS]))
         if fault is None and event.floor is not None and int(info.event.floor[i]) != event.floor:
@@ -193,8 +193,8 @@ def compare_lane(lane: Lane, trace: Tree, last: Tree, steps: int, kinds: Counter
     fault = differing("after the last step: state", INTS, end_state, oracle_ints(env))
     for name, values in mine.items():
         fault = fault or far(name, seen[name], values)
-    told = [trace["reward"], *(info.terms[name] for name in lane.settings.reward)]
-    return fault or far("reward, terms", np.stack(told, -1).astype(np.float64), rewards), steps
+    reported = [trace["reward"], *(info.terms[name] for name in lane.settings.reward)]
+    return fault or far("reward, terms", np.stack(reported, -1).astype(np.float64), rewards), steps
 
 
 def look_at(env: OracleEnv, step: int, into: dict[str, np.ndarray], prefix: str) -> None:

@@ -67,14 +67,14 @@ def play_jax(bars: Bars, settings: Settings, actions: Sequence[int], slot: int =
     records = []
     for action in actions:
         mask, after, event, state, outcome = compiled(config)(state, jnp.int32(action), params)
-        told = outcome.info.event
-        record: Record = {name: int(getattr(told, name)) for name in EVENT_FIELDS}
+        found = outcome.info.event
+        record: Record = {name: int(getattr(found, name)) for name in EVENT_FIELDS}
         assert record == {name: int(getattr(event, name)) for name in EVENT_FIELDS}, "step and transition differ"
         jumped = not bool(outcome.terminated | outcome.truncated)
         account, position = (state if jumped else after).account, (state if jumped else after).position
         record |= {"mask": [bool(m) for m in mask], "reward": float(outcome.reward), "end": int(outcome.info.end),
                    "terminated": bool(outcome.terminated), "truncated": bool(outcome.truncated),
-                   "breach": bool(told.breach), "floor": int(told.floor) if settings.drawdown is not None else None,
+                   "breach": bool(found.breach), "floor": int(found.floor) if settings.drawdown is not None else None,
                    "balance": int(account.balance), "equity": int(account.equity),
                    "high_water": int(account.high_water), "locked": bool(account.locked), "days": int(account.days),
                    "quantity": int(position.quantity), "stop": _level(position.stop, position.quantity),

@@ -1,4 +1,4 @@
-"""What the oracle is told, what it remembers and what it reports, as plain data. Money in mills, prices in ticks."""
+"""What the oracle is given, what it remembers and what it reports, as plain data. Money in mills, prices in ticks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything an environment is told. Money in mills, None where a rule is off; multiples in thousandths."""
+    """Everything an environment is given. Money in mills, None where a rule is off; multiples in thousandths."""
 
     task: str = "manage"
     advice: bool = False

@@ -337,7 +337,7 @@ class OracleEnv:
             up, down = high - open_, open_ - low
             low_first = self.position.side > 0 if up == down else down < up
             self._in_order(open_, [low, high, close] if low_first else [high, low, close], event)
-        elif not bars.paths[row].told:
+        elif not bars.paths[row].known:
             event.kinds.add("ambiguous")
             self._stop_first(open_, high, low, event)
         else:

@@ -1,4 +1,4 @@
-"""One hand-worked episode per kind of event, told by both engines.
+"""One hand-worked episode per kind of event, played by both engines.
 
 Every market opens with 39 bars of 1000/1004/996/1000 ticks, so each true range is 8, S = 14 * 8 = 112, the stop
 distance ceil(1.5 * 112/14) = 12 ticks and the target distance 36. A tick of one contract is worth 12,500 mills, a

@@ -1,4 +1,4 @@
-"""Two-sided bars worked by hand, told by both engines: the stories of `test_golden` with a bid and an ask.
+"""Two-sided bars worked by hand, played by both engines: the stories of `test_golden` with a bid and an ask.
 
 The 39 bars before have bids of 1000/1004/996/1000 and asks two ticks higher: the mid moves as the bid, S = 112, a stop
 12 and a target 36 ticks from the open of the side that is traded. No slippage; 12,500 mills a tick, 2,080 a side.

@@ -94,10 +94,10 @@ def test_random_orders_agree(mark, fill, intrabar):
     states, orders, events = jax.device_get(make_rollout(cases[0][0])(states, params, draw(len(cases), 5)))
     rows = jax_ints(states)
     wishes = np.stack([orders.quantity, orders.stop_ticks, orders.target_ticks, orders.move_stop, orders.trail], -1)
-    told = np.stack([np.asarray(getattr(events, name), np.int64) for name in EVENTS], -1)
+    reported = np.stack([np.asarray(getattr(events, name), np.int64) for name in EVENTS], -1)
     compared = 0
     for e, (settings, bars, slot) in enumerate(cases):
-        fault, bars_played = replay(OracleEnv(bars, settings), slot, rows[:, e], wishes[:, e], told[:, e])
+        fault, bars_played = replay(OracleEnv(bars, settings), slot, rows[:, e], wishes[:, e], reported[:, e])
         assert fault is None, f"case {e}: {fault}"
         compared += bars_played
     assert compared > 5_000

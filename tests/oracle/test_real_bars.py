@@ -195,7 +195,7 @@ def inside_of(bars: FileBars, seconds: FileBars | None) -> tuple[Inside, ...]:
     out = []
     for row, (i, j) in enumerate(zip(begin.tolist(), end.tolist(), strict=True)):
         high, low = seconds.high[i:j].tolist(), seconds.low[i:j].tolist()
-        told = i < j and (int(seconds.open[i]), max(high), min(low), int(seconds.close[j - 1])) == tuple(
+        reported = i < j and (int(seconds.open[i]), max(high), min(low), int(seconds.close[j - 1])) == tuple(
             int(getattr(bars, name)[row]) for name in ("open", "high", "low", "close"))
-        out.append(Inside(tuple(zip(high, low, strict=True)), told))
+        out.append(Inside(tuple(zip(high, low, strict=True)), reported))
     return tuple(out)

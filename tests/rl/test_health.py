@@ -110,25 +110,25 @@ def test_each_agent_is_looked_at_alone():
     assert found["frozen of agent 1"].startswith("agent 1: KL has been")
 
 
-def test_a_warning_is_told_when_it_begins():
-    told = []
-    watch = Watch(told.append, NAMES, WARNINGS, REMEDIES)
+def test_a_warning_is_reported_when_it_begins():
+    reported = []
+    watch = Watch(reported.append, NAMES, WARNINGS, REMEDIES)
     watch.write(rows(WINDOW - 1, approx_kl=0.0))
-    assert told == []
+    assert reported == []
     for _ in range(3):
         watch.write(rows(2, approx_kl=0.0))
-    assert len(told) == 1
-    assert told[0].startswith("warning: KL has been at most 0.0e+00 for 20 updates")
+    assert len(reported) == 1
+    assert reported[0].startswith("warning: KL has been at most 0.0e+00 for 20 updates")
     watch.write(rows(1))
     watch.write(rows(WINDOW, approx_kl=0.0))  # it had ended, and begins again
-    assert len(told) == 2
-    assert [f"warning: {text}" for text in watch.seen] == told
+    assert len(reported) == 2
+    assert [f"warning: {text}" for text in watch.seen] == reported
 
 
 def test_what_a_rollback_undid_is_forgotten():
-    told = []
-    watch = Watch(told.append, NAMES, WARNINGS, REMEDIES)
+    reported = []
+    watch = Watch(reported.append, NAMES, WARNINGS, REMEDIES)
     watch.write(rows(WINDOW - 1, approx_kl=0.0))
     watch.rewind(4, 4000)
     watch.write(rows(1, approx_kl=0.0))
-    assert told == []
+    assert reported == []

@@ -39,8 +39,8 @@ def collect(seen: Transition) -> dict[str, Any]:
     return summary.collect(seen) | {"paid": event.commission.sum(), "sides": sides}
 
 
-def figures(told: dict[str, Any]) -> dict[str, jax.Array]:
-    return summary.figures(told) | {"paid": told["paid"].sum(), "sides": told["sides"].sum()}
+def figures(reported: dict[str, Any]) -> dict[str, jax.Array]:
+    return summary.figures(reported) | {"paid": reported["paid"].sum(), "sides": reported["sides"].sum()}
 
 
 def test_an_update_sees_the_parameters_of_its_time() -> None:

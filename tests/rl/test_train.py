@@ -157,7 +157,7 @@ def test_a_hook_may_stop_and_set_floats(whole, tmp_path):
     assert float(checkpoint.restore_latest(tmp_path, like()).state.hparams.gamma) == 0.5
 
 
-def test_a_hook_that_names_no_float_is_told_the_names():
+def test_a_hook_that_names_no_float_gets_the_names():
     with pytest.raises(ConfigError, match=r"'gama' is not a tunable float.*gamma"):
         train(PPO, PARAMS, config=TRAIN, key=KEY, hooks=[lambda state, update: Change(hparams={"gama": 0.5})])
 

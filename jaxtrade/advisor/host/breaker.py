@@ -32,6 +32,7 @@ class Breaker:
 
     @property
     def state(self) -> str:
+        """The state, for reports: closed, open, half open (one attempt is being made) or open for good."""
         if self.refused:
             return "open for good"
         return "closed" if self._opened is None else "half open" if self._probing else "open"

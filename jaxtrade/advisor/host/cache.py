@@ -64,6 +64,7 @@ def cache_key(identity: Mapping[str, str], question: Question, sample: int = 0) 
 
 
 def cacheable(answer: Answer) -> bool:
+    """Whether an answer may be kept: advice, or a failure that the model's own text shows."""
     return answer.advice is not None or (answer.failure in NEGATIVE and answer.raw != "")
 
 
@@ -83,6 +84,7 @@ class AdviceCache:
     # --- the file ----------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
+        """Open and check the file. Where it cannot be used, answers stay in memory."""
         if (path := self._path) is None:
             return
         try:
@@ -128,6 +130,7 @@ class AdviceCache:
         return cache_key(identity, question) if question.prompt else ""
 
     def get(self, key: str) -> Cached | None:
+        """The answer stored under `key`, or None."""
         if not key:
             return None
         row = self._pending.get(key)

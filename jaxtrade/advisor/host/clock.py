@@ -6,6 +6,8 @@ import time
 
 
 class SystemClock:
+    """The `Clock` of this machine."""
+
     def monotonic(self) -> float:
         return time.monotonic()
 

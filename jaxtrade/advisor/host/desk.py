@@ -19,7 +19,7 @@ from jaxtrade.advisor.host.limits import jittered
 from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Clock, Failure, Question
-from jaxtrade.advisor.host.verdict import checked, judge, one_line, problem
+from jaxtrade.advisor.host.verdict import checked, one_line, problem, verdict_of
 from jaxtrade.advisor.host.workers import Finished, Job, WorkerPool
 from jaxtrade.config.service import ServiceOptions
 
@@ -66,6 +66,7 @@ class Desk:
 
     @property
     def in_flight(self) -> int:
+        """The number of questions that workers hold."""
         return len(self._flights)
 
     # --- messages ----------------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class Desk:
             self._faults.pop(entry.key, None)
             self.queue.done(entry)
             self._outlet.deliver(entry.key.bar, answer.advice)
-        elif self._is_poison(entry.key, judge(answer).fault):
+        elif self._is_poison(entry.key, verdict_of(answer).fault):
             self.queue.poisoned(entry)
         elif not self.stopping and self.gates.may_retry(answer, entry.attempts):
             entry.delay = jittered(entry.delay, self._options.retry_base_s, self._options.retry_cap_s, self._rng)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 class ContainedFaults:
     """The contained exceptions of one object. `tell` receives one line per kind. If `tell` raises, the line is counted
-    in `untold` and nothing else happens."""
+    in `unreported` and nothing else happens."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self.untold = 0
+        self.unreported = 0
 
     def contain(self, where: str, error: BaseException) -> None:
         """Count an exception that is a bug of this package or of an object passed to it.
@@ -38,10 +38,11 @@ class ContainedFaults:
             self.tell(line)
 
     def tell(self, line: str) -> None:
+        """Send one line to the console. An error of the console is counted, not raised."""
         try:
             self._tell(line)
         except Exception:
-            self.untold += 1
+            self.unreported += 1
 
     def counts(self) -> dict[str, int]:
         """The number of occurrences by kind."""

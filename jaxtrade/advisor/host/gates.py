@@ -14,7 +14,7 @@ from jaxtrade.advisor.host.ledger import MICRO, Ledger, Prices, Spend, at_most
 from jaxtrade.advisor.host.limits import Concurrency, PerMinute, RetryBudget
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Answer, Failure
-from jaxtrade.advisor.host.verdict import judge, one_line
+from jaxtrade.advisor.host.verdict import one_line, verdict_of
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
@@ -109,7 +109,7 @@ class Gates:
         used = answer.prompt_tokens + answer.completion_tokens
         if used:
             actual = Spend(1, used, self._prices.cost(answer.prompt_tokens, answer.completion_tokens))
-        elif judge(answer).unbilled:
+        elif verdict_of(answer).unbilled:
             actual = Spend(1)
         else:
             actual, used = booking.reserved, booking.rated
@@ -131,7 +131,7 @@ class Gates:
 
     def learn(self, booking: Booking, answer: Answer, now: float) -> None:
         """Update concurrency, breaker and counts with what an answer says about the endpoint."""
-        verdict = judge(answer)
+        verdict = verdict_of(answer)
         self._note_model(answer.model)
         if answer.failure is not None:
             self._counts.failures[answer.failure.value] += 1

@@ -267,6 +267,7 @@ class Journal:
 
     @property
     def position(self) -> JournalPosition:
+        """How many deltas the journal holds, and the digest up to the last."""
         return JournalPosition(self._deltas, self._digest)
 
     def append(self, update: int, version: int, bars: Sequence[int],

@@ -33,6 +33,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
+        """The key itself."""
         return self._value
 
     def scrub(self, text: str, parts: bool = True) -> str:

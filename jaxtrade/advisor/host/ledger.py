@@ -45,6 +45,7 @@ class Prices(NamedTuple):
 
     @property
     def known(self) -> bool:
+        """Whether both prices are given."""
         return self.prompt is not None and self.completion is not None
 
     def cost(self, prompt_tokens: int, completion_tokens: int) -> int:
@@ -71,7 +72,7 @@ class Ledger:
 
     def __init__(self, path: Path | None, caps: Caps) -> None:
         self._caps, self._name = caps, str(path or "ledger in memory")
-        with self._told():
+        with self._storage_errors():
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path or ":memory:", timeout=1.0, isolation_level=None,
@@ -93,7 +94,7 @@ class Ledger:
             read("INSERT OR IGNORE INTO spent VALUES (1, 0, 0, 0)")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _storage_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -115,12 +116,13 @@ class Ledger:
         self._connection.execute("UPDATE spent SET calls = calls + ?, tokens = tokens + ?, cost = cost + ?", spend)
 
     def spent(self) -> Spend:
-        with self._told():
+        """What has been spent, reservations included."""
+        with self._storage_errors():
             return Spend(*self._connection.execute("SELECT calls, tokens, cost FROM spent").fetchone())
 
     def reserve(self, spend: Spend) -> str:
         """Reserve `spend` and return "". Where a cap does not allow it, reserve nothing and return a text naming it."""
-        with self._told(), self._transaction():
+        with self._storage_errors(), self._transaction():
             for name, cap, before, more in zip(Caps._fields, self._caps, self.spent(), spend, strict=True):
                 if cap is not None and before + more > cap:
                     if name == "cost":
@@ -131,8 +133,9 @@ class Ledger:
 
     def settle(self, reserved: Spend, actual: Spend) -> None:
         """Replace a reservation by the actual spending."""
-        with self._told():
+        with self._storage_errors():
             self._add(Spend(*(new - old for new, old in zip(actual, reserved, strict=True))))
 
     def close(self) -> None:
+        """Close the file."""
         self._connection.close()

@@ -32,6 +32,7 @@ class PerMinute:
         return max(0.0, (min(amount, self._burst) - level) / self._rate)
 
     def take(self, amount: float, now: float) -> None:
+        """Take `amount` at the time `now` (seconds)."""
         self._level = min(self._burst, self._level + (now - self._at) * self._rate) - amount
         self._at = now
 
@@ -53,6 +54,7 @@ class Concurrency:
         self.limit = most
 
     def succeeded(self) -> None:
+        """Count a success, which may raise the limit."""
         self._successes += 1
         if self._successes >= self._per_step:
             self._successes = 0

@@ -45,6 +45,7 @@ class Mock:
         return None
 
     def opinion(self, question: Question) -> Answer:
+        """The answer to a question. Defined by each subclass."""
         raise NotImplementedError
 
     def answer(self, question: Question, deadline: float) -> Answer:

@@ -85,6 +85,7 @@ class QuestionQueue:
 
     @property
     def in_flight(self) -> int:
+        """The number of questions that have been sent and not answered."""
         return len(self._flying)
 
     @property
@@ -93,6 +94,7 @@ class QuestionQueue:
         return len(self._ranked[False])
 
     def state(self, key: Key) -> State:
+        """Where the question `key` stands."""
         if key in self._waiting:
             return State.QUEUED
         if key in self._flying:
@@ -174,6 +176,7 @@ class QuestionQueue:
     # --- state changes -----------------------------------------------------------------------------------------------
 
     def start(self, entry: Entry) -> None:
+        """Move a waiting question into flight."""
         self._leave(entry)
         entry.attempts += 1
         self._flying[entry.key] = entry
@@ -186,6 +189,7 @@ class QuestionQueue:
         self._make_room()
 
     def done(self, entry: Entry) -> None:
+        """Settle a question in flight that was answered."""
         del self._flying[entry.key]
         self._settled[entry.key] = _DONE
         self._counts.done += 1

@@ -51,7 +51,7 @@ class AdviceService:
         self._backend, self._options = backend, options
         self._clock = clock or SystemClock()
         self._listener = tell or logging.getLogger("jaxtrade.advisor").warning
-        self._untold = 0
+        self._unreported = 0
         cost = None if options.max_cost is None else int(options.max_cost * MICRO)
         self._ledger = Ledger(Path(options.ledger) if options.ledger else None,
                               Caps(options.max_calls, options.max_tokens, cost))
@@ -118,6 +118,7 @@ class AdviceService:
 
     @property
     def options(self) -> ServiceOptions:
+        """The options with which the service was made."""
         return self._options
 
     def stop(self) -> None:
@@ -143,7 +144,7 @@ class AdviceService:
         try:
             self._listener(line)
         except Exception:
-            self._untold += 1
+            self._unreported += 1
 
     # --- the desk's thread -------------------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ class AdviceService:
             self._desk.gates.ask_no_more(f"{name} in the advisor's own thread, {count} times")
 
     def _publish(self) -> None:
-        self._published = self._desk.snapshot() | {"received": self._received, "untold": self._untold}
+        self._published = self._desk.snapshot() | {"received": self._received, "unreported": self._unreported}
 
     def _wind_down(self) -> None:
         """Wait for requests in flight, then close the backend, which should end the rest.

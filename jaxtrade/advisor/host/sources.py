@@ -71,7 +71,9 @@ class AdviceSource(Protocol):
         """Requested bars without a row yet, with their weights. Where there are many, only the latest ones."""
         ...
 
-    def statistics(self) -> dict[str, Any]: ...
+    def statistics(self) -> dict[str, Any]:
+        """Counts for reports, by name."""
+        ...
 
     def stop(self) -> None:
         """Stop within 3 s. A second call does nothing."""
@@ -81,13 +83,21 @@ class AdviceSource(Protocol):
 class Service(Protocol):
     """The part of `service.AdviceService` that a `Live` source uses."""
 
-    def submit(self, wanted: Sequence[tuple[Question, float]]) -> None: ...
+    def submit(self, wanted: Sequence[tuple[Question, float]]) -> None:
+        """Add questions with their weights to the queue."""
+        ...
 
-    def take(self, most: int) -> list[tuple[int, Advice]]: ...
+    def take(self, most: int) -> list[tuple[int, Advice]]:
+        """At most `most` finished answers, as (bar, advice)."""
+        ...
 
-    def statistics(self) -> dict[str, Any]: ...
+    def statistics(self) -> dict[str, Any]:
+        """Counts for reports, by name."""
+        ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Stop within 3 s. A second call does nothing."""
+        ...
 
 
 class Nobody:
@@ -117,6 +127,7 @@ class Replayed(Nobody):
 
     @property
     def deltas(self) -> tuple[JournalDelta, ...]:
+        """The recorded deltas, in order."""
         return self._deltas
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:

@@ -28,6 +28,7 @@ class Histogram:
         self.counts = self.counts or [0] * (len(self.edges) + 1)
 
     def add(self, seconds: float) -> None:
+        """Count one duration."""
         self.counts[bisect.bisect_left(self.edges, seconds)] += 1
         self.total += seconds
         self.longest = max(self.longest, seconds)

@@ -74,7 +74,9 @@ class Backend(Protocol):
     """Answers questions: a server, a mock, a set of rules or recorded answers."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """A short name for reports."""
+        ...
 
     def identity(self) -> Mapping[str, str]:
         """Everything that its answers depend on: kind, model, base URL, sampling, schema hash.
@@ -90,12 +92,18 @@ class Backend(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release what it holds. It is called once."""
+        ...
 
 
 class Clock(Protocol):
     """An injected clock, so that tests of backoff and circuit breakers need not wait."""
 
-    def monotonic(self) -> float: ...
+    def monotonic(self) -> float:
+        """Seconds since some fixed time. They never fall."""
+        ...
 
-    def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...

@@ -55,7 +55,8 @@ def checked(answer: Answer) -> Answer:
     return answer if answer.failure is not None else answer._replace(failure=Failure.EMPTY, detail="no advice")
 
 
-def judge(answer: Answer) -> Verdict:
+def verdict_of(answer: Answer) -> Verdict:
+    """What follows from an answer: whether it counts as a success, as a fault of the backend, and as billed."""
     failure = answer.failure
     if answer.advice is not None or failure is None:
         return Verdict(True, False, "", False)

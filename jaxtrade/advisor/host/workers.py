@@ -93,10 +93,12 @@ class WorkerPool:
 
     @property
     def busy(self) -> int:
+        """The number of workers that hold a question."""
         return sum(worker.job is not None for worker in self._workers.values())
 
     @property
     def free(self) -> int:
+        """The number of workers that wait for a question."""
         return len(self._workers) - self.busy
 
     @property
