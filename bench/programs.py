@@ -69,7 +69,7 @@ def acting(algorithm: Algorithm, num_steps: int, collect: Callable[[Transition],
             return carry, action, StepExtras(extras.log_prob, extras.value, None)
 
         return unroll(algorithm.env, act, state.env_state, state.ref, state.first, state.carry, params, key, num_steps,
-                      state.update, collect=collect)
+                      collect=collect)
 
     return run
 

@@ -68,7 +68,7 @@ def _program(algorithm: Algorithm, num_steps: int, references: bool, state: PyTr
 
     def run(state: PyTree, params: PyTree, key: Array) -> Any:
         last, seen = act(state, params, key)
-        return last, seen._replace(info=None, behaviour_version=None, final_ref=seen.final_ref if references else None)
+        return last, seen._replace(info=None, final_ref=seen.final_ref if references else None)
 
     return programs.compiled(run, state, params, jax.random.key(1)).program
 

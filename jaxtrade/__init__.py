@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jaxtrade.storage.programs import use_fusion
+from jaxtrade.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from jaxtrade.config import RunConfig, load_config
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from jaxtrade.runs.train import run
     from jaxtrade.training.loop import plan_run, train
 
-__version__ = "0.1.0"
 
 use_fusion()
 

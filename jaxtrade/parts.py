@@ -18,6 +18,9 @@ TASKS: Registry[Any] = Registry("task", {
     "advised": "jaxtrade.env.tasks.advised:ADVISED",
 })
 
+# Features of the decision bar itself that a task shows. Data reads this table, so that it need not import tasks.
+CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {"advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES"})
+
 LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER"})
 NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
                                                "gru": "jaxtrade.networks.heads:make_actor_critic"})

@@ -29,7 +29,6 @@ class SessionTable(struct.PyTreeNode):
     end: Array
     first: Array
     last: Array
-    symbol: Array
     date: Array  # trade date, days since 1970-01-01
     complete: Array  # bool[N]: False where the data end before the flat bar (the session then truncates)
 
@@ -199,7 +198,6 @@ class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
     first: True for an observation that starts an episode.
-    behaviour_version: update count of the weights that acted.
     info: the environment's `info`, or the reduced form that `Summary.collect` returned.
     carry: float32[num_steps, num_envs, H] memory of the policy after it has read `ref`. None without a memory.
     extras: further results of the learner's act function, a NamedTuple (PPO: log-probability of `action`, and value).
@@ -212,7 +210,6 @@ class Transition(NamedTuple):
     reward: Array
     terminated: Array
     truncated: Array
-    behaviour_version: Array
     info: PyTree
     carry: PyTree = None
     extras: PyTree = None
@@ -222,7 +219,7 @@ class Summary(NamedTuple):
     """Metrics about a rollout, computed from a reduced form of `info`. This saves the memory that every step's full
     `info` would take until the end of the rollout.
 
-    collect(transitions of one step, [N, ...]) -> the reduced form, for example sums over environments.
+    collect(transitions of one step, [N, ...]) -> the reduced form: sums over environments (devices add theirs).
     figures(reduced forms of all steps, [T, ...]) -> metrics by name.
     """
 
@@ -319,9 +316,9 @@ class Algorithm(NamedTuple):
 
     init(key, params) -> state, a `LoopState`. update(state, params, inputs) -> (state, metrics): one update. `inputs`
     is data from outside the program (advice), or None. Metrics are arrays by name. Each learner must report `finite`
-    (bool[]: all losses and gradients were finite); other metrics are optional. act(policy, carry, ref, params, key,
-    explore) -> (carry, action, extras): action is int32[] for one reference and int32[B] for a batch. The key may be
-    None if `explore` is False. policy(state) -> the first argument of `act`, an `rl.state.Policy`.
+    (bool[]: all losses and gradients were finite); with advice also `visits` (int32[bars], decisions per bar).
+    act(policy, carry, ref, params, key, explore) -> (carry, action, extras): action is int32[] for one reference and
+    int32[B] for a batch. The key may be None if `explore` is False. policy(state) -> the first argument of `act`.
 
     steps_per_update: environment steps of one agent per update. carry: the policy's memory before the first
     observation of an episode, all zeros; None for a policy without memory. The caller of `act` passes the carry that

@@ -35,6 +35,9 @@ LIGHTLY_COMPILED = (
 )
 # Of these, files whose programs run longer than they compile: without fusion they would take several times as long.
 FUSED = ("env/test_properties.py", "oracle/test_agreement.py", "oracle/test_orders.py", "oracle/test_real_bars.py")
+# Of the others, files whose slow tests compile without fusion too.
+SHORT = ("oracle/test_mutations.py", "ablation/test_matrix.py", "data/test_market_runs.py", "test_advisor_run.py",
+         "test_cli.py", "test_experiment.py", "test_seams.py", "test_source.py")
 NO_FUSION = {"xla_cpu_use_fusion_emitters": False}
 TESTS = Path(__file__).parent
 QUICK = "not slow"  # the marker expression of the quick pass, in pyproject.toml
@@ -98,7 +101,8 @@ def compilation(request: pytest.FixtureRequest) -> None:
     """Each file's programs are compiled its own way. JAX does not look at the settings when it looks for a program that
     it has compiled, so none is left from a file of another kind."""
     light, quick = lightly_compiled(request.path), request.config.option.markexpr == QUICK
-    options = NO_FUSION if light and quick and name_of(request.path) not in FUSED else {}
+    name = name_of(request.path)
+    options = NO_FUSION if light and (quick or name in SHORT) and name not in FUSED else {}
     if (light, options) != (os.environ.get(LIGHT) == "1", COMPILATION.options):
         jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", light)

@@ -18,6 +18,7 @@ PACKAGE = ROOT / "jaxtrade"
 ROOMS = {
     "errors": (0, 0, "exceptions, exit codes"), "types": (0, 1, "pytrees, Protocols"),
     "registry": (0, 2, "parts by name"), "parts": (0, 3, "the built-in parts"), "text": (0, 4, "text tables"),
+    "version": (0, 5, "the version"),
     "config": (1, 0.3, "typed settings"),
     "storage": (2, 1.4, "checkpoints, sinks"), "networks": (2, 2.5, "torsos, heads"),
     "data": (3, 0, "bars to a market"), "training": (3, 1, "the loop, its hooks"),
@@ -61,10 +62,10 @@ def is_type_checking(node: ast.AST) -> bool:
     return getattr(test, "id", getattr(test, "attr", "")) == "TYPE_CHECKING"
 
 
-def imports(node: ast.AST) -> Iterator[str]:
-    """Absolute names imported anywhere below `node`, inside functions too; not under TYPE_CHECKING."""
+def imports(node: ast.AST, typed: bool = False) -> Iterator[str]:
+    """Absolute names imported anywhere below `node`, inside functions too. typed: also under TYPE_CHECKING."""
     for child in ast.iter_child_nodes(node):
-        if is_type_checking(child):
+        if is_type_checking(child) and not typed:
             for branch in child.orelse:  # type: ignore[attr-defined]
                 yield from imports(branch)
         elif isinstance(child, ast.Import):
@@ -73,19 +74,18 @@ def imports(node: ast.AST) -> Iterator[str]:
             assert child.level == 0, "imports are absolute"
             yield from (f"{child.module}.{alias.name}" for alias in child.names)
         else:
-            yield from imports(child)
+            yield from imports(child, typed)
 
 
-def own_imports(tree: ast.Module) -> set[str]:
-    """Modules of the package that a module imports, as dotted names below `jaxtrade`."""
+def own_imports(tree: ast.Module, typed: bool = False) -> set[str]:
+    """Modules of the package that a module imports, as dotted names below `jaxtrade`; '' is the package itself."""
     found = set()
-    for name in imports(tree):
+    for name in imports(tree, typed):
         head, _, rest = name.partition(".")
-        if head == "jaxtrade" and rest:
+        if head == "jaxtrade":
             while rest and rest not in MODULES:
                 rest = rest.rpartition(".")[0]
-            if rest:
-                found.add(rest)
+            found.add(rest)
     return found
 
 

@@ -100,7 +100,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["exchange", "callback"])
+@pytest.mark.parametrize("transport", ["exchange", pytest.param("callback", marks=pytest.mark.long)])
 def test_an_advisor_that_always_fails_is_no_advisor(silent, tmp_path, transport) -> None:
     path = tmp_path / "failing"
     train(path, "mock:failing", f"advisor.transport={transport}")
@@ -123,8 +123,9 @@ REJECTED: dict[str, Step] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "transport"), [*((name, "exchange") for name in REJECTED), ("prose", "callback"),
-                                                 ("hung", "callback"), ("wrong key", "callback")])
+@pytest.mark.parametrize(("name", "transport"), [
+    *((name, "exchange") for name in REJECTED),
+    *(pytest.param(name, "callback", marks=pytest.mark.long) for name in ("prose", "hung", "wrong key"))])
 def test_a_server_that_gives_nothing_usable_is_no_advisor(
     silent, tmp_path, name, transport, monkeypatch, capsys
 ) -> None:
@@ -146,7 +147,7 @@ def test_a_server_that_gives_nothing_usable_is_no_advisor(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["exchange", "callback"])
+@pytest.mark.parametrize("transport", ["exchange", pytest.param("callback", marks=pytest.mark.long)])
 def test_a_replayed_run_is_the_run(live, tmp_path, transport) -> None:
     recorded, path = live(transport), tmp_path / "replayed"
     assert figures(recorded)["rows_handed_out"] > 0
@@ -361,7 +362,7 @@ def test_outcomes_are_those_of_training_sessions_alone() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transport", ["exchange", "callback"])
+@pytest.mark.parametrize("transport", ["callback", pytest.param("exchange", marks=pytest.mark.long)])
 def test_a_run_in_which_all_goes_wrong_now_and_then_is_its_journal(tmp_path, transport) -> None:
     """Good answers between faults of every kind: what became visible, and nothing else, made the run."""
     faults = [*(step for name, step in REJECTED.items() if name not in ("wrong key", "wrong model", "quota")),

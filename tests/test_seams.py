@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -88,6 +89,24 @@ class Bull:
 ADVISORS.register("bull", AdvisorKind(lambda rest, options: Bull()))
 REPORT_SECTIONS.register("Trades by side", lambda result: [f"{result.agents[0].name}: {len(result.agents[0].trades)}"])
 '''
+# The learner of `tests/rl/toy.py`, registered; and a market of its own: the bundled week under another contract.
+LEARNER = (ROOT / "tests" / "rl" / "toy.py").read_text(encoding="utf-8") + '''
+
+from jaxtrade.rl.algorithms import LEARNERS, Learner
+
+
+def make(config, env, total_updates, **options):
+    return make_toy(env, total_updates, config.rollout.num_envs, config.rollout.num_steps)
+
+
+def first_policy(config, num_actions, observation_size, key, fusion=None):
+    return Policy(jnp.zeros(num_actions))
+
+
+LEARNERS.register("toy", Learner(make, first_policy))
+'''
+CONTRACT = """{symbol: FOO, kind: future, currency: USD, tick_size: 0.25, tick_value: 5, commission: 1.25, slippage: 1,
+min_stop_ticks: 8, calendar: cme_equity}"""
 SMALL = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "train.total_timesteps=512",
          "train.chunk_updates=1", "train.tensorboard=false", "env.task=long_only", "env.features=[close,body]",
          "env.advice=true", "network.kind=linear", "reward.weights.bars_held=0.01", "advisor.fusion=trust")
@@ -126,6 +145,27 @@ def test_a_run_trains_with_parts_of_its_own_and_remembers_them(tmp_path: Path) -
     assert "--import my_parts: there is no module of that name" in moved.stderr
 
 
+@pytest.mark.slow
+def test_a_run_trains_with_a_learner_and_a_market_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "my_learner.py").write_text(LEARNER, encoding="utf-8")
+    (tmp_path / "foo.yaml").write_text(CONTRACT, encoding="utf-8")
+    packed = (ROOT / "jaxtrade" / "data" / "bundled" / "es_1m_trade.csv.gz").read_bytes()
+    header, *rows = gzip.decompress(packed).decode().splitlines(keepends=True)
+    week = [row for row in rows if row < "2013-10-12" and ",201312," in row]
+    (tmp_path / "bars.csv").write_text("".join([header, *week]), encoding="utf-8")
+    settings = ("data.stamp=open", "algorithm=toy", "rollout.num_envs=8", "rollout.num_steps=16",
+                "train.total_timesteps=1024", "train.chunk_updates=4", "train.tensorboard=false")
+    trained = jaxtrade(tmp_path, "train", "quickstart", "--import", "my_learner", "--contract", "foo.yaml", "--data",
+                       "bars.csv", *(word for text in settings for word in ("--set", text)), "--run-dir", "run")
+    assert trained.returncode == 0, trained.stderr
+    assert "(FOO, real)" in trained.stderr
+    schema = json.loads((tmp_path / "run" / "policy" / "schema.json").read_text(encoding="utf-8"))
+    assert (schema["algorithm"], schema["market"]["symbol"]) == ("toy", "FOO")
+    for words in (("evaluate", "run"), ("replay", "run", "--session", "2013-10-11"), ("train", "--resume", "run")):
+        again = jaxtrade(tmp_path, *words)
+        assert again.returncode == 0, again.stderr
+
+
 def test_a_module_that_is_not_there_is_refused_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--import", "no_such_parts"]) == 2
     assert "--import no_such_parts: there is no module of that name" in capsys.readouterr().err
@@ -141,7 +181,7 @@ def test_what_a_users_module_lacks_is_not_hidden(tmp_path: Path, monkeypatch: py
 def test_a_built_in_feature_is_never_taken_over() -> None:
     for name in ("close", "sma_20"):
         with pytest.raises(ConfigError, match=f"feature '{name}' exists already"):
-            register_feature(FeatureSpec(name, "price", 1, "mine"), lambda bars, spec: bars.close)
+            register_feature(FeatureSpec(name, "price", 1, "my own"), lambda bars, spec: bars.close)
 
 
 def test_a_resumed_run_keeps_its_modules(capsys: pytest.CaptureFixture[str]) -> None:

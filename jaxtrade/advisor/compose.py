@@ -18,16 +18,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade import __version__
-from jaxtrade.advisor.asking import Asked, ask_all, ask_each, ask_service
 from jaxtrade.advisor.host.recorded import RecordedBackend
 from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.outcomes import what_followed
-from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
-from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, read_snapshot, save_table
+from jaxtrade.advisor.questions import QuestionBook, in_sessions
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.config.service import ServiceOptions
@@ -35,32 +32,21 @@ from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
+from jaxtrade.version import __version__
 
 __all__ = [
     "CACHE",
     "JOURNAL",
     "LEDGER",
-    "Asked",
-    "QuestionBook",
-    "Snapshot",
-    "ask_all",
-    "ask_each",
-    "ask_service",
     "backend_of",
     "config_digest",
     "followed_of",
     "identity_of",
-    "in_sessions",
     "is_slow",
     "journal_header",
-    "load_table",
-    "make_book",
-    "market_entries",
     "only",
-    "read_snapshot",
     "reads_future",
     "round_turn",
-    "save_table",
     "service_of",
     "service_options",
     "table_of",
@@ -141,20 +127,21 @@ def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: 
     """
     kind = config.advisor.kind
     if (head := kind.partition(":")[0]) in (*_NOBODY, *_WRITTEN):
-        raise ConfigError(f"advisor.kind = {kind}: asks nobody; choose rules, mock:KIND, recorded:FILE or the "
+        raise ConfigError(f"advisor.kind = {kind}: is no advisor; choose rules, mock:KIND, recorded:FILE or the "
                           f"URL of a server{'' if head in _NOBODY else ' to ask'}")
     if _innermost(kind) == "rules" and not market.has_volume:
         raise ConfigError(f"advisor.kind = {kind}: the rules look at the distance from VWAP, and the bars of "
                           f"{market.contract.symbol} have no volume; choose a mock, or a model with "
                           "advisor.template=no_volume")
-    backend = _made(kind, dict(config.advisor.options), config, book, followed)
+    backend = _backend(kind, dict(config.advisor.options), config, book, followed)
     if isinstance(backend, RecordedBackend) and tell is not None:
         askable = np.flatnonzero(book.askable)
         tell(f"advisor {kind}: {np.isin(askable, backend.bars).sum()} of {len(askable)} askable bars are recorded")
     return backend
 
 
-def _made(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionBook, followed: np.ndarray) -> Backend:
+def _backend(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionBook, followed: np.ndarray
+             ) -> Backend:
     """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the others to the backend
     that it wraps. `seed` goes to both."""
     own, other = _split(kind)
@@ -169,7 +156,7 @@ def _made(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionB
         return make_backend(own, {**known, **_agreed(options, own, config)})
     own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
-    return make_backend(own, {**known, **own_options, "inner": _made(other, rest, config, book, followed)})
+    return make_backend(own, {**known, **own_options, "inner": _backend(other, rest, config, book, followed)})
 
 
 def _turned(kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> Backend:
@@ -179,7 +166,7 @@ def _turned(kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarr
     """
     if is_slow(kind):
         raise ConfigError(f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4")
-    return _made(kind, {}, config, book, followed)
+    return _backend(kind, {}, config, book, followed)
 
 
 def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from jaxtrade import __version__
 from jaxtrade.cli import ablate, advise, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 from jaxtrade.runs import rundir
+from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
 DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxtrade.advisor.compose import JOURNAL, LEDGER, followed_of, load_table, read_snapshot
+from jaxtrade.advisor.compose import JOURNAL, LEDGER, followed_of
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
-from jaxtrade.advisor.snapshot import WIDTH
+from jaxtrade.advisor.snapshot import WIDTH, load_table, read_snapshot
 from jaxtrade.advisor.table import directions
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import load_market

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade import __version__
 from jaxtrade.cli import ablate, advise
 from jaxtrade.cli.shared import data_options
+from jaxtrade.version import __version__
 
 ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
            "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")

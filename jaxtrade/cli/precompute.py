@@ -14,33 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxtrade import __version__
-from jaxtrade.advisor.asking import arrays_of
-from jaxtrade.advisor.compose import (
-    Asked,
-    QuestionBook,
-    ask_each,
-    ask_service,
-    backend_of,
-    followed_of,
-    identity_of,
-    in_sessions,
-    is_slow,
-    make_book,
-    market_entries,
-    save_table,
-    service_of,
-    service_options,
-)
+from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
+from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
 from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.ledger import MICRO, Prices, Spend, at_most
 from jaxtrade.advisor.host.types import Backend
+from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
+from jaxtrade.advisor.snapshot import market_entries, save_table
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError, InterruptedRunError
+from jaxtrade.version import __version__
 
 _REPORT_S = 5.0
 

@@ -25,8 +25,8 @@ def replay(path: Path, target: Path) -> int:
     config, manifest = rundir.read_run(path)
     journal = path / JOURNAL
     if not journal.is_file():
-        raise ConfigError(f"{path}: no {JOURNAL}: this run asked nobody (advisor.kind={config.advisor.kind}), so there "
-                          "is nothing to replay; train with --advisor")
+        raise ConfigError(f"{path}: no {JOURNAL}: this run had no advisor (advisor.kind={config.advisor.kind}), so "
+                          "there is nothing to replay; train with --advisor")
     if not (path / "summary.json").is_file():
         raise ConfigError(f"{path}: not finished, so there is nothing to compare with; jaxtrade train --resume {path}")
     # Both variables change bits on a CPU, so they are restored before JAX starts. `run` checks that the bars are those

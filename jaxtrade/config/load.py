@@ -280,13 +280,13 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. Raises ConfigError."""
-    made = copy.deepcopy(dict(values))
+    merged = copy.deepcopy(dict(values))
     for override in overrides:
         key, sign, text = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"--set {override}: expected --set section.key=value")
-        _merge(made, key.strip(), parse_yaml(text, f"--set {override}"), f"--set {override}")
-    return made
+        _merge(merged, key.strip(), parse_yaml(text, f"--set {override}"), f"--set {override}")
+    return merged
 
 
 def dump_config(config: RunConfig) -> str:

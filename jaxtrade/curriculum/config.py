@@ -53,11 +53,11 @@ class CurriculumConfig(Section, frozen=True):
 
 def _deep(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """`base`, overridden by the keys of `over` section by section."""
-    made = dict(base)
+    merged = dict(base)
     for key, value in over.items():
-        inner = made.get(key)
-        made[key] = _deep(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
-    return made
+        inner = merged.get(key)
+        merged[key] = _deep(inner, value) if isinstance(inner, Mapping) and isinstance(value, Mapping) else value
+    return merged
 
 
 class Phase(BaseModel, frozen=True):

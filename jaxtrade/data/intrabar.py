@@ -53,16 +53,16 @@ def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
     if bars.ask is None:
         return (first_passages(bars, seconds),)
     found = zip(("bid", "ask"), map(first_passages, bars.sides, seconds.sides), strict=True)
-    return tuple(replace(made, notes=tuple(f"{side}: {note}" for note in made.notes)) for side, made in found)
+    return tuple(replace(own, notes=tuple(f"{side}: {note}" for note in own.notes)) for side, own in found)
 
 
-def market_path(passages: tuple[Passages, ...]) -> IntrabarPath | None:
+def market_path(passages: tuple[Passages, ...] | None) -> IntrabarPath | None:
     """The host path of a market, or None without seconds.
 
     A long is closed by selling at the bid, so its falls come from the bid; a short's come from the ask. The last axis
     is cut to the largest number of falls that any unambiguous bar uses.
     """
-    if not passages:
+    if passages is None:
         return None
     long, short = passages[0].path, passages[-1].path
     falls = np.stack([long.falls[:, 0], short.falls[:, 1]], axis=1)

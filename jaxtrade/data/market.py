@@ -174,7 +174,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
             missing rates.
     """
     require_seconds(config, seconds is not None)
-    passages = () if seconds is None else side_passages(bars, seconds)
+    passages = None if seconds is None else side_passages(bars, seconds)
     contract, value = bars.contract, tick_values(bars, rates)
     context = context_features(config.env.task)
     columns = table_columns(config.env.features, context)
@@ -195,7 +195,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
         "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
         "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
         # No code reads this column, but its bytes are part of the fingerprints that earlier runs recorded.
-        "symbol": np.zeros(len(rows.date), np.int32), "date": rows.date.astype(np.int64).astype(np.int32),
+        "symbol": np.zeros(len(rows.date), np.int32),
+        "date": rows.date.astype(np.int64).astype(np.int32),
         "complete": rows.complete, "table": table,
     }
     if bars.ask is not None:
@@ -207,7 +208,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
         arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
     rule = describe_conversion(contract)
     digest = fingerprint(arrays, contract)
-    notes = (*bars.notes, *([] if rule is None else [rule]), *(note for found in passages for note in found.notes),
+    notes = (*bars.notes, *([] if rule is None else [rule]),
+             *(note for found in passages or () for note in found.notes),
              *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract),
              *_session_notes(rows, ids, dates, bars, config))
@@ -229,9 +231,10 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, pat
     import jax
     import jax.numpy as jnp
 
-    device = {name: jnp.asarray(value) for name, value in arrays.items() if "." not in name and name != "table"}
+    device = {name: jnp.asarray(value) for name, value in arrays.items()
+              if "." not in name and name not in ("table", "symbol")}
     sessions = SessionTable(**{name: device.pop(name)
-                               for name in ("start", "end", "first", "last", "symbol", "date", "complete")})
+                               for name in ("start", "end", "first", "last", "date", "complete")})
     words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
     ask = {name: jnp.asarray(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
     return MarketData(**device, sessions=sessions, view=jax.tree.map(jnp.asarray, view), fingerprint=words,

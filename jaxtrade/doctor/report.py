@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jaxtrade import __version__
 from jaxtrade.doctor import checks, storage
 from jaxtrade.doctor.child import ChildResult, run_child
 from jaxtrade.doctor.finding import Finding, Status
 from jaxtrade.doctor.host import Machine, here
 from jaxtrade.doctor.layers import LAYERS, Layer, finding_of
+from jaxtrade.version import __version__
 
 BUDGET = 18.0  # seconds for all checks, below the documented 20 seconds
 Runner = Callable[[str, float, Mapping[str, str]], ChildResult]

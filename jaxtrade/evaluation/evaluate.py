@@ -112,16 +112,16 @@ def _evaluate_one(
     key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on the other agents
     account = backtest(env, agent, params, decisions, "account", key)
     strategy = backtest(env, agent, params, decisions, "strategy", key)
-    made = trades.assemble_trades(strategy, decisions, params)
-    if int(made.net.sum()) != int(strategy.equity[-1]):
-        raise RuntimeError(f"{agent.name}: trades sum to {made.net.sum()} mills, equity is {strategy.equity[-1]}")
+    table = trades.assemble_trades(strategy, decisions, params)
+    if int(table.net.sum()) != int(strategy.equity[-1]):
+        raise RuntimeError(f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}")
     return AgentResult(
         name=agent.name,
         about=agent.about,
         strategy=strategy,
         account=account,
-        trades=made,
-        strategy_figures=figures.strategy_figures(strategy, made, decisions, start_balance),
+        trades=table,
+        strategy_figures=figures.strategy_figures(strategy, table, decisions, start_balance),
         account_figures=figures.account_figures(account, decisions),
     )
 

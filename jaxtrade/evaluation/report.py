@@ -79,8 +79,8 @@ def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-Row = tuple[str, str, Callable[[Any], str]]
-STRATEGY_ROWS: tuple[Row, ...] = (
+FigureRow = tuple[str, str, Callable[[Any], str]]
+STRATEGY_ROWS: tuple[FigureRow, ...] = (
     ("net profit ($)", "net_profit", _money),
     ("return", "return_pct", _percent),
     ("daily Sharpe", "sharpe_daily", _ratio),
@@ -94,7 +94,7 @@ STRATEGY_ROWS: tuple[Row, ...] = (
     ("commission ($)", "commission", _money),
     ("slippage ($)", "slippage", _money),
 )
-ACCOUNT_ROWS: tuple[Row, ...] = (
+ACCOUNT_ROWS: tuple[FigureRow, ...] = (
     ("net profit ($)", "net_profit", _money),
     ("accounts opened", "accounts", _count),
     ("  passed", "passed", _count),
@@ -106,7 +106,7 @@ ACCOUNT_ROWS: tuple[Row, ...] = (
 )
 
 
-def _block(result: EvaluationResult, title: str, rows: tuple[Row, ...], which: str) -> list[list[str]]:
+def _block(result: EvaluationResult, title: str, rows: tuple[FigureRow, ...], which: str) -> list[list[str]]:
     """Rows of cells for one pass. A row with fewer cells than agents is text that spans the columns."""
     lines = [[title]]
     sessions = len(result.decisions.ids)

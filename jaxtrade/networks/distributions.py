@@ -66,6 +66,8 @@ def mode(logits: Array, mask: Array) -> Array:
 def pick(chance: Array, logits: Array, mask: Array) -> Array:
     """Sample by the inverse of the cumulative distribution, int32[...]: the first action whose cumulative probability
     exceeds `chance` float32[...] in [0, 1). It is never an action of probability 0."""
+    chex.assert_type(chance, float)
+    chex.assert_shape(chance, logits.shape[:-1])
     p = probs(logits, mask)
     # There are few actions, so a loop over columns is one fused operation; `cumsum` and `argmax` would be five slow
     # ones.

@@ -1,6 +1,7 @@
 """Sums, means and moments over environments or rows, on one device or over several.
 
-Every reduction over environments or rows in a learner goes through a `Reduce`. Without an axis, it is the plain
+Every reduction over environments or rows in a learner goes through a `Reduce`; a loss may take the plain mean over its
+own rows, if its gradient and its metrics then go through `mean_of_parts`. Without an axis, it is the plain
 reduction of one device. If the environments are split over the devices of a mesh axis, the learner gets `Reduce(axis)`.
 Each device then gets the figures over all devices. A part is the share of one device; all parts must have equal size.
 """

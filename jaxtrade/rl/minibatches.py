@@ -61,4 +61,5 @@ def take_rows(tree: PyTree, rows: Array) -> PyTree:
     """Select rows int[B] (`t * N + n`) of arrays [T, N, ...] -> [B, ...]."""
     chex.assert_rank(rows, 1)
     chex.assert_type(rows, int)
+    chex.assert_equal_shape_prefix(jax.tree.leaves(tree), 2)
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[rows], tree)

@@ -36,14 +36,13 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int,
 
 
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
-           key: Array, num_steps: int, version: Array, draw: Callable[[Array, int], Any] = jax.random.split,
+           key: Array, num_steps: int, draw: Callable[[Array, int], Any] = jax.random.split,
            collect: Callable[[Transition], PyTree] | None = None, first_env: int | Array = 0
            ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
     """Act and step T times in N environments. The policy's memory is reset at the start of each episode.
 
     Args:
         env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the previous call.
-        version: int32[], update count of the acting weights.
         draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...]. They are drawn before
             the first step, because hashing keys inside the loop would cost as much as the step itself.
         collect: (transitions of one step [N, ...]) -> reduced form of `info` (`Summary.collect`). Default: keep all.
@@ -53,7 +52,6 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
     """
     num_envs = first.shape[0]
     keys = env_keys(key, num_envs, first_env)
-    versions = jnp.full(num_envs, version, jnp.int32)
 
     def random_of(env_key: Array) -> tuple[Any, Array]:
         key_act, key_step = jax.random.split(env_key)
@@ -71,8 +69,8 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
                                                                             forget(carry, first))
         transition = Transition(
             ref=ref, final_ref=outcome.final_ref, first=first, action=action, reward=outcome.reward,
-            terminated=outcome.terminated, truncated=outcome.truncated, behaviour_version=versions, info=outcome.info,
-            carry=carry, extras=extras,
+            terminated=outcome.terminated, truncated=outcome.truncated, info=outcome.info, carry=carry,
+            extras=extras,
         )
         if collect is not None:
             transition = transition._replace(info=collect(transition))

@@ -19,11 +19,14 @@ import jax
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
+from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, read_journal
-from jaxtrade.advisor.host.sources import AdviceSource, Live, Nobody, Replayed
+from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
+from jaxtrade.advisor.questions import in_sessions, make_book
+from jaxtrade.advisor.snapshot import load_table, market_entries, save_table
 from jaxtrade.advisor.table import COLUMNS, AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
@@ -68,7 +71,7 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
     kind, _, file = chosen.kind.partition(":")
     if kind != "table":
         return start
-    snapshot = advising.load_table(Path(file), market)
+    snapshot = load_table(Path(file), market)
     if not len(snapshot.bars):
         return start
     return with_answers(start, Delta(snapshot.bars, snapshot.rows, np.array(1, np.int32)))
@@ -119,12 +122,12 @@ def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, p
     bars, values = np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)
     if kind != "none":
         if file is not None and (file.is_file() or kind == "table"):
-            bars, values, manifest = advising.load_table(file, market)
+            bars, values, manifest = load_table(file, market)
         elif kind != "replay":
             bars, values, whole = _asked(config, market, rows, path, tell)
             if own is not None and (whole or split == "validation"):
                 own.parent.mkdir(exist_ok=True)
-                advising.save_table(own, bars, values, advising.market_entries(market) | manifest)
+                save_table(own, bars, values, market_entries(market) | manifest)
     inside = np.isin(bars, rows)
     table = advising.table_of(bars[inside], values[inside], len(market.bars))
     future = advising.reads_future(chosen.kind) or advising.table_reads_future(manifest)
@@ -137,13 +140,13 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | Non
 
     Returns (bars, one row of advice per bar, whether every answer arrived before the wait was over).
     """
-    book = advising.make_book(market, config)
+    book = make_book(market, config)
     bars = rows[book.askable[rows]]
     backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
     if not advising.is_slow(config.advisor.kind):
-        return *advising.ask_all(backend, book, bars, tell), True
+        return *ask_all(backend, book, bars, tell), True
     with advising.service_of(config, backend, path, tell) as service:
-        known, values, _ = advising.ask_service(service, book, bars, config.advisor.evaluation_wait_s)
+        known, values, _ = ask_service(service, book, bars, config.advisor.evaluation_wait_s)
     if tell is not None and len(known) < len(bars):
         tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came within "
              f"{config.advisor.evaluation_wait_s:g} s (advisor.evaluation_wait_s); the others are absent")
@@ -166,7 +169,7 @@ def check_advisor(config: RunConfig, market: Market) -> None:
                           f"decision, so no advice could ever be scored; set advisor.horizon={max(1, longest // 2)} or "
                           "less")
     if kind == "table":
-        advising.load_table(Path(rest), market)
+        load_table(Path(rest), market)
     elif kind == "replay":
         _recorded(config, market)
     else:
@@ -175,7 +178,7 @@ def check_advisor(config: RunConfig, market: Market) -> None:
             raise ConfigError(f"advisor.kind = {chosen.kind}: an advisor serves a run of one process, this is process "
                               f"{jax.process_index()} of {processes}; start it without jax.distributed, or train with "
                               "--advisor off")
-        book = advising.make_book(market, config)
+        book = make_book(market, config)
         advising.backend_of(config, market, book, advising.followed_of(market, config)).close()
 
 
@@ -185,7 +188,7 @@ def _recorded(config: RunConfig, market: Market) -> Recorded:
     Raises JournalError: the journal is damaged, or belongs to another configuration or to other bars.
     """
     return read_journal(Path(config.advisor.kind.partition(":")[2]), {
-        "config": advising.config_digest(config), "bars": advising.market_entries(market)["bars_sha256"]})
+        "config": advising.config_digest(config), "bars": market_entries(market)["bars_sha256"]})
 
 
 class TrainingAdvisor:
@@ -201,9 +204,9 @@ class TrainingAdvisor:
         self._config, self._path = config, path
         chosen, size = config.advisor, len(market.bars)
         kind = chosen.kind.partition(":")[0]
-        book = None if kind in ("none", "table") else advising.make_book(market, config)
-        askable = np.zeros(size, bool) if book is None else book.askable & advising.in_sessions(market, train)
-        source: AdviceSource = Nobody()
+        book = None if kind in ("none", "table") else make_book(market, config)
+        askable = np.zeros(size, bool) if book is None else book.askable & in_sessions(market, train)
+        source: AdviceSource = NoSource()
         journal = history = None
         if book is not None and kind == "replay":
             history = _recorded(config, market)
@@ -211,7 +214,7 @@ class TrainingAdvisor:
         elif book is not None:
             backend = advising.backend_of(config, market, book, advising.followed_of(market, config), tell)
             header = advising.journal_header(config, book, backend, path.name) | {
-                "bars": advising.market_entries(market)["bars_sha256"]}
+                "bars": market_entries(market)["bars_sha256"]}
             journal, history = self._journal(header, tell)
             source = Live(advising.service_of(config, backend, path, tell), book.question, tell)
         start = first_advice(config, market, train, askable)

@@ -30,7 +30,7 @@ from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.source import Source, begin, open_source
 from jaxtrade.storage import checkpoint
-from jaxtrade.types import PyTree
+from jaxtrade.types import LoopState, PyTree
 
 METRICS = "metrics.jsonl"  # in the run folder
 
@@ -89,8 +89,8 @@ class Resumed:
     coverage: ClassVar[None] = None
 
     @property
-    def state(self) -> TrainState:
-        """The saved state."""
+    def state(self) -> LoopState:
+        """The saved state of the run's learner."""
         return self.restored.state
 
     @property

@@ -15,10 +15,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from jaxtrade import __version__
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError
+from jaxtrade.version import __version__
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _VERSIONED = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas")

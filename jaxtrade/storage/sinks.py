@@ -21,8 +21,8 @@ from types import MappingProxyType
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 from jaxtrade.errors import DataError
+from jaxtrade.types import Row
 
-Row = Mapping[str, Any]
 Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
 EACH = "/each"  # suffix of a metric's name: its values by agent
 Columns = Sequence[tuple[str, str, str]]  # label, metric and format of a learner's console columns (`types.Column`)

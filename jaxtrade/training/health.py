@@ -78,7 +78,7 @@ def _one_action(rows: Sequence[Row], names: Names) -> str:
     which = shares.index(share)
     name = names["action_share"][which] if "action_share" in names else f"number {which}"
     return (f"action {name} is {100 * share:.1f} % of the choices in {len(rows)} updates: the policy has collapsed, "
-            "because exploration is too weak, the learning rate too large or the reward pays for one thing; look at "
+            "because exploration is too weak, the step size too large or the reward pays for one thing; look at "
             "the reward's terms")
 
 

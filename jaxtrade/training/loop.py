@@ -22,9 +22,7 @@ from jaxtrade.training.hooks import Exchange, Hook, Memories, changed, memories,
 from jaxtrade.training.population import Stack
 from jaxtrade.training.run_io import RunIO
 from jaxtrade.training.signals import catch_signals
-from jaxtrade.types import Algorithm, Array, LoopState, PyTree
-
-Row = dict[str, Any]
+from jaxtrade.types import Algorithm, Array, LoopState, PyTree, Row
 
 
 class Plan(NamedTuple):
@@ -198,7 +196,7 @@ class _Run:
     def _inputs(self) -> PyTree:
         return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)
 
-    def advance(self) -> list[Row]:
+    def advance(self) -> list[dict[str, Any]]:
         """Run one chunk -> its rows. `update` does not change: `report` advances it once the chunk is accepted."""
         assert self.chunk is not None
         start = time.perf_counter()
@@ -211,7 +209,7 @@ class _Run:
         return [self._row(self.update + i + 1, {name: values[i] for name, values in metrics.items()})
                 for i in range(self.updates)]
 
-    def _row(self, update: int, metrics: dict[str, np.ndarray]) -> Row:
+    def _row(self, update: int, metrics: dict[str, np.ndarray]) -> dict[str, Any]:
         return {"update": update, "total_updates": self.total, "steps": update * self.steps_per_update,
                 **self.stack.row(metrics)}
 
@@ -226,7 +224,7 @@ class _Run:
         changes = " and ".join(note for note in (self.algorithm.retry_note, "other random numbers") if note)
         self.io.message(f"{message}, with {changes}")
 
-    def report(self, rows: list[Row]) -> None:
+    def report(self, rows: list[dict[str, Any]]) -> None:
         """Accept a chunk: advance `update`, and write its rows to the history and the sinks."""
         self.update += self.updates
         eta = (self.total - self.update) * self.steps_per_update * self.stack.count / self.speed

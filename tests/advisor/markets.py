@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from jaxtrade.advisor import compose as advising
+from jaxtrade.advisor.questions import QuestionBook, make_book
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.market import Market, load_market
 
@@ -22,8 +22,8 @@ def market(*overrides: str) -> Market:
 
 
 @cache
-def book(*overrides: str) -> advising.QuestionBook:
-    return advising.make_book(market(*overrides), config(*overrides))
+def book(*overrides: str) -> QuestionBook:
+    return make_book(market(*overrides), config(*overrides))
 
 
 EURUSD = ("data.market=EURUSD", "advisor.template=no_volume")

@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor import compose as advising
+from jaxtrade.advisor.asking import Asked, ask_all, ask_service
 from jaxtrade.advisor.host.journal import HEADER, Journal
 from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.advisor.questions import make_book
 from jaxtrade.config import RunConfig
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
@@ -107,7 +109,7 @@ def test_only_some_sessions() -> None:
 
 
 def hit_rate(backend: Backend) -> float:
-    bars, rows = advising.ask_all(backend, book(), np.flatnonzero(book().askable))
+    bars, rows = ask_all(backend, book(), np.flatnonzero(book().askable))
     came = followed()[bars]
     side = np.sign(rows[:, 1] - rows[:, 2])
     scored = (came != 0) & (side != 0)
@@ -125,9 +127,9 @@ def test_mocks_are_reported_what_followed(kind: str, low: float, high: float) ->
 
 
 def test_a_delayed_oracle_is_the_oracle_of_an_earlier_bar() -> None:
-    now = dict(zip(*(part.tolist() for part in advising.ask_all(made("mock:oracle"), book(), range(1300, 1400))),
+    now = dict(zip(*(part.tolist() for part in ask_all(made("mock:oracle"), book(), range(1300, 1400))),
                    strict=True))
-    late = advising.ask_all(made("mock:delayed:5/mock:oracle"), book(), range(1305, 1400))
+    late = ask_all(made("mock:delayed:5/mock:oracle"), book(), range(1305, 1400))
     assert {int(bar): row.tolist() for bar, row in zip(*late, strict=True)} == {
         bar: now[bar - 5] for bar in range(1305, 1400)}
 
@@ -135,8 +137,8 @@ def test_a_delayed_oracle_is_the_oracle_of_an_earlier_bar() -> None:
 def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
     """Delayed rules at bar b are the rules at b - 5; where that bar lies in the warm-up there is nothing."""
     bars = np.arange(1300, 1360)
-    plain = advising.ask_all(made("rules"), book(), bars - 5)
-    late = advising.ask_all(made("mock:delayed:5/rules"), book(), bars)
+    plain = ask_all(made("rules"), book(), bars - 5)
+    late = ask_all(made("mock:delayed:5/rules"), book(), bars)
     np.testing.assert_array_equal(plain[1], late[1])
     assert len(np.unique(plain[1], axis=0)) > 1
     early = int(np.flatnonzero(book().askable)[0])
@@ -152,7 +154,7 @@ def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
 def test_a_turn() -> None:
     """The oracle to bar 3000, then one that is always wrong."""
     backend = made("mock:turning/mock:oracle", turn=3000, then="mock:adversarial:1.0")
-    bars, rows = advising.ask_all(backend, book(), np.flatnonzero(book().askable))
+    bars, rows = ask_all(backend, book(), np.flatnonzero(book().askable))
     came, side = followed()[bars], np.sign(rows[:, 1] - rows[:, 2])
     assert (side == came)[(bars < 3000) & (came != 0)].all()
     assert (side == -came)[(bars >= 3000) & (came != 0)].all()
@@ -175,7 +177,7 @@ def test_a_server_is_asked_for_what_the_caps_count_on() -> None:
     options = server_options(made(URL, "advisor.service.completion_tokens=90", model="m"))
     assert (options.max_tokens, options.answer, options.seed, options.base_url) == (90, "json", None, URL)
     chosen = config("advisor.template=pipe", kind=URL, model="m")
-    piped = advising.backend_of(chosen, market(), advising.make_book(market(), chosen), followed(), None)
+    piped = advising.backend_of(chosen, market(), make_book(market(), chosen), followed(), None)
     assert server_options(piped).answer == "pipe"
     with pytest.raises(ConfigError, match=r"max_tokens = 900.*advisor\.service\.completion_tokens = 256"):
         made(URL, model="m", max_tokens=900)
@@ -188,8 +190,8 @@ def test_a_wrapped_server_keeps_its_own_sampling_seed() -> None:
 
 
 @pytest.mark.parametrize(("kind", "options", "words"), [
-    ("off", {}, "asks nobody"), ("none", {}, "asks nobody"), ("table:a.npz", {}, "asks nobody"),
-    ("replay:a.jsonl", {}, "asks nobody"), ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
+    ("off", {}, "is no advisor"), ("none", {}, "is no advisor"), ("table:a.npz", {}, "is no advisor"),
+    ("replay:a.jsonl", {}, "is no advisor"), ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
     ("mock:skilled:0.6", {"qq": 1}, "unknown option 'qq'"), (URL, {}, "option 'model' is missing"),
     ("mock:permuted", {"inner": "rules"}, "write it into advisor.kind, as mock:permuted/rules"),
     ("mock:turning/rules", {"turn": 5, "then": URL}, "takes time"), ("mock:permuted", {}, "'inner' is missing"),
@@ -214,7 +216,7 @@ def test_recorded_answers_tell_how_many_bars_they_cover(tmp_path: Path) -> None:
     said: list[str] = []
     backend = advising.backend_of(config(kind=f"recorded:{path}"), market(), book(), followed(), said.append)
     assert said == [f"advisor recorded:{path}: 3 of 2165 askable bars are recorded"]
-    found, rows = advising.ask_all(backend, book(), bars[:5], said.append)
+    found, rows = ask_all(backend, book(), bars[:5], said.append)
     assert found.tolist() == bars[:3].tolist()
     assert rows[0].tolist() == [0.0, pytest.approx(2.1), 0.0, pytest.approx(0.7), pytest.approx(0.2), 30.0]
     assert said[1] == "advisor recorded: no advice about 2 bars (2 empty)"
@@ -237,10 +239,10 @@ def test_through_the_service_comes_the_same() -> None:
     chosen = config("advisor.service.queue_size=64", kind="mock:available:0.5/mock:random")
     bars = np.flatnonzero(book().askable)[:300]
     backend = advising.backend_of(chosen, market(), book(), followed(), None)
-    direct = advising.ask_all(backend, book(), bars)
-    seen: list[advising.Asked] = []
+    direct = ask_all(backend, book(), bars)
+    seen: list[Asked] = []
     with advising.service_of(chosen, backend) as service:
-        found, rows, statistics = advising.ask_service(service, book(), bars, progress=seen.append)
+        found, rows, statistics = ask_service(service, book(), bars, progress=seen.append)
     np.testing.assert_array_equal(found, direct[0])
     np.testing.assert_array_equal(rows, direct[1])
     assert 100 < len(found) < 200
@@ -253,7 +255,7 @@ def test_a_wait_is_bounded() -> None:
     chosen = config("advisor.service.deadline_s=60.0", kind="mock:slow:30/mock:random")
     backend = advising.backend_of(chosen, market(), book(), followed(), None)
     with advising.service_of(chosen, backend) as service:
-        found, rows, statistics = advising.ask_service(service, book(), np.flatnonzero(book().askable)[:20], wait_s=0.3)
+        found, rows, statistics = ask_service(service, book(), np.flatnonzero(book().askable)[:20], wait_s=0.3)
     assert (found.shape, rows.shape) == ((0,), (0, 6))
     assert statistics["in_flight"] + statistics["queued"] == 20
 
@@ -267,7 +269,7 @@ def test_who_is_not_there_is_not_waited_for(failure: str, waits: bool, monkeypat
     backend = advising.backend_of(chosen, market(), book(), followed(), None)
     with advising.service_of(chosen, backend, tell=lambda _: None) as service:
         began = time.monotonic()
-        found, _, statistics = advising.ask_service(service, book(), np.flatnonzero(book().askable)[:200])
+        found, _, statistics = ask_service(service, book(), np.flatnonzero(book().askable)[:200])
         took = time.monotonic() - began
     assert len(found) == 0
     assert statistics["breaker"] == "open"
@@ -295,7 +297,7 @@ class Broken:
 
 def test_advice_that_cannot_be_is_absent() -> None:
     said: list[str] = []
-    assert len(advising.ask_all(Broken(), book(), [1300, 1301], said.append)[0]) == 0
+    assert len(ask_all(Broken(), book(), [1300, 1301], said.append)[0]) == 0
     assert said == ["advisor broken: no advice about 2 bars (2 schema)"]
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import MOST_BYTES, Answering, exchange, settle
-from jaxtrade.advisor.host.sources import Nobody
+from jaxtrade.advisor.host.sources import NoSource
 from jaxtrade.errors import ConfigError
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
 
@@ -90,15 +90,15 @@ def test_a_delta_reaches_the_program() -> None:
 
 
 def test_without_rows_it_is_the_padding() -> None:
-    bridge = Bridge(Nobody(), T, M)
+    bridge = Bridge(NoSource(), T, M)
     assert plain(jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1, jnp.int32), jnp.zeros(1))) == (0, {})
 
 
 def test_one_bridge_is_one_callable() -> None:
-    bridge = Bridge(Nobody(), T, M)
+    bridge = Bridge(NoSource(), T, M)
     assert Answering(bridge, T, M) == Answering(bridge, T, M)
     assert hash(Answering(bridge, T, M)) == hash(Answering(bridge, T, M))
-    assert Answering(bridge, T, M) != Answering(Bridge(Nobody(), T, M), T, M)
+    assert Answering(bridge, T, M) != Answering(Bridge(NoSource(), T, M), T, M)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit, MemoryError])
@@ -121,7 +121,7 @@ def test_no_exception_leaves_it(monkeypatch: pytest.MonkeyPatch, error: type[Bas
 
 
 def test_more_than_64_kib_is_refused_when_traced() -> None:
-    bridge = Bridge(Nobody(), 100_000, 1024)
+    bridge = Bridge(NoSource(), 100_000, 1024)
     ask = jax.jit(exchange(bridge))
     fits = (MOST_BYTES - 1024 * 28 - 8) // 8
     ask.lower(jnp.int32(0), jnp.zeros(fits, jnp.int32), jnp.zeros(fits))
@@ -130,21 +130,21 @@ def test_more_than_64_kib_is_refused_when_traced() -> None:
 
 
 def test_the_largest_sizes_of_the_configuration_fit() -> None:
-    bridge = Bridge(Nobody(), 100_000, 1024)
+    bridge = Bridge(NoSource(), 100_000, 1024)
     assert np.shape(jax.jit(exchange(bridge))(jnp.int32(0), jnp.zeros(1024, jnp.int32), jnp.zeros(1024)).rows) == (
         1024, 6)
 
 
 def test_it_is_refused_under_vmap_by_name() -> None:
     """JAX would call it once per environment."""
-    ask = exchange(Bridge(Nobody(), T, M))
+    ask = exchange(Bridge(NoSource(), T, M))
     with pytest.raises(ConfigError, match=r"3 agents or environments at once .* set advisor\.transport: exchange"):
         jax.jit(jax.vmap(ask, (0, None, None)))(jnp.arange(3), jnp.zeros(1, jnp.int32), jnp.zeros(1))
 
 
 def test_settling_never_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
-    bridge = Bridge(Nobody(), T, M, tell=reported.append)
+    bridge = Bridge(NoSource(), T, M, tell=reported.append)
 
     def broken() -> None:
         raise jax.errors.JaxRuntimeError("of the test")

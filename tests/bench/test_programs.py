@@ -77,7 +77,6 @@ def test_what_a_rollout_stores(world, state):
     assert kept["reward"] == kept["value"] == kept["log_prob"] == kept["action"] == 4
     assert kept["ref.legal"] == kept["final_ref.legal"] == 1
     assert kept["ref.legs"] == 20
-    assert "behaviour_version" not in kept
     assert not any("observation" in name for name in kept)
     with pytest.raises(ValueError, match="no loop of the update"):
         programs.stored(programs.learner(world, 4), state, world.params, 9)

@@ -22,7 +22,6 @@ from jaxtrade.runs.source import load_source
 TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
         "train.total_timesteps=2048",
         "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false")
-KILLS = 10
 
 
 def arguments(path: Path, *more: str) -> list[str]:
@@ -98,21 +97,22 @@ def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, in
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_ends_in_the_same_bits(whole: Path, tmp_path: Path) -> None:
-    """`kill -9` at least `KILLS` times, wherever it happens to be: starting, training, evaluating, between phases."""
+@pytest.mark.parametrize("wanted", [5, pytest.param(20, marks=pytest.mark.long)])
+def test_killed_at_random_moments_it_ends_in_the_same_bits(whole: Path, tmp_path: Path, wanted: int) -> None:
+    """`kill -9` `wanted` times, wherever it happens to be: starting, training, evaluating, between phases."""
     path, draw, kills = tmp_path / "course", random.Random(0), 0
     environment = {**os.environ, "NPROC": json.loads((whole / "begin.json").read_text())["nproc"]}
     first = [sys.executable, "-m", "jaxtrade.cli", *arguments(path)]
-    for _ in range(40):
+    for _ in range(4 * wanted):
         command = first if not path.exists() else [*first[:3], "curriculum", "--resume", str(path)]
         with (tmp_path / "output").open("a") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-            if kills < KILLS and killed(process, path, draw, inside_training=kills % 2 == 0):
+            if kills < wanted and killed(process, path, draw, inside_training=kills % 2 == 0):
                 kills += 1
                 continue
             process.wait(600.0)
         assert process.returncode == 0, (tmp_path / "output").read_text()[-3000:]
-        if kills >= KILLS:
+        if kills >= wanted:
             break
         # It finished before it was killed often enough: take the last phase's end and all but its first checkpoint
         # away, and let them be made again.
@@ -120,7 +120,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bits(whole: Path, tmp_path
             (path / "phases" / "3-advised" / name).unlink()
         for later in sorted((path / "phases" / "3-advised" / "checkpoints").iterdir())[1:]:
             shutil.rmtree(later)
-    assert kills >= KILLS
+    assert kills >= wanted
     assert (tmp_path / "output").read_text().count("resumed after update") >= 1  # a kill has hit training, too
     for name in ("1-entry", "2-manage", "3-advised"):
         gates = [json.loads((root / "phases" / name / "gate.json").read_text()) for root in (path, whole)]

@@ -83,7 +83,7 @@ def market(seed: int, sessions: int, two_sided: bool = False, converted: bool = 
         *column,
         tr_sum=jnp.asarray(tr_sum, jnp.int32),
         bars_to_flat=jnp.asarray(to_flat, jnp.int32),
-        sessions=SessionTable(**ints, symbol=jnp.zeros(sessions, jnp.int32),
+        sessions=SessionTable(**ints,
                               date=jnp.arange(sessions, dtype=jnp.int32), complete=jnp.asarray(complete)),
         view=unseen(len(ohlc)),
         fingerprint=jnp.zeros(8, jnp.uint32),

@@ -65,7 +65,7 @@ def market(offsets: list[tuple[int, int, int, int]], side: int) -> EnvParams:
     def one(value: int):
         return jnp.asarray([value], jnp.int32)
 
-    table = SessionTable(start=one(0), end=one(ROWS), first=one(FIRST), last=one(ROWS - 2), symbol=one(0), date=one(0),
+    table = SessionTable(start=one(0), end=one(ROWS), first=one(FIRST), last=one(ROWS - 2), date=one(0),
                          complete=jnp.asarray([True]))
     return generated.rules_off(MarketData(
         *(jnp.asarray(bars[:, i], jnp.int32) for i in range(4)), tr_sum=jnp.asarray(tr_sum, jnp.int32),

@@ -155,7 +155,7 @@ def make_market(bars: Bars, sessions: Sequence[Session], tr_sum: np.ndarray | in
     view = make_view(make_table(bars, np.asarray(sums), left) if table is None else table, scaling)
     return MarketData(
         *(i32(x) for x in bars), i32(sums), i32(left),
-        SessionTable(*(i32(rows[:, k]) for k in range(4)), symbol=i32(np.zeros(len(rows))),
+        SessionTable(*(i32(rows[:, k]) for k in range(4)),
                      date=i32(16_000 + np.arange(len(rows))), complete=jnp.asarray([s.complete for s in sessions])),
         view.replace(context=jnp.asarray(make_context(bars))) if context else view,
         jnp.zeros(8, jnp.uint32),

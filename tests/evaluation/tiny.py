@@ -78,7 +78,7 @@ def tiny_market(bars: np.ndarray, lengths: list[int], tr_sum: int = 140) -> Tiny
     n = len(lengths)
     table = SessionTable(
         start=jnp.asarray(start, jnp.int32), end=jnp.asarray(end, jnp.int32), first=jnp.asarray(start, jnp.int32),
-        last=jnp.asarray(end - 2, jnp.int32), symbol=jnp.zeros(n, jnp.int32),
+        last=jnp.asarray(end - 2, jnp.int32),
         date=jnp.asarray(19_724 + np.arange(n), jnp.int32), complete=jnp.ones(n, bool),
     )
     columns = table_columns(RunConfig().env.features)

@@ -57,7 +57,7 @@ def ints(values: object) -> jnp.ndarray:
 
 def session_table(bars: Bars) -> SessionTable:
     rows = {name: ints([getattr(s, name) for s in bars.sessions]) for name in ("start", "end", "first", "last")}
-    return SessionTable(**rows, symbol=ints([0] * len(bars.sessions)),
+    return SessionTable(**rows,
                         date=ints([bars.trade_date[s.first] for s in bars.sessions]),
                         complete=jnp.asarray([s.complete for s in bars.sessions]))
 

@@ -132,7 +132,7 @@ def test_metrics_are_measured(trained):
 def test_an_illegal_action_is_counted():
     _, seen = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), None),
                      *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), None, PARAMS,
-                     jax.random.key(1), 5, jnp.int32(0))
+                     jax.random.key(1), 5)
     assert count_illegal(ENV, seen) == 4 * 5
 
 

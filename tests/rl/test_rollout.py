@@ -26,7 +26,7 @@ def random_act(carry, ref, key):
 def roll(num_envs, num_steps=7):
     state, ref = reset_all(ENV, jax.random.key(0), PARAMS, num_envs)
     return unroll(ENV, random_act, state, ref, jnp.ones(num_envs, bool), jnp.full((num_envs, 1), 7.0), PARAMS,
-                  jax.random.key(1), num_steps, jnp.int32(4))
+                  jax.random.key(1), num_steps)
 
 
 def test_episodes_follow_each_other():
@@ -37,7 +37,6 @@ def test_episodes_follow_each_other():
     np.testing.assert_array_equal(seen.final_ref.time[:, 0], [1, 2, 3, 1, 2, 3, 1])
     np.testing.assert_array_equal(ref.time, np.ones(5))
     assert not first.any()
-    np.testing.assert_array_equal(seen.behaviour_version, np.full((7, 5), 4))
     # forgotten where an episode begins, the 7 of before the rollout too; handed on with the last observation taken in
     np.testing.assert_array_equal(seen.carry[:, 0, 0], [1, 2, 3, 1, 2, 3, 1])
     np.testing.assert_array_equal(carry, np.ones((5, 1)))
@@ -65,7 +64,7 @@ def make_transitions(terminated, truncated, reward, final_ref=None):
     nothing = jnp.zeros(terminated.shape)
     return Transition(ref=nothing, final_ref=nothing if final_ref is None else final_ref, first=nothing,
                       action=nothing, reward=jnp.array(reward, jnp.float32), terminated=jnp.array(terminated),
-                      truncated=jnp.array(truncated), behaviour_version=nothing, info=None)
+                      truncated=jnp.array(truncated), info=None)
 
 
 def test_final_values_only_where_truncated():

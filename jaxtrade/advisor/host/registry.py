@@ -60,7 +60,7 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
     """
     head, _, rest = kind.partition(":")
     if kind in ("none", "off"):
-        raise ConfigError(f"advisor {kind!r}: nobody is asked, so there is no backend to make")
+        raise ConfigError(f"advisor {kind!r}: it is no advisor and has no backend")
     if head == "transformers":
         folder = rest or "FOLDER"
         raise ConfigError(f"advisor {kind[:60]!r}: jaxtrade no longer runs a model itself. Start it with "

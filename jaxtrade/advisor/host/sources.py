@@ -100,7 +100,7 @@ class Service(Protocol):
         ...
 
 
-class Nobody:
+class NoSource:
     """A source without rows."""
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
@@ -119,7 +119,7 @@ class Nobody:
         return None
 
 
-class Replayed(Nobody):
+class Replayed(NoSource):
     """The rows of an earlier run, at the updates at which that run saw them."""
 
     def __init__(self, recorded: Recorded) -> None:
@@ -252,13 +252,13 @@ class Live:
         """The question about a bar, cached; None where it cannot be built. Such a bar is not tried again."""
         if bar in self._unaskable:
             return None
-        if (question := self._questions.get(bar)) is None and (question := self._made(bar)) is not None:
+        if (question := self._questions.get(bar)) is None and (question := self._new_question(bar)) is not None:
             self._questions[bar] = question
             if len(self._questions) > _MOST_QUESTIONS:
                 self._questions.popitem(last=False)
         return question
 
-    def _made(self, bar: int) -> Question | None:
+    def _new_question(self, bar: int) -> Question | None:
         try:
             question = self._question_of(bar)
             if question.bar == bar:

@@ -70,7 +70,7 @@ class WorkerPool:
                  post: Callable[[Finished], None]) -> None:
         self._answer, self._grace, self._clock, self._post = answer, grace, clock, post
         self._size = size
-        self._made = 0
+        self._started = 0
         self._stopping = False
         self._workers: dict[int, _Worker] = {}
         self._written_off: dict[int, _Worker] = {}
@@ -78,12 +78,12 @@ class WorkerPool:
             self._hire()
 
     def _hire(self) -> None:
-        self._made += 1
-        self._workers[self._made] = _Worker(self._made, self._work)
+        self._started += 1
+        self._workers[self._started] = _Worker(self._started, self._work)
 
     def _replace(self, worker: _Worker) -> None:
         del self._workers[worker.number]
-        if self._made < 2 * self._size and not self._stopping:  # a backend that always hangs must not leak threads
+        if self._started < 2 * self._size and not self._stopping:  # a backend that always hangs must not leak threads
             self._hire()
 
     @property

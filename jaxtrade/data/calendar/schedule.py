@@ -19,7 +19,7 @@ from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 
 DAY = 86_400
-Row = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
+TradeDay = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
 SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they are findings and not a shift of all stamps
 
 
@@ -108,7 +108,7 @@ def table_range(contract: Contract) -> tuple[str, str]:
     return hours.eras[0].valid_from, hours.verified_to
 
 
-def _schedule(rows: list[Row], contract: Contract, name: str,
+def _schedule(rows: list[TradeDay], contract: Contract, name: str,
               notes: tuple[str, ...] = (), verified_to: np.datetime64 | None = None) -> Schedule:
     """Make a Schedule of rows in date order."""
     table = np.array([row[1:] for row in rows], np.int64).reshape(-1, 4)
@@ -146,7 +146,7 @@ def table_schedule(contract: Contract, first: np.datetime64, last: np.datetime64
     return _schedule(rows, contract, "table", _projection_note(first, last, verified), verified)
 
 
-def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract) -> Row:
+def _table_row(day: date, era: tables.Era, change: DayChange, contract: Contract) -> TradeDay:
     """The session of one trade date. A halt that has not ended by an early close is dropped."""
     regular = era.friday if era.friday and day.weekday() == 4 else era.close
     start = _opening(day, _clock(change.open or era.open), contract)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.parts import FEATURES, TASKS
+from jaxtrade.parts import CONTEXTS, FEATURES
 
 Unit = Literal["price", "move", "growth", "range", "volume", "index", "negative_index", "score", "ratio", "share",
                "fraction"]
@@ -266,8 +266,8 @@ def context_column(name: str) -> str:
 
 
 def context_features(task: str) -> tuple[str, ...]:
-    """Features of the decision bar itself that a task (`env.task`) shows. Imports the task, and therefore JAX."""
-    return TASKS[task].context
+    """Features of the decision bar itself that a task (`env.task`) shows. Does not import the task."""
+    return CONTEXTS[task] if task in CONTEXTS else ()  # noqa: SIM401  # a registry has no get
 
 
 def table_columns(features: tuple[str, ...], context: tuple[str, ...] = ()) -> tuple[str, ...]:

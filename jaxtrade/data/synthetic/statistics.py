@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from scipy import stats
 
 from jaxtrade.config import DataConfig
 from jaxtrade.data.bundled import bundled
@@ -52,8 +53,7 @@ def _autocorrelation(view: _View, lag: int, magnitude: bool) -> float:
 
 
 def _kurtosis(view: _View) -> float:
-    centred = view.returns - view.returns.mean()
-    return float((centred ** 4).mean() / (centred ** 2).mean() ** 2)
+    return float(stats.kurtosis(view.returns, fisher=False))
 
 
 def _of_volume(figure: Callable[[_View, np.ndarray], float]) -> Callable[[_View], float]:

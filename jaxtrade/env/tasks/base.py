@@ -20,7 +20,7 @@ from typing import NamedTuple
 from jaxtrade.config import EnvConfig
 from jaxtrade.env.reference import ObservationRef, Slot
 from jaxtrade.env.state import ContractParams, EnvParams, EnvState, Event, Order
-from jaxtrade.parts import TASKS
+from jaxtrade.parts import CONTEXTS, TASKS
 from jaxtrade.types import Array, PyTree
 
 HOLD = 0  # in every task, the id of the action that changes nothing
@@ -89,7 +89,10 @@ def register_task(name: str, task: Task) -> Task:
     if not isinstance(task, Task):
         raise TypeError(f"task '{name}' is a {type(task).__name__}; expected an instance of a class derived from "
                         "jaxtrade.env.tasks.base.Task")
-    return TASKS.register(name, task)
+    TASKS.register(name, task)
+    if task.context:
+        CONTEXTS.register(name, task.context)
+    return task
 
 
 def task_of(config: EnvConfig) -> Task:

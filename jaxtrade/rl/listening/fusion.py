@@ -42,7 +42,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.advisor.outcomes import Outcomes, bin_of, hit_rate, log_odds
-from jaxtrade.advisor.table import AdviceSeen, AdviceView
+from jaxtrade.advisor.table import AdviceView
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
@@ -176,7 +176,7 @@ class Fusion:
             ref: its `aux` holds the advice that was visible at this decision.
         """
         seen, kind = ref.aux, self.config.fusion
-        if not isinstance(seen, AdviceSeen):
+        if seen is None:
             return AdviceTerms()
         # Risk is at most 1, so a veto above 1 never applies.
         refused = seen.valid & (seen.risk >= self.config.veto) if self.config.veto <= 1.0 else None

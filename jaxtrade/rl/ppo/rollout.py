@@ -48,7 +48,7 @@ def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
 
     (env_state, ref, first, carry), seen = unroll(
         ppo.env, explore, state.env_state, state.ref, state.first, state.carry, params, key, ppo.rollout.num_steps,
-        state.update, draw=uniforms, collect=ppo.summary.collect if ppo.summary else lambda seen: None,
+        draw=uniforms, collect=ppo.summary.collect if ppo.summary else lambda seen: None,
         first_env=ppo.first_env)
     values = seen.extras.value
     # `carry` is not reset here. Where an episode has just ended, `gae` does not read the value of `ref`.
