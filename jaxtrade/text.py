@@ -1,8 +1,10 @@
-"""Tables as text."""
+"""Text for people: where lines go, and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+
+Tell = Callable[[str], None]  # receives one line of text, without its end
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "jaxtrade"
 # lower floors, or stay in their room. Floor 0 is used by all rooms.
 ROOMS = {
     "errors": (0, 0, "exceptions, exit codes"), "types": (0, 1, "pytrees, Protocols"),
-    "registry": (0, 2, "parts by name"), "parts": (0, 3, "the built-in parts"), "text": (0, 4, "text tables"),
+    "registry": (0, 2, "parts by name"), "parts": (0, 3, "the built-in parts"), "text": (0, 4, "lines, tables"),
     "version": (0, 5, "the version"),
     "config": (1, 0.3, "typed settings"),
     "storage": (2, 1.4, "checkpoints, sinks"), "networks": (2, 2.5, "torsos, heads"),

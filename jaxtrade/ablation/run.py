@@ -21,9 +21,8 @@ from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import DataError
 from jaxtrade.runs import rundir
+from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
-
-Tell = Callable[[str], None]
 
 
 def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell: Tell | None = None,

@@ -15,6 +15,7 @@ from jaxtrade.advisor.host.types import Advice, Backend, Failure
 from jaxtrade.advisor.host.verdict import checked
 from jaxtrade.advisor.questions import QuestionBook
 from jaxtrade.advisor.snapshot import WIDTH
+from jaxtrade.text import Tell
 
 _POLL_S = 0.05
 # How long to wait while the breaker stays open. Longer than the breaker's default longest pause and than a model takes
@@ -37,7 +38,6 @@ class Asked(NamedTuple):
 
 
 Progress = Callable[[Asked], None]
-Tell = Callable[[str], None]
 
 
 def ask_all(backend: Backend, book: QuestionBook, bars: Iterable[int], tell: Tell | None = None,

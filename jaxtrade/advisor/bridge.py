@@ -17,11 +17,12 @@ import numpy as np
 
 from jaxtrade.advisor.host.faults import ContainedFaults
 from jaxtrade.advisor.host.journal import Journal, JournalPosition, Recorded
-from jaxtrade.advisor.host.sources import AdviceSource, Replayed, Tell
+from jaxtrade.advisor.host.sources import AdviceSource, Replayed
 from jaxtrade.advisor.host.statistics import Histogram
 from jaxtrade.advisor.table import COLUMNS, Delta
 from jaxtrade.advisor.visible import Handed, Visible, fit
 from jaxtrade.errors import JournalError
+from jaxtrade.text import Tell
 
 _EDGES = tuple(1e-6 * 10.0 ** (step / 10) for step in range(71))  # 1 us .. 10 s
 _LOCK_S = 0.1

@@ -10,7 +10,7 @@ import hashlib
 import json
 import platform
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
 from jaxtrade.version import __version__
 
@@ -57,7 +58,6 @@ CACHE, LEDGER, JOURNAL = "advice_cache.sqlite", "advice_ledger.sqlite", "advice.
 _NOBODY = ("none", "off")
 _WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
 _SERVED = ("http", "https")  # requests are slow and may cost money: they go through the service, answers are cached
-_Tell = Callable[[str], None]
 
 
 # --- labels: what followed each bar ----------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def is_slow(kind: str) -> bool:
 
 
 def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray,
-               tell: _Tell | None = None) -> Backend:
+               tell: Tell | None = None) -> Backend:
     """The backend that `advisor.kind` names. `advisor.options` override the defaults that the run supplies.
 
     Args:
@@ -240,7 +240,7 @@ def service_options(config: AdvisorConfig, cache: Path | None = None, ledger: Pa
 
 
 def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None,
-               tell: _Tell | None = None) -> AdviceService:
+               tell: Tell | None = None) -> AdviceService:
     """The service of a run. Its cache and ledger are files in the run's folder, or in memory without a folder.
 
     Raises StorageError where the ledger cannot be read.

@@ -57,6 +57,9 @@ def run(args: argparse.Namespace) -> int:
     own = list(TEST_OVERRIDES) if args.test else []
     config = resolve(args, config=args.config or "advisor_ablation", overrides=[*own, *args.overrides], test=False)
     config = with_seeds(config, TEST_SEEDS if args.seeds is None and args.test else args.seeds)
+    if config.algorithm != "ppo":
+        raise ConfigError(f"algorithm={config.algorithm}: the ablation compares ways to use advice (advisor.fusion), "
+                          "which only ppo has; set algorithm=ppo")
     folder = args.out or rundir.new_run_path(config.data.market, "ablation")
     if args.resume:
         reopen(folder, settings_of(config, kinds, fusions))

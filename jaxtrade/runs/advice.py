@@ -11,7 +11,7 @@ Files in the run folder:
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,13 +35,13 @@ from jaxtrade.evaluation.backtest import decision_bars
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
+from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet, SessionTable
 
 FOLDER, FIGURES = "advice", "advice.json"
 # Python switches threads every 5 ms by default. The training thread would wait that long for the interpreter while the
 # advisor's threads run, so they take turns every 0.2 ms instead.
 _SWITCH_S = 2e-4
-Tell = Callable[[str], None]
 
 
 def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool) -> AdviceView:

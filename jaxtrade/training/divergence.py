@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage.sinks import EACH
 from jaxtrade.training.population import Stack
-from jaxtrade.types import LoopState, Row
+from jaxtrade.types import Algorithm, LoopState, Row
 
 
 class Response(enum.Enum):
@@ -37,24 +37,23 @@ def respond(rows: Sequence[Row], rollbacks: int, allowed: int | None) -> Respons
     return Response.ROLL_BACK if rollbacks < allowed else Response.END
 
 
-def describe(rows: Sequence[Row]) -> str:
-    """Text for messages: the first update that is not finite, its agent, and the learning rate if there is one."""
+def describe(rows: Sequence[Row], step_sizes: Sequence[str] = ()) -> str:
+    """Text for messages: the first update that is not finite, its agent, and those of the learner's step sizes that it
+    reports (`Algorithm.step_sizes`)."""
     fault = next(row for row in rows if not row["finite"])
     each = fault.get("finite" + EACH)
     which = f" of agent {each.index(False)}" if each else ""
-    rate = f", at learning rate {fault['learning_rate']:.3g}" if "learning_rate" in fault else ""
-    return f"update {fault['update']}: a loss or gradient{which} is not finite{rate}"
+    sizes = "".join(f", at {name.replace('_', ' ')} {fault[name]:.3g}" for name in step_sizes if name in fault)
+    return f"update {fault['update']}: a loss or gradient{which} is not finite{sizes}"
 
 
-def diverged(rows: Sequence[Row], rollbacks: int, saved: Path | None, remedy: str) -> DivergedError:
-    """The error of a run without a rollback left.
-
-    saved: its last checkpoint, or None. remedy: advice on the learner's own settings, or "".
-    """
+def diverged(rows: Sequence[Row], rollbacks: int, saved: Path | None, algorithm: Algorithm) -> DivergedError:
+    """The error of a run without a rollback left. saved: its last checkpoint, or None."""
+    remedy = algorithm.remedies.diverged
     kept = "" if saved is None else f"; the last checkpoint is {saved}"
     often = f", after {rollbacks} rollback{'' if rollbacks == 1 else 's'}" if rollbacks else ""
     tries = f"{remedy}, or check" if remedy else "check"
-    return DivergedError(f"{describe(rows)}{often}{kept}; {tries} the scale of the reward")
+    return DivergedError(f"{describe(rows, algorithm.step_sizes)}{often}{kept}; {tries} the scale of the reward")
 
 
 def rolled_back(state: LoopState, times: int, retry: Callable[[Any, int], Any]) -> Any:

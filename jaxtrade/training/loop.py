@@ -269,13 +269,13 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
             rows = run.advance()
             action = divergence.respond(rows, run.rollbacks, max_rollbacks)
             if action is divergence.Response.ROLL_BACK:
-                run.roll_back(f"{divergence.describe(rows)}; rolled back to update {run.good.update} "
+                fault = divergence.describe(rows, run.algorithm.step_sizes)
+                run.roll_back(f"{fault}; rolled back to update {run.good.update} "
                               f"(rollback {run.rollbacks + 1} of at most {max_rollbacks})")
                 continue
             run.report(rows)
             if action is divergence.Response.END:
-                remedy = run.algorithm.remedies.diverged
-                raise divergence.diverged(rows, run.rollbacks, run.io.newest(), remedy)
+                raise divergence.diverged(rows, run.rollbacks, run.io.newest(), run.algorithm)
             run.call_hooks()
             run.save(signals.received is not None, keep=bool(max_rollbacks))
             if signals.received is not None and run.update < run.total:

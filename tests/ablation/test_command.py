@@ -11,6 +11,7 @@ from jaxtrade.cli import main
 from jaxtrade.cli.ablate import with_seeds
 from jaxtrade.config import load_config
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import LEARNERS
 from tests.ablation.made import TINY
 
 
@@ -27,6 +28,13 @@ def test_refusals_are_one_line_and_write_nothing(flags, names, tmp_path, capsys)
     assert "\n" not in error
     assert names in error
     assert not out.exists()
+
+
+def test_another_learner_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
+    assert main(["ablate", "advisor", "--test", "--set", "algorithm=own", "--out", str(tmp_path / "new")]) == 2
+    assert "algorithm=own: the ablation compares ways to use advice" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_old_folder_is_not_written_to(tmp_path, capsys):

@@ -45,7 +45,7 @@ class Running(NamedTuple):
     """A service on a server, and the lines it printed."""
 
     service: AdviceService
-    reported: list[str]
+    messages: list[str]
     folder: Path
     before: set[threading.Thread]
 

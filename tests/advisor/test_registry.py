@@ -85,8 +85,8 @@ def test_options_are_reported() -> None:
     ("rules:fast", {}, "expected 'rules' alone"),
     ("recorded", {}, "expected recorded:FILE"),
     ("http:/127.0.0.1", {}, "expected a URL"),
-    ("none", {}, "no backend to make"),
-    ("off", {}, "no backend to make"),
+    ("none", {}, "it is no advisor and has no backend"),
+    ("off", {}, "it is no advisor and has no backend"),
     ("transformers", {}, "Start it with 'transformers serve FOLDER'"),
     ("transformers:/models/phi", {"threads": 2}, "'transformers serve /models/phi' (pip install "
      "'transformers[serving]') and use --advisor http://127.0.0.1:8000/v1 --set advisor.options.model=/models/phi"),

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import EnvConfig
+from jaxtrade.data.features.schema import context_features
 from jaxtrade.env.advice import advice_slots
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.reference import ObservationRef, bits_of
 from jaxtrade.errors import ConfigError
+from jaxtrade.parts import TASKS
 from tests.env.worlds import make_params, walk_market
 
 # The old system's slots by its own numbers, written down from its description.
@@ -75,6 +77,12 @@ def test_bars_in_position_count_the_entry_bar_and_the_present_one(quantity: int,
     assert int(ref.legs[0, 4]) == bars
     shown = dict(zip(env.spec.names, np.asarray(env.observe(ref, params)), strict=True))
     assert shown["bars_in_position"] == np.float32(bars / 390)
+
+
+def test_the_table_of_contexts_is_that_of_the_tasks() -> None:
+    """Data read the table; the observation reads the task."""
+    for name in ("entry", "manage", "advised"):
+        assert context_features(name) == TASKS[name].context
 
 
 def test_a_market_without_context_is_an_error() -> None:

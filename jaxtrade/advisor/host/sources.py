@@ -16,8 +16,8 @@ from jaxtrade.advisor.host.faults import ContainedFaults
 from jaxtrade.advisor.host.journal import JournalDelta, Recorded, row_text
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.errors import JaxtradeError, JournalError
+from jaxtrade.text import Tell
 
-Tell = Callable[[str], None]
 Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 
 _ROW = f"{len(Advice._fields)}f"
