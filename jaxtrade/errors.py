@@ -1,4 +1,4 @@
-"""What can go wrong for a user, each with its exit code.
+"""Errors that a user can fix, each with its exit code.
 
 A message says what was found, where (file, row, column, key or flag), what was expected and how to fix it.
 The command line prints the message alone; a traceback is for bugs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class JaxtradeError(Exception):
-    """Base of every error that is the user's to fix. `exit_code` is what the command line returns."""
+    """Base of all errors that the user can fix. `exit_code` is what the command line returns."""
 
     exit_code = 2
 
@@ -42,7 +42,7 @@ class DivergedError(JaxtradeError):
 
 
 class StorageError(JaxtradeError):
-    """A run's files could not be written (disk full, no permission). Names the directory."""
+    """Files could not be read or written (disk full, no permission). Names the directory."""
 
     exit_code = 74
 
@@ -54,6 +54,6 @@ class PreemptedError(JaxtradeError):
 
 
 class InterruptedRunError(JaxtradeError):
-    """Ctrl-C: the run stopped at a chunk border, saved, and can be resumed."""
+    """Ctrl-C: a run stopped at a chunk border, saved, and can be resumed; other commands stopped at once."""
 
     exit_code = 130

@@ -1,4 +1,4 @@
-"""Parts that a configuration chooses by name: tasks, reward terms, features, networks, learners.
+"""Parts that a configuration chooses by name, such as tasks, networks and learners (`parts.py` lists the kinds).
 
 A built-in part is listed as `module:attribute` and imported when it is first used, so that names can be checked before
 JAX is loaded. A user's module adds its own parts with `register`; `jaxtrade train --import my_module` imports it before

@@ -1,4 +1,4 @@
-"""Shared pytrees and Protocols (layer 0).
+"""Shared pytrees and Protocols.
 
 Shapes: T bars on the flat time axis, N sessions, C feature columns, S symbols held (1 for every task so far),
 A actions, D observation slots, K reward terms. Prices are int32 ticks; money is int32 mills ($0.001) relative to the
@@ -312,11 +312,11 @@ def unchanged(hparams: Any, times: int) -> Any:
 
 
 class Algorithm(NamedTuple):
-    """A learner: pure functions, and the facts that the training loop needs (contract C6).
+    """A learner: pure functions, and the facts that the training loop needs.
 
     init(key, params) -> state, a `LoopState`. update(state, params, inputs) -> (state, metrics): one update. `inputs`
     is data from outside the program (advice), or None. Metrics are arrays by name. Each learner must report `finite`
-    (bool[]: all losses and gradients were finite); with advice also `visits` (int32[bars], decisions per bar).
+    (bool[]: all losses and gradients were finite); with advice also `visits` (float32[bars], need per bar).
     act(policy, carry, ref, params, key, explore) -> (carry, action, extras): action is int32[] for one reference and
     int32[B] for a batch. The key may be None if `explore` is False. policy(state) -> the first argument of `act`.
 

@@ -98,7 +98,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "rollout: {num_envs: 10}": ["rollout.num_envs (10) must be a multiple of rollout.num_shards (8)"],
     "{rollout: {num_envs: 32}, network: {kind: gru}}": ["network.kind=gru: rollout.num_envs/rollout.num_shards (4)"],
     "ppo: {num_minibatches: 7}": ["must be a multiple of ppo.num_minibatches (7)"],
-    "stages: {commission_start: 0.1}": ["stages.commission_start = 0.1", "stages.commission_until=0.5"],
+    "stages: {commission_start: 0.1}": ["stages.commission_start = 0.1", "stages.commission_until (for example 0.5)"],
     "stages: {commission_until: 0.5}": ["stages.commission_until = 0.5", "stages.commission_start = 1"],
     "stages: {forced_start_until: 0.5}": ["stages.forced_start_until = 0.5", "stages.forced_start_end", "are 0"],
     "evaluation: {sma_fast: 50, sma_slow: 10}": ["sma_fast (50) must be below sma_slow (10)"],

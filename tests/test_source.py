@@ -155,7 +155,7 @@ def test_continue_takes_the_optimiser_along(entry: Path, tmp_path: Path) -> None
     before, after = load_source(entry), load_source(target)
     assert int(after.opt_state[1].count) == 2 * int(before.opt_state[1].count)
     assert history(target)[0]["learning_rate"] == pytest.approx(1e-5)
-    with pytest.raises(ConfigError, match=r"its actions are others \(3 there, 7 here|its observation slots are others"):
+    with pytest.raises(ConfigError, match=r"its actions differ \(3 there, 7 here|its observation slots differ"):
         require_same(before, config("manage"))
 
 

@@ -29,17 +29,17 @@ def add_parser(commands: Any) -> None:
                             help="sessions whose bars are asked about (default: all)")
     precompute.add_argument("--every", type=int, default=1, metavar="N", help="every N-th of those bars (default: 1)")
     precompute.add_argument("--plan", action="store_true", help="print what it would ask and cost at most, and stop")
-    precompute.add_argument("--yes", action="store_true", help="spend what the plan says, where prices are set")
+    precompute.add_argument("--yes", action="store_true", help="confirm the plan's cost; required if prices are set")
 
     inspect = actions.add_parser("inspect", help="rows, directions and confidence of a snapshot, a journal or a run")
     inspect.add_argument("path", type=Path, metavar="PATH", help="a snapshot (.npz), a journal (.jsonl) or a run")
-    inspect.add_argument("config", nargs="?", help="of a snapshot's market: also print hit rates (or name the market "
-                         "by the flags)")
+    inspect.add_argument("config", nargs="?", help="configuration of the snapshot's market, to print hit rates too "
+                         "(or name the market by the flags)")
     data_options(inspect)
     inspect.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
-    replay = actions.add_parser("replay", help="train a run again from its journal, with no advisor; exit 1 where a "
-                                "bit of the last state differs")
+    replay = actions.add_parser("replay", help="train a run again from its journal, without an advisor; exit 1 if "
+                                "any bit of the last state differs")
     replay.add_argument("run", type=Path, metavar="RUN")
     replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
 

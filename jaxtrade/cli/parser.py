@@ -31,12 +31,12 @@ def _add_train(commands: Any) -> None:
     data_options(train)
     train.add_argument("--test", action="store_true", help="a run of about a minute, to see that everything works")
     train.add_argument("--non-interactive", action="store_true",
-                       help="never ask (training never does; accepted for scripts)")
+                       help="has no effect; accepted for scripts (the command never asks)")
     train.add_argument("--run-dir", metavar="DIR", help="directory of the new run (default: runs/<market-task-utc-id>)")
-    train.add_argument("--from", metavar="RUN", dest="source", help="begin with another run's policy, widened to this "
+    train.add_argument("--from", metavar="RUN", dest="source", help="start from another run's policy, widened to this "
                        "run's slots and actions by name (transfer.*)")
-    train.add_argument("--continue", metavar="RUN", dest="onward", help="a new run from another one's policy and "
-                       "optimiser, with its configuration and what --set changes of it")
+    train.add_argument("--continue", metavar="RUN", dest="onward", help="start from another run's policy, "
+                       "optimiser state and configuration; --set changes its keys")
     train.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
     train.add_argument("--resume", metavar="RUN", help="continue a run from its newest good checkpoint")
 
@@ -48,15 +48,15 @@ def _add_curriculum(commands: Any) -> None:
     course.add_argument("--test", action="store_true", help="short phases whose gates are reported only, to see that "
                         "everything works")
     course.add_argument("--non-interactive", action="store_true",
-                        help="never ask (a curriculum never does; accepted for scripts)")
+                        help="has no effect; accepted for scripts (the command never asks)")
     course.add_argument("--run-dir", metavar="DIR", help="folder of the new curriculum (default: "
                         "runs/<market-curriculum-utc-id>)")
-    course.add_argument("--from", metavar="RUN", dest="source", help="begin after an earlier run's task with its "
-                        "policy, instead of at the first phase")
-    course.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR + "; of the phases whose task is advised")
+    course.add_argument("--from", metavar="RUN", dest="source", help="start from an earlier run's policy, at the "
+                        "phase after that run's task")
+    course.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR + "; applies to phases whose task is advised")
     course.add_argument("--phase", metavar="NAME", help="with --from: the phase to begin with")
-    course.add_argument("--resume", metavar="DIR", help="go on with a curriculum at the phase and update it was "
-                        "stopped in")
+    course.add_argument("--resume", metavar="DIR", help="continue a curriculum at the phase and update at which it "
+                        "stopped")
 
 
 def _add_evaluate(commands: Any) -> None:
@@ -65,14 +65,14 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("--split", choices=("train", "validation", "test", "all"), default="test",
                           help="sessions to evaluate on (default: test)")
     evaluate.add_argument("--intrabar-grid", action="store_true",
-                          help="net profit under each intrabar order and the spread, instead of the table")
+                          help="print net profit by intrabar order, and its range, instead of the table")
     evaluate.add_argument("--cost-grid", action="store_true",
-                          help="net profit over commission and slippage and the spread, instead of the table")
+                          help="print net profit by commission and slippage, and its range, instead of the table")
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")
     evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-                          help="of that advisor, e.g. --set advisor.options.model=NAME (repeatable)")
-    evaluate.add_argument("--seed", type=int, help="one policy of a run with several (default: all; grids need one)")
+                          help="a key of that advisor, e.g. --set advisor.options.model=NAME (repeatable)")
+    evaluate.add_argument("--seed", type=int, help="one seed of a run with several (default: all; a grid needs one)")
 
 
 def _add_data(commands: Any) -> None:
@@ -97,20 +97,21 @@ def _add_replay(commands: Any) -> None:
 
 
 def _add_bench(commands: Any) -> None:
-    bench = commands.add_parser("bench", help="measure speed and memory; a JSON line on stdout and a file each")
+    bench = commands.add_parser("bench", help="measure speed and memory: a JSON line on stdout and a file per bench")
     bench.add_argument("names", nargs="*", metavar="NAME", help="benches (default: all, each in a process of its "
-                       "own); an unknown name answers with the list")
+                       "own); an unknown name prints the list")
     bench.add_argument("--quick", action="store_true", help="small shapes and few repeats, to see that it works; "
                        "written to bench/results/quick unless --out is given")
     bench.add_argument("--compare", type=Path, metavar="FILE", help="an earlier result, or a folder of them: also "
                        "print new against old, and what else differs between the two")
     bench.add_argument("--out", type=Path, metavar="DIR", help="folder of the results (default: bench/results)")
-    bench.add_argument("--repeats", type=int, metavar="N", help="repeats of every side (default: 7, at least 5)")
-    bench.add_argument("--purejaxrl", type=Path, metavar="DIR", help="your checkout of PureJaxRL, which is no package; "
-                       "its side is left out without it")
+    bench.add_argument("--repeats", type=int, metavar="N", help="repeats of every side (default: 7, at least 5; "
+                       "with --quick default 2)")
+    bench.add_argument("--purejaxrl", type=Path, metavar="DIR", help="your checkout of PureJaxRL (it is no "
+                       "package); without it, that side is left out")
 
 
 def _add_doctor(commands: Any) -> None:
-    doctor = commands.add_parser("doctor", help="examine this machine; every finding has its fix")
+    doctor = commands.add_parser("doctor", help="examine this machine; every problem comes with a fix")
     doctor.add_argument("--json", action="store_true", help="print JSON instead of the table")
     doctor.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")

@@ -32,7 +32,7 @@ class NetworkConfig(Section, frozen=True):
                                                     "episode; or one of your own")
     hidden: Widths = (64, 64)
     activation: Literal["tanh", "relu"] = "tanh"
-    rnn_width: int = Field(default=64, ge=1, description="gru: numbers that it remembers")
+    rnn_width: int = Field(default=64, ge=1, description="gru: size of its memory (hidden units)")
     adapter: int = Field(default=0, ge=0, description="width of a linear layer in front of the network; set by a "
                          "transfer with transfer.mode=adapter, 0 otherwise")
     normalise_observations: bool = True
@@ -43,7 +43,8 @@ class RolloutConfig(Section, frozen=True):
 
     num_envs: int = Field(default=256, ge=1)
     num_steps: int = Field(default=128, ge=1)
-    num_shards: int = Field(default=8, ge=1, description="fixed env groups inside which minibatches permute")
+    num_shards: int = Field(default=8, ge=1, description="fixed groups of environments; minibatches are shuffled "
+                            "inside each group")
 
     @model_validator(mode="after")
     def _equal_groups(self) -> Self:
@@ -63,8 +64,8 @@ class PPOConfig(Section, frozen=True):
 
     num_minibatches: int = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
     num_epochs: int = Field(default=4, ge=1)
-    gradient_rows: int = Field(default=16384, ge=1, description="mlp: a larger minibatch forms its gradient in "
-                               "equal blocks, if it can: the same but for the order of float sums, in less memory")
+    gradient_rows: int = Field(default=16384, ge=1, description="mlp: a larger minibatch computes its gradient in "
+                               "equal blocks, if it divides: less memory, another order of float sums")
     adapter_freeze: float = Field(default=0.0, ge=0, description="share of the run, below 1, in which only the adapter "
                                   "learns")
     normalise_advantages: bool = True
@@ -93,10 +94,12 @@ class TransferConfig(Section, frozen=True):
 
     mode: Literal["widen", "adapter"] = Field(default="widen", description="widen: new slots and actions are new rows "
                                               "and columns; adapter: a linear layer maps the slots to the source's")
-    moments: bool = Field(default=False, description="take the optimiser's moments along")
-    open_probability: float = Field(default=0.01, gt=0, le=0.5, description="of each new action, in the first update")
+    moments: bool = Field(default=False, description="also carry over the optimiser's moments")
+    open_probability: float = Field(default=0.01, gt=0, le=0.5, description="p: in the first update, each of n new "
+                                    "actions has probability p / (1 + n p)")
     open_until: float = Field(default=0.1, gt=0, le=1, description="share of the run after which new actions are open")
-    allow_dropped: bool = Field(default=False, description="go on where some of the source's parameters find no place")
+    allow_dropped: bool = Field(default=False, description="train even if some of the source's parameters are "
+                                "dropped")
 
 
 class StageConfig(Section, frozen=True):
@@ -105,22 +108,23 @@ class StageConfig(Section, frozen=True):
     Keys that end in `_until` are fractions of the run. Evaluation uses no stage.
     """
 
-    commission_start: float = Field(default=1.0, ge=0, le=1, description="share of the commission that the first "
-                                    "update is charged; rises in a line")
-    commission_until: float = Field(default=0.0, ge=0, le=1, description="when the whole commission is charged")
+    commission_start: float = Field(default=1.0, ge=0, le=1, description="share of the commission charged in the "
+                                    "first update; it rises linearly")
+    commission_until: float = Field(default=0.0, ge=0, le=1, description="fraction of the run from which the whole "
+                                    "commission is charged")
     forced_start: float = Field(default=0.0, ge=0, le=1, description="probability that an episode of the first update "
                                 "starts in a position")
-    forced_start_end: float = Field(default=0.0, ge=0, le=1, description="the same from forced_start_until on; in "
-                                    "a line up to there")
-    forced_start_until: float = Field(default=1.0, gt=0, le=1, description="when that probability is reached")
+    forced_start_end: float = Field(default=0.0, ge=0, le=1, description="that probability from forced_start_until "
+                                    "on; it changes linearly until then")
+    forced_start_until: float = Field(default=1.0, gt=0, le=1, description="fraction of the run at which "
+                                      "forced_start_end is reached")
 
     @model_validator(mode="after")
     def _whole_schedules(self) -> StageConfig:
         start, until = self.commission_start, self.commission_until
         if start < 1 and until == 0:
-            raise ValueError(f"stages.commission_start = {start:g} is a share of the commission, and "
-                             "stages.commission_until = 0 ends it at once; say at which fraction of the run the whole "
-                             "is charged (stages.commission_until=0.5), or leave both out")
+            raise ValueError(f"stages.commission_start = {start:g} needs the fraction of the run at which the ramp "
+                             "ends; set stages.commission_until (for example 0.5), or leave both out")
         if start == 1 and until > 0:
             raise ValueError(f"stages.commission_until = {until:g} ends a ramp that stages.commission_start = 1 does "
                              "not begin; lower commission_start, or leave both out")
@@ -159,12 +163,12 @@ class AdvisorConfig(Section, frozen=True):
     max_age: int = Field(default=30, ge=0, description="age in bars up to which advice is used")
     bins: int = Field(default=5, ge=1, le=100, description="equal ranges of confidence, each with its own hit rate")
     memory: int = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
-    prior: float = Field(default=10.0, gt=0, description="imagined outcomes per range, half of them right")
+    prior: float = Field(default=10.0, gt=0, description="prior outcomes added per range, half of them hits")
     abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate gives "
                            "no trust")
     cap: float = Field(default=2.0, gt=0, description="largest log-odds that trust can have")
     weight: float = Field(default=0.3, ge=0, le=1, description="rules: weight of the advisor's confidence")
-    gate_cost: float = Field(default=0.001, ge=0, description="gate: cost of its mean opening, in the loss")
+    gate_cost: float = Field(default=0.001, ge=0, description="gate: weight of its mean opening in the loss")
     veto: float = Field(default=2.0, ge=0, description="entries are illegal if the advised risk is at least this; risk "
                         "is at most 1, so 2 means never")
     drop_episode: float = Field(default=0.1, ge=0, le=1, description="share of training episodes without advice")

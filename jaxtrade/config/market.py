@@ -87,7 +87,8 @@ class DataConfig(Section, frozen=True):
                                                      "longer than one session, or with every trade date")
     synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(
         default="nq_like", description="the kind of synthetic market (source: synthetic)")
-    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="phase_randomised: at most as many")
+    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="sessions; phase_randomised: fewer where "
+                                    "the copied bars have fewer")
     synthetic_seed: int = Field(default=0, ge=0)
     synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
     synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
@@ -123,8 +124,8 @@ class AccountConfig(Section, frozen=True):
     preset: str = "apex_like_50k_2025"
     drawdown: float | Literal["off"] | None = None
     trailing: Literal["intraday", "end_of_day", "static"] | None = Field(
-        default=None, description="when the mark that the drawdown floor follows rises: with live equity, at a "
-        "session's end, never")
+        default=None, description="when the high-water mark, which the drawdown floor follows, may rise: "
+        "intraday with live equity, end_of_day at a session's end, static never")
     daily_loss: float | Literal["off"] | None = None
     profit_target: float | Literal["off"] | None = None
     freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
@@ -158,8 +159,8 @@ class EnvConfig(Section, frozen=True):
     task: Annotated[str, AfterValidator(_task)] = Field(
         default="manage", description="entry, manage, advised, or a registered task; advised: the actions of manage, "
         "plus the bar's context and the account's record in the observation")
-    advice: bool = Field(default=False, description="slots for an advisor's advice, with one that says whether "
-                         "there is any; every task but entry and manage")
+    advice: bool = Field(default=False, description="add seven slots of advice to the observation, one of which says "
+                         "whether there is any; not with entry and manage")
     actions: Literal["full", "seed6"] = Field(default="full", description="of manage and advised: full includes CLOSE; "
                                               "seed6 leaves it out, as RL-Trainer does")
     scaling: Literal["relative", "seed"] = Field(default="relative", description="relative, or seed: the raw "

@@ -12,11 +12,12 @@ class ServiceOptions(BaseModel, frozen=True):
 
     workers: int = Field(default=8, ge=1, le=64, description="threads that ask, each one question at a time")
     deadline_s: float = Field(default=30.0, gt=0, description="seconds that one request may take in total")
-    grace_s: float = Field(default=2.0, gt=0, description="seconds past its deadline after which a worker is given up")
+    grace_s: float = Field(default=2.0, gt=0, description="seconds past its request's deadline after which a stuck "
+                           "worker is replaced")
     queue_size: int = Field(default=1024, ge=1, description="questions that wait at most; the least wanted is dropped "
                             "first")
-    ttl_chunks: int = Field(default=64, ge=1, description="submissions after which a waiting question expires, if none "
-                            "of them repeats it")
+    ttl_chunks: int = Field(default=64, ge=1, description="a waiting question expires after this many submissions that "
+                            "do not repeat it")
     ready_rows: int = Field(default=4096, ge=1, description="answers that may wait to be taken before asking pauses")
     attempts: int = Field(default=3, ge=1, le=10, description="attempts at a question before it has failed")
     retry_share: float = Field(default=0.1, ge=0, le=1, description="retries per request, over recent requests")
@@ -39,10 +40,10 @@ class ServiceOptions(BaseModel, frozen=True):
     price_prompt: float | None = Field(default=None, ge=0, description="price of a million prompt tokens")
     price_completion: float | None = Field(default=None, ge=0, description="price of a million answer tokens")
     completion_tokens: int = Field(default=256, ge=1, description="tokens that an answer has at most")
-    overhead_tokens: int = Field(default=1024, ge=0, description="tokens that a server counts beside the prompt at "
-                                 "most: chat template, answer schema")
-    same_model: bool = Field(default=False, description="if the server reports that it now runs another model: true "
-                             "counts its answer as none and asks nothing more, false reports it in one line")
+    overhead_tokens: int = Field(default=1024, ge=0, description="most tokens that a server adds to the prompt: "
+                                 "chat template, answer schema")
+    same_model: bool = Field(default=False, description="if the server reports another model than before: true rejects "
+                             "the answer and sends no more requests, false only reports it")
     cache: str | None = Field(default=None, description="sqlite file of answers; runs may share it")
     ledger: str | None = Field(default=None, description="sqlite file of what was spent; the caps count all of it")
     seed: int = Field(default=0, ge=0, description="seed of the random part of waits")
@@ -50,11 +51,12 @@ class ServiceOptions(BaseModel, frozen=True):
     @model_validator(mode="after")
     def _priced(self) -> ServiceOptions:
         if self.max_cost is not None and (self.price_prompt is None or self.price_completion is None):
-            raise ValueError("advisor.max_cost needs advisor.price_prompt and advisor.price_completion "
+            raise ValueError("advisor.service.max_cost needs price_prompt and price_completion "
                              "(per million tokens): without prices nothing can be counted against it")
         if self.retry_cap_s < self.retry_base_s:
-            raise ValueError(f"advisor.retry_cap_s = {self.retry_cap_s} is below retry_base_s = {self.retry_base_s}")
+            raise ValueError(f"advisor.service.retry_cap_s = {self.retry_cap_s} is below retry_base_s = "
+                             f"{self.retry_base_s}")
         if self.breaker_longest_s < self.breaker_open_s:
-            raise ValueError(f"advisor.breaker_longest_s = {self.breaker_longest_s} is below "
+            raise ValueError(f"advisor.service.breaker_longest_s = {self.breaker_longest_s} is below "
                              f"breaker_open_s = {self.breaker_open_s}")
         return self

@@ -18,7 +18,7 @@ NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """MachineLimits of the control group; None means no limit. CPUs may be a fraction; memory is in bytes."""
+    """Limits of the control group; None means no limit. CPUs may be a fraction; memory is in bytes."""
 
     cpus: float | None = None
     memory: int | None = None

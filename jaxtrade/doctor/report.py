@@ -72,7 +72,8 @@ def to_text(findings: Sequence[Finding]) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Entry point of `python -m jaxtrade.doctor`. Returns 0, or 1 if a check failed."""
-    parser = argparse.ArgumentParser(prog="jaxtrade doctor", description="Examine this machine; each finding has a fix")
+    parser = argparse.ArgumentParser(prog="jaxtrade doctor", description="Examine this machine; every problem comes "
+                                     "with a fix")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.add_argument("--run-dir", metavar="DIR", default="runs", help="folder of runs to examine (default: runs)")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""The table of action ids, names and legality of the built-in tasks (contract C4)."""
+"""The table of action ids, names and legality of the built-in tasks."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
 
 
 def is_truncation(reason: Array) -> Array:
-    """bool[]: True for the step limit and the end of data. All other reasons except NONE terminate (contract C5)."""
+    """bool[]: True for the step limit and the end of data. All other reasons except NONE terminate."""
     return (reason == EndReason.STEP_LIMIT) | (reason == EndReason.END_OF_DATA)
 
 

@@ -1,4 +1,4 @@
-"""Exact integer arithmetic (contract C1). Money is int32 mills, so sums do not depend on their order and tests can
+"""Exact integer arithmetic. Money is int32 mills, so sums do not depend on their order and tests can
 compare for equality."""
 
 from __future__ import annotations

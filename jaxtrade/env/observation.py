@@ -1,4 +1,4 @@
-"""Observation (contract C3): named slots, a small stored reference, and the vector that is rebuilt from it.
+"""Observation: named slots, a small stored reference, and the vector that is rebuilt from it.
 
 A task chooses from the blocks of this module and may add its own. Each block is a `*_slots` and a `*_values` function.
 

@@ -37,9 +37,9 @@ class AccountPreset:
 
 
 # Size: profit target, drawdown, contract cap. The drawdowns are those of RL-Trainer. Most descriptions
-# agree on the targets and caps of 25k, 50k, 100k and 150k. Uncertain, with one source or conflicting ones: the targets
-# of 75k (4,250 or 4,000), 150k (9,000 or 8,000), 250k (15,000 or 12,500) and 300k (20,000 or 15,000), and the caps
-# above 100k.
+# agree on the targets and caps of 25k, 50k and 100k. Uncertain, with one source or conflicting ones: the targets of 75k
+# (4,250 or 4,000), 150k (9,000 or 8,000), 250k (15,000 or 12,500) and 300k (20,000 or 15,000), and the caps of 75k and
+# of 150k and above.
 SIZES: dict[str, tuple[float, float, int]] = {
     "25k": (1_500, 1_500, 4),
     "50k": (3_000, 2_500, 10),

@@ -5,7 +5,7 @@ keys of `EnvParams.reward_weights` and so part of the pytree's structure, and on
 are leaves, so `vmap` can sweep them. To add a term here, write a function and add its name to `parts.REWARD_TERMS`. To
 add one from outside the package, use `register_term`.
 
-docs/rewards.md has formulas, units, sources, and the known defects of RL-Trainers' rewards.
+docs/rewards.md has formulas, units, sources, and the known defects of RL-Trainer's rewards.
 """
 
 from __future__ import annotations

@@ -70,6 +70,6 @@ def require_complete(coverage: Coverage, allowed: bool) -> None:
         return
     lost = [part for part in coverage.parts if part.carried < part.size]
     first = lost[0]
-    raise ConfigError(f"transfer coverage {percent(coverage)}: {len(lost)} arrays of the source find no full place in "
-                      f"the target, first {first.name} ({first.carried} of {first.size} numbers; {first.why}); keep "
+    raise ConfigError(f"transfer coverage {percent(coverage)}: {len(lost)} arrays of the source do not fit the "
+                      f"target, first {first.name} ({first.carried} of {first.size} numbers; {first.why}); keep "
                       "the task, network and advisor.fusion that they belong to, or set transfer.allow_dropped=true")

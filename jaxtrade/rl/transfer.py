@@ -1,13 +1,13 @@
 """Lossless transfer: a policy goes on in another task, its arrays widened by the names of slots and actions.
 
 Every axis of every parameter has labels: input axes the slots, the axis of the policy head the actions, other axes
-their units. An array of the target is zero, but where labels are shared it holds the source's numbers; so new inputs
-start at weight zero and new actions at logit zero, and with new actions closed (`rl.opening`) the widened policy is the
+their units. Numbers are copied where source and target share labels; all other entries are zero. New inputs therefore
+have weight zero, and new actions have logit zero. With new actions closed (`rl.opening`), the widened policy equals the
 source. The normaliser's counts, means and variances move slot by slot, the optimiser's moments as the parameters.
 Nothing is lost silently: the report accounts for every number of the source.
 
-Through an adapter (for comparison; the old system's way) the network stays as wide as the source's, and a linear layer
-in front of it, the identity on shared slots and zero elsewhere, maps the slots of the new task to those of the old.
+With an adapter (RL-Trainer's method, for comparison), the network keeps the source's width. A linear layer in front of
+it maps the new slots to the source's slots: identity on shared slots, zero elsewhere.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAME = tuple(name for name in NetworkConfig.model_fields if name != ADAPTER)
 
 
 class Layout(NamedTuple):
-    """What a policy's arrays are about: names of its slots and actions in order, their scaling, and its network."""
+    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, and its network."""
 
     slots: tuple[str, ...]
     actions: tuple[str, ...]
@@ -136,9 +136,9 @@ def _account(path: str, shape: Sequence[int], source_axes: Sequence[Sequence[str
 
 def _carry(params: PyTree, like: PyTree, source: Layout, target: Layout, fill: Mapping[str, Array],
            ) -> tuple[PyTree, list[Part]]:
-    """A parameter tree of the source in the structure of `like`. fill: arrays of the target that the source has not.
+    """A parameter tree of the source in the structure of `like`. fill: target arrays that the source lacks.
 
-    The network behind a new adapter reads what the source's read: its labels are the source's.
+    Behind a new adapter, the network keeps the source's input labels.
     """
     found, wanted = _flat(params), _flat(like)
     behind = target if target.config.adapter == source.config.adapter else target._replace(
@@ -202,7 +202,7 @@ def adapter_width(source: Layout, mode: str) -> int:
 
 def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: Layout, fresh: TrainState,
              target: Layout) -> Carried:
-    """The source's learning in the arrays of a fresh state of the target.
+    """Copy what the source learned into the shapes of the target's fresh state.
 
     Args:
         params, normaliser: the source's. opt_state: its optimiser's state, or None to leave the moments behind.
@@ -227,7 +227,7 @@ def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: L
 
 def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, source: Layout,
              target: Layout) -> tuple[Any, list[Part]]:
-    """Every part of the optimiser's state that is shaped like the parameters, carried as they are; the rest copied."""
+    """Carry over the optimiser's state: parts shaped like the parameters as the parameters, others unchanged."""
     structure, parts = jax.tree.structure(params), []
 
     def like_params(node: Any) -> bool:

@@ -122,7 +122,7 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
         return setup
     if setup.fusion is None:
         raise ConfigError(f"--advisor {advisor}: {path} was trained without an advisor, so its policy has no measured "
-                          "trust in anybody; train with --advisor, or evaluate without")
+                          "trust; train with --advisor, or evaluate without")
     if advisor == "off":
         raise ConfigError("--advisor off: this run's policy listens to advice; give none for an advisor that is silent")
     values = setup.config.model_dump(mode="json")

@@ -126,8 +126,8 @@ def require_carried(config: RunConfig, trained: RunConfig) -> None:
     old, new = layout_of(trained), layout_of(config)
     lost = [name for name in (*old.slots, *old.actions) if name not in {*new.slots, *new.actions}]
     if lost and not config.transfer.allow_dropped:
-        raise ConfigError(f"{len(lost)} slots and actions before it find no place in it ({', '.join(lost[:4])}); "
-                          "choose a task that has them, or set transfer.allow_dropped=true")
+        raise ConfigError(f"{len(lost)} slots and actions of the source do not exist in this task "
+                          f"({', '.join(lost[:4])}); choose a task that has them, or set transfer.allow_dropped=true")
 
 
 def check_alone(config: RunConfig) -> None:
@@ -159,7 +159,7 @@ def require_same(source: Source, config: RunConfig) -> None:
     for what, here, there in parts:
         if here != there:
             differ = sorted(set(here) ^ set(there))
-            raise ConfigError(f"--continue {source.path}: its {what} are others ({len(here)} there, {len(there)} here; "
+            raise ConfigError(f"--continue {source.path}: its {what} differ ({len(here)} there, {len(there)} here; "
                               f"first difference {differ[0] if differ else 'their order'}); change nothing of env that "
                               "decides them, or use --from, which widens")
 

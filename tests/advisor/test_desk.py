@@ -318,7 +318,7 @@ def test_no_cap_is_ever_exceeded_and_one_line_says_so() -> None:
             office.answer(good())
     assert (office.counts["asked"], len(office.ready)) == (5, 5)
     assert office.lines == [
-        "advisor scripted: 5 of advisor.max_calls = 5 are used; one more request does not fit; from "
+        "advisor scripted: 5 of advisor.service.max_calls = 5 are used; one more request does not fit; from "
         "here on answers come from the cache alone"]
     assert office.counts["mode"].startswith("cache only")
 
@@ -353,7 +353,7 @@ def test_money_stops_where_the_most_that_a_request_can_cost_does_not_fit() -> No
     assert office.ledger.spent().cost == 80 * office.counts["asked"] <= 1000
     assert office.counts["asked"] == 6
     assert office.counts["cost"] == pytest.approx(0.00048)
-    assert "of advisor.max_cost = 0.001 is spent" in office.lines[0]
+    assert "of advisor.service.max_cost = 0.001 is spent" in office.lines[0]
 
 
 def test_cost_is_unknown_without_prices() -> None:

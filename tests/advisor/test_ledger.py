@@ -17,11 +17,11 @@ from jaxtrade.errors import StorageError
 def test_caps_refuse_before_they_are_exceeded_and_say_which() -> None:
     ledger = Ledger(None, Caps(calls=3, tokens=1000, cost=500))
     assert ledger.reserve(Spend(1, 600, 100)) == ""
-    assert ledger.reserve(Spend(1, 401, 100)) == "600 of advisor.max_tokens = 1000 are used"
-    assert ledger.reserve(Spend(1, 400, 401)) == "0.0001 of advisor.max_cost = 0.0005 is spent"
+    assert ledger.reserve(Spend(1, 401, 100)) == "600 of advisor.service.max_tokens = 1000 are used"
+    assert ledger.reserve(Spend(1, 400, 401)) == "0.0001 of advisor.service.max_cost = 0.0005 is spent"
     assert ledger.reserve(Spend(1, 400, 400)) == ""
     assert ledger.reserve(Spend(1)) == ""
-    assert ledger.reserve(Spend(1)) == "3 of advisor.max_calls = 3 are used"
+    assert ledger.reserve(Spend(1)) == "3 of advisor.service.max_calls = 3 are used"
     assert ledger.spent() == (3, 1000, 500)
 
 
@@ -35,7 +35,7 @@ def test_what_was_booked_too_high_is_given_back() -> None:
 
 
 def test_a_cap_of_nothing_allows_nothing() -> None:
-    assert Ledger(None, Caps(calls=0)).reserve(Spend(1)) == "0 of advisor.max_calls = 0 are used"
+    assert Ledger(None, Caps(calls=0)).reserve(Spend(1)) == "0 of advisor.service.max_calls = 0 are used"
 
 
 def test_a_restart_does_not_forget(tmp_path: Path) -> None:

@@ -168,8 +168,8 @@ def test_a_cap_stops_it_and_a_higher_one_goes_on(tmp_path: Path, capsys: pytest.
             assert main(command(out, server, "--set", "advisor.service.max_calls=5")) == 1
             assert len(server.requests) == 5
             said = capsys.readouterr()
-            assert f"{BARS - 5} bars were not asked to the end (cache only: 5 of advisor.max_calls = 5 are used" \
-                in said.out
+            assert (f"{BARS - 5} bars were not asked to the end (cache only: 5 of advisor.service.max_calls = 5 are "
+                    "used") in said.out
             assert len(load_table(out, market()).bars) == 5
         assert (tmp_path / "a.ledger.sqlite").is_file()
         assert main(command(out, server, "--set", "advisor.service.max_calls=100")) == 0
@@ -190,7 +190,7 @@ def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.C
         assert main(command(out, server, *few)) == 1
         assert len(server.requests) == BARS
     said = capsys.readouterr().out
-    assert "12 bars were not asked to the end (cache only: 0 of advisor.max_calls = 0 are used" in said
+    assert "12 bars were not asked to the end (cache only: 0 of advisor.service.max_calls = 0 are used" in said
     assert read_snapshot(out).bars.tolist() == asked_bars()[12:].tolist()
 
 

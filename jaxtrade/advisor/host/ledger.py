@@ -83,7 +83,7 @@ class Ledger:
         read = self._connection.execute
         kind = read("PRAGMA application_id").fetchone()[0]
         if kind not in (0, _APPLICATION) or (kind == 0 and read("SELECT 1 FROM sqlite_master").fetchone()):
-            raise StorageError(f"{self._name}: a database of something else; give advisor.ledger another name")
+            raise StorageError(f"{self._name}: a database of something else; give advisor.service.ledger another name")
         if (found := read("PRAGMA integrity_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         use_wal(self._connection)
@@ -126,8 +126,8 @@ class Ledger:
             for name, cap, before, more in zip(Caps._fields, self._caps, self.spent(), spend, strict=True):
                 if cap is not None and before + more > cap:
                     if name == "cost":
-                        return f"{before / MICRO:g} of advisor.max_cost = {cap / MICRO:g} is spent"
-                    return f"{before} of advisor.max_{name} = {cap} are used"
+                        return f"{before / MICRO:g} of advisor.service.max_cost = {cap / MICRO:g} is spent"
+                    return f"{before} of advisor.service.max_{name} = {cap} are used"
             self._add(spend)
         return ""
 
