@@ -116,6 +116,10 @@ EXIT = {"exit_quantity": 1, "commission": 2_080}
     (HELD, LOST, Action.HOLD, False, EXIT | {"exit_reason": ExitReason.FLAT, "breach": 1}, {
         "equity_change": -27_080 / 500_000, "net_return": -27_080 / 50e6, "closed_profit": -29.16, "loss": 1,
         "forced_flat": 1, "floor_reached": 1, "return_level": -29_160 / 50e6}),
+    # a bar in which the open position gains a tick: equity moves, the balance does not
+    (HELD, HELD | {"equity": 10_420}, Action.HOLD, False, {}, {
+        "equity_change": 12_500 / 500_000, "net_return": 12_500 / 50e6, "in_position": 1, "profit_level": 10.42,
+        "return_level": 10_420 / 50e6}),
     ({}, {}, Action.HOLD, False, {}, {"flat": 1}),
     ({}, {}, Action.MOVE_STOP_TO_BREAKEVEN, True, {}, {"flat": 1, "illegal": 1, "illegal_management": 1}),
     (HELD, HELD, Action.BUY, True, {}, LEVELS | {"in_position": 1, "illegal": 1}),
