@@ -118,7 +118,8 @@ def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
     (["curriculum", "--set", "ppo.adapter_freeze=2"], "must be below 1"),
     (["curriculum", "--set", "phases.manage.run.network.hidden=[8]"],
      "phase manage: network.hidden=(8,): the source has (64, 64)"),
-    (["curriculum", "--set", "phases.advised.run.env.actions=seed6"], "phase advised: 1 slots and actions of the source do not exist"),
+    (["curriculum", "--set", "phases.advised.run.env.actions=seed6"],
+     "phase advised: 1 slots and actions of the source do not exist"),
 ])
 def test_the_command_refuses_with_the_fix(argv: list[str], fragment: str, tmp_path: Path,
                                           monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
