@@ -169,7 +169,7 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_
     assert cli.main(["advise", "replay", str(edited)]) == 2
     assert "damaged or edited" in capsys.readouterr().err
     assert cli.main(["advise", "replay", str(silent("exchange"))]) == 2
-    assert "this run asked nobody" in capsys.readouterr().err
+    assert "this run had no advisor" in capsys.readouterr().err
 
 
 @pytest.mark.slow

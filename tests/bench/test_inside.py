@@ -14,10 +14,10 @@ from bench.scaling import points
 QUICK = catalogue.Options(quick=True, repeats=1)
 
 
-LONG = ("population", "scaling", "intrabar", "ablation", "advisor", "memory")
+LONG = ("population", "scaling", "intrabar", "ablation", "advisor", "memory", "ppo_update")
 
 
-@pytest.fixture(params=["rollout", "ppo_update", "compile",
+@pytest.fixture(params=["rollout", "compile",
                         *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
 def result(request):
     return catalogue.run(request.param, QUICK, ["test"])

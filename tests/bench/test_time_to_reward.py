@@ -95,6 +95,7 @@ def test_both_learners_get_the_same_settings(count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_to_reward, "QUICK", Goal(updates=2, window=1))
     reported = time_to_reward.run(Options(quick=True))

@@ -136,6 +136,7 @@ def test_one_trace_and_the_same_bits_after_save_and_load(learner, trained, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_eight_seeds_share_one_market_and_equal_single_runs(learner):
     params = setup().params
     states = jax.jit(jax.vmap(learner.algorithm.init, (0, None)))(jax.random.split(jax.random.key(5), 8), params)
