@@ -150,5 +150,7 @@ def written_digest(folder: Path) -> str:
     """The digest of what the folder's file says. Equal to `Curriculum.digest` of the version that wrote the file; keys
     that were renamed or added later do not change it."""
     values = read_values(folder / CURRICULUM, exact=True)
-    return _digest({"enforce_gates": values["enforce_gates"], "phases": [
-        {"name": name, "config": phase["run"], "gate": phase["gate"]} for name, phase in values["phases"].items()]})
+    # A key that was taken out gives another digest, which says that the file has changed.
+    return _digest({"enforce_gates": values.get("enforce_gates"), "phases": [
+        {"name": name, "config": phase.get("run"), "gate": phase.get("gate")}
+        for name, phase in values["phases"].items()]})

@@ -84,6 +84,10 @@ def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_fi
         {"name": name, "config": phase["run"], "gate": phase["gate"]} for name, phase in values["phases"].items()]}
     assert written_digest(tmp_path) == hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
     assert read_curriculum(tmp_path).digest() == course.digest()
+    written = written_digest(tmp_path)
+    del values["phases"]["first"]["gate"], values["enforce_gates"]
+    (tmp_path / "curriculum.yaml").write_text(dump_yaml(values), encoding="utf-8")
+    assert written_digest(tmp_path) != written
 
 
 def test_every_phase_is_trained_by_ppo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
