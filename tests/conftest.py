@@ -16,15 +16,18 @@ import pytest
 from hypothesis import settings
 from jax._src import compiler  # no public setting gives options to all compilations
 
+import jaxtrade  # noqa: F401  # it adds to XLA_FLAGS, before XLA reads them
+
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
 
-# Files that compile without most of XLA's optimisations, and in the quick pass without its fusion too, which takes a
-# third of the time: compiling is most of what they do. What they check does not depend on it. Left out are files that
-# read compiled programs, that measure speed or memory, or that run long. Folders end in "/".
+# Files that compile without most of XLA's optimisations, and without its fusion too, which takes a third of the time:
+# compiling is most of what they do. What they check does not depend on it. Left out are files that read compiled
+# programs, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
     "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_old_run.py",
-    "test_seams.py", "test_source.py", "test_user_parts.py", "ablation/test_command.py", "ablation/test_matrix.py",
+    "test_readme.py", "test_seams.py", "test_source.py", "test_user_parts.py", "ablation/test_command.py",
+    "ablation/test_matrix.py",
     "advisor/test_advising.py", "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py",
     "advisor/test_table.py", "curriculum/", "data/test_market_runs.py", "differential/", "env/", "evaluation/",
     "interop/", "networks/", "oracle/", "rl/test_control.py", "rl/test_losses.py", "rl/test_minibatches.py",
@@ -34,13 +37,13 @@ LIGHTLY_COMPILED = (
     "rl/test_update_by_numpy.py",
 )
 # Of these, files whose programs run longer than they compile: without fusion they would take several times as long.
-FUSED = ("env/test_properties.py", "oracle/test_agreement.py", "oracle/test_orders.py", "oracle/test_real_bars.py")
-# Of the others, files whose slow tests compile without fusion too. Child processes do not: a file that compares its own
-# floats with those of a child cannot be here.
-SHORT = ("oracle/test_mutations.py", "data/test_market_runs.py")
+FUSED = (
+    "differential/test_real_bars.py", "differential/test_seconds.py", "env/test_properties.py",
+    "evaluation/test_converted.py", "oracle/test_agreement.py", "oracle/test_orders.py", "oracle/test_real_bars.py",
+)
 NO_FUSION = {"xla_cpu_use_fusion_emitters": False}
 TESTS = Path(__file__).parent
-QUICK = "not slow"  # the marker expression of the quick pass, in pyproject.toml
+FLAGS = os.environ.get("XLA_FLAGS", "")
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
 
 settings.register_profile("ci", derandomize=True)  # the same examples every time; at home new ones are tried
@@ -51,8 +54,7 @@ if os.environ.get("CI"):
 class Compilation:
     """How the current file's programs are compiled.
 
-    JAX takes XLA's options from the environment once per process, or from each `jit`; a file's are set by adding them
-    to what every compilation is given.
+    XLA reads its flags once per process. A file's options are added to those that JAX gives to each compilation.
     """
 
     def __init__(self) -> None:
@@ -79,6 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     compiler.get_compile_options = COMPILATION
+    jax.jit(lambda x: x + 1)(0)  # XLA reads its flags now, and never again: `compilation` sets those of child processes
 
 
 def name_of(path: Path) -> str:
@@ -98,15 +101,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def compilation(request: pytest.FixtureRequest) -> None:
-    """Each file's programs are compiled its own way. JAX does not look at the settings when it looks for a program that
-    it has compiled, so none is left from a file of another kind."""
-    light, quick = lightly_compiled(request.path), request.config.option.markexpr == QUICK
-    name = name_of(request.path)
-    options = NO_FUSION if light and (quick or name in SHORT) and name not in FUSED else {}
+    """Each file's programs are compiled its own way, here and in child processes. JAX does not look at the settings
+    when it looks for a program that it has compiled, so none is left from a file of another kind."""
+    light, name = lightly_compiled(request.path), name_of(request.path)
+    options = NO_FUSION if light and name not in FUSED else {}
     if (light, options) != (os.environ.get(LIGHT) == "1", COMPILATION.options):
         jax.clear_caches()
     jax.config.update("jax_disable_most_optimizations", light)
     os.environ[LIGHT], COMPILATION.options = "1" if light else "0", options
+    os.environ["XLA_FLAGS"] = " ".join([FLAGS, *(f"--{option}={value}" for option, value in options.items())]).strip()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,6 +22,7 @@ from jaxtrade.runs.source import load_source
 TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
         "train.total_timesteps=2048",
         "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false")
+MOMENTS = ("checkpoint", "file", "start")
 
 
 def arguments(path: Path, *more: str) -> list[str]:
@@ -78,17 +79,24 @@ def leaves(path: Path) -> list[np.ndarray]:
     return [np.asarray(x) for x in jax.tree.leaves((source.params, source.normaliser, source.opt_state))]
 
 
-def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, inside_training: bool) -> bool:
-    """Kill it after some seconds, or just after it has saved a checkpoint; False where it came to its end before."""
-    def saved() -> int:
-        return len(list(path.glob("phases/*/checkpoints/*/manifest.json")))
+def written(path: Path) -> set[str]:
+    """The files in a folder that another process writes."""
+    return {os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names}
 
-    # Importing and compiling take most of the time, and a slow machine's chance would hardly ever hit training.
-    before, seconds = saved(), draw.uniform(0.0, 0.2) if inside_training else draw.uniform(5.0, 16.0)
-    while inside_training and process.poll() is None and saved() <= before:
+
+def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, moment: str) -> bool:
+    """Kill it at a moment of its own work; False where it came to its end before. Moments are counted in files, for
+    seconds that hit training on one machine come after the end on a faster one."""
+    before, wanted = written(path), {"start": 0, "checkpoint": 1, "file": draw.randint(1, 12)}[moment]
+
+    def happened() -> int:
+        new = written(path) - before
+        return len([name for name in new if name.endswith("manifest.json")] if moment == "checkpoint" else new)
+
+    while process.poll() is None and happened() < wanted:
         time.sleep(0.002)
     try:
-        process.wait(seconds)
+        process.wait(draw.uniform(0.0, {"start": 3.0, "checkpoint": 0.02, "file": 0.2}[moment]))
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -100,28 +108,30 @@ def killed(process: subprocess.Popen[bytes], path: Path, draw: random.Random, in
 @pytest.mark.parametrize("wanted", [5, pytest.param(20, marks=pytest.mark.long)])
 def test_killed_at_random_moments_it_ends_in_the_same_bits(whole: Path, tmp_path: Path, wanted: int) -> None:
     """`kill -9` `wanted` times, wherever it happens to be: starting, training, evaluating, between phases."""
-    path, draw, kills = tmp_path / "course", random.Random(0), 0
+    path, draw, kills, in_training = tmp_path / "course", random.Random(0), 0, False
+    log = tmp_path / "output"
     environment = {**os.environ, "NPROC": json.loads((whole / "begin.json").read_text())["nproc"]}
     first = [sys.executable, "-m", "jaxtrade.cli", *arguments(path)]
     for _ in range(4 * wanted):
         command = first if not path.exists() else [*first[:3], "curriculum", "--resume", str(path)]
-        with (tmp_path / "output").open("a") as output:
+        with log.open("a") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-            if kills < wanted and killed(process, path, draw, inside_training=kills % 2 == 0):
+            if kills < wanted and killed(process, path, draw, MOMENTS[kills % 3]):
                 kills += 1
                 continue
             process.wait(600.0)
-        assert process.returncode == 0, (tmp_path / "output").read_text()[-3000:]
-        if kills >= wanted:
+        assert process.returncode == 0, log.read_text()[-3000:]
+        in_training = "resumed after update" in log.read_text()
+        if kills >= wanted and in_training:
             break
-        # It finished before it was killed often enough: take the last phase's end and all but its first checkpoint
-        # away, and let them be made again.
+        # It finished before it was killed often enough, or never in training: take the last phase's end and all but
+        # its first checkpoint away, and let them be made again.
         for name in ("gate.json", "summary.json"):
             (path / "phases" / "3-advised" / name).unlink()
         for later in sorted((path / "phases" / "3-advised" / "checkpoints").iterdir())[1:]:
             shutil.rmtree(later)
     assert kills >= wanted
-    assert (tmp_path / "output").read_text().count("resumed after update") >= 1  # a kill has hit training, too
+    assert in_training
     for name in ("1-entry", "2-manage", "3-advised"):
         gates = [json.loads((root / "phases" / name / "gate.json").read_text()) for root in (path, whole)]
         assert gates[0] == gates[1]
