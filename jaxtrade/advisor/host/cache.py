@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.sqlite import is_busy, use_wal
+from jaxtrade.advisor.host.sqlite import PATIENCE, is_busy, snapshot, use_wal
 from jaxtrade.advisor.host.types import Advice, Answer, Failure, Question
 
 FORMAT = 1
@@ -22,6 +22,7 @@ NEGATIVE = frozenset({Failure.PARSE, Failure.SCHEMA})
 _APPLICATION = 0x6A74_4341  # "jtCA"
 _MOST_RAW = 65536  # characters
 _MOST_IN_MEMORY = 100_000  # answers
+_PATIENCE_IN_USE = 200  # milliseconds: once open, a read or write that would wait longer is tried again later
 
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, advice TEXT, failure TEXT, attempts INTEGER NOT NULL, raw TEXT NOT NULL, model TEXT NOT NULL,
@@ -212,13 +213,14 @@ def _connect(path: Path) -> sqlite3.Connection:
 
     Raises sqlite3.DatabaseError for a damaged file and sqlite3.OperationalError for one that cannot be used.
     """
-    connection = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
     try:
         read = connection.execute
         if (found := read("PRAGMA quick_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
-        kind, number = (read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-        fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
+        with snapshot(connection):  # another process may be making the file at this moment
+            kind, number = (read(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+            fresh = read("SELECT 1 FROM sqlite_master").fetchone() is None
         if not fresh and (kind, number) != (_APPLICATION, FORMAT):
             raise sqlite3.OperationalError("a database of something else, or of another version")
         use_wal(connection)
@@ -228,6 +230,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             read(f"PRAGMA application_id={_APPLICATION}")
             read(f"PRAGMA user_version={FORMAT}")
             read("COMMIT")
+        read(f"PRAGMA busy_timeout={_PATIENCE_IN_USE}")
     except BaseException:
         connection.close()
         raise

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from jaxtrade.advisor.host.sqlite import use_wal
+from jaxtrade.advisor.host.sqlite import PATIENCE, snapshot, use_wal
 from jaxtrade.errors import StorageError
 
 _APPLICATION = 0x6A74_4C31  # "jtL1"
@@ -75,14 +75,16 @@ class Ledger:
         with self._storage_errors():
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path or ":memory:", timeout=1.0, isolation_level=None,
+            self._connection = sqlite3.connect(path or ":memory:", timeout=PATIENCE, isolation_level=None,
                                                check_same_thread=False)
             self._prepare()
 
     def _prepare(self) -> None:
         read = self._connection.execute
-        kind = read("PRAGMA application_id").fetchone()[0]
-        if kind not in (0, _APPLICATION) or (kind == 0 and read("SELECT 1 FROM sqlite_master").fetchone()):
+        with snapshot(self._connection):  # another process may be making the file at this moment
+            kind = read("PRAGMA application_id").fetchone()[0]
+            foreign = kind == 0 and read("SELECT 1 FROM sqlite_master").fetchone() is not None
+        if foreign or kind not in (0, _APPLICATION):
             raise StorageError(f"{self._name}: a database of something else; give advisor.service.ledger another name")
         if (found := read("PRAGMA integrity_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)

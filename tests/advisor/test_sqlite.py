@@ -1,0 +1,68 @@
+"""Two processes that make the same new file at the same moment: neither takes it for a file of something else."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jaxtrade.advisor.host import cache, ledger
+from jaxtrade.advisor.host.cache import AdviceCache
+from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
+from jaxtrade.advisor.host.sqlite import is_busy
+
+CONNECT = sqlite3.connect
+MAKE_CACHE = (f"BEGIN IMMEDIATE; {cache._TABLE}; PRAGMA application_id={cache._APPLICATION}; "
+              f"PRAGMA user_version={cache.FORMAT}; COMMIT")
+MAKE_LEDGER = f"BEGIN IMMEDIATE; PRAGMA application_id={ledger._APPLICATION}; CREATE TABLE other (x); COMMIT"
+
+
+def meet(monkeypatch: pytest.MonkeyPatch, path: Path, script: str) -> list[bool]:
+    """From now on, another connection runs `script` just before the first look at a file's tables. Returns a list that
+    will say whether it could: it cannot while the reader holds the file."""
+    could: list[bool] = []
+
+    class Meeting(sqlite3.Connection):
+        def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+            if "sqlite_master" in sql and not could:
+                other = CONNECT(path, timeout=0.0, isolation_level=None)
+                try:
+                    other.executescript(script)
+                    could.append(True)
+                except sqlite3.OperationalError as error:
+                    if not is_busy(error):
+                        raise
+                    could.append(False)
+                finally:
+                    other.close()
+            return super().execute(sql, *arguments)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: CONNECT(*given, **named, factory=Meeting))
+    return could
+
+
+def test_the_script_makes_a_cache(tmp_path: Path) -> None:
+    path, messages = tmp_path / "cache.sqlite", list[str]()
+    CONNECT(path, isolation_level=None).executescript(MAKE_CACHE)
+    AdviceCache(path, messages.append).open()
+    assert messages == []
+
+
+def test_a_cache_that_another_process_makes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, messages = tmp_path / "cache.sqlite", list[str]()
+    could = meet(monkeypatch, path, MAKE_CACHE)
+    opened = AdviceCache(path, messages.append)
+    opened.open()
+    assert len(could) == 1
+    assert (opened.degraded, messages) == ("", [])
+    assert opened.count() == 0
+
+
+def test_a_ledger_that_another_process_makes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.sqlite"
+    could = meet(monkeypatch, path, MAKE_LEDGER)
+    opened = Ledger(path, Caps())
+    assert len(could) == 1
+    assert opened.spent() == Spend()
