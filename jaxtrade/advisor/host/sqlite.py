@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PATIENCE = 5.0  # seconds: how long opening a file waits for other processes that open or write it
+PATIENCE = 5.0  # seconds to wait for other processes that open or write the file
 _PAUSE = 0.025  # seconds
 
 
