@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.rl.minibatches import minibatch_rows, take_rows
-from jaxtrade.rl.ppo.loss import Batch
+from jaxtrade.rl.minibatches import minibatch_rows
+from jaxtrade.rl.ppo.form import form_of
+from jaxtrade.rl.ppo.loss import Batch, rows_of
 from jaxtrade.rl.ppo.network import make_network
 from jaxtrade.rl.ppo.update import update_statistics
 from jaxtrade.types import Array
@@ -44,16 +45,17 @@ SETTINGS: dict[str, dict[str, Any]] = {
 QUICK = {"small_256": SMALL | {"num_envs": 8, "num_steps": 64, "num_minibatches": 2}}
 
 
-def layers(config: Learning, observation_size: int, num_actions: int) -> list[tuple[int, int]]:
-    """(inputs, outputs) of every dense layer: policy torso and head, then value torso and head."""
+def layers(config: Learning, observation_size: int, num_actions: int, values: int = 1) -> list[tuple[int, int]]:
+    """(inputs, outputs) of every dense layer: policy torso and head, then value torso and head. values: outputs of the
+    value's head."""
     widths = (observation_size, *config.hidden)
     torso = list(itertools.pairwise(widths))
-    return [*torso, (widths[-1], num_actions), *torso, (widths[-1], 1)]
+    return [*torso, (widths[-1], num_actions), *torso, (widths[-1], values)]
 
 
-def learn_flops(config: Learning, observation_size: int, num_actions: int) -> int:
+def learn_flops(config: Learning, observation_size: int, num_actions: int, values: int = 1) -> int:
     """Of the matrix products of all epochs over one rollout, counted from shapes."""
-    dense = layers(config, observation_size, num_actions)
+    dense = layers(config, observation_size, num_actions, values)
     forward = sum(2 * inputs * outputs for inputs, outputs in dense)
     unneeded = sum(2 * inputs * outputs for inputs, outputs in (dense[0], dense[len(config.hidden) + 1]))
     return (3 * forward - unneeded) * config.num_epochs * config.num_envs * config.num_steps
@@ -79,9 +81,10 @@ def _shuffle(config: Learning) -> Callable[[Array, Batch], Array]:
     """Permute and gather all minibatches of all epochs; every value enters the sum that comes out."""
 
     def gather(key: Array, batch: Batch) -> Array:
+        every = rows_of(batch)
+
         def minibatch(total: Array, rows: Array) -> tuple[Array, None]:
-            picked = take_rows(batch._replace(carry=None, first=None), rows)
-            return total + sum(x.sum(dtype=jnp.float32) for x in jax.tree.leaves(picked)), None
+            return total + every.packed.words[rows].sum(dtype=jnp.float32), None
 
         def epoch(total: Array, key: Array) -> tuple[Array, None]:
             rows = minibatch_rows(key, config.num_steps, config.num_envs, config.shards, config.num_minibatches,
@@ -150,9 +153,12 @@ def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
         "shuffle": harness.side(lambda: shuffle(key, batch), steps),
     }
     from_shapes = learn_flops(config, env.observation_size, env.num_actions)
-    if traced[1] - traced[0] != from_shapes:
+    # As a pair, the value's head is filled with zeros up to the policy's (`networks.pair`). That work is of no use.
+    values = env.num_actions if form_of().pair else 1
+    run = learn_flops(config, env.observation_size, env.num_actions, values)
+    if traced[1] - traced[0] != run:
         raise ValueError(f"the traced epochs have {traced[1] - traced[0]:,} floating-point operations in matrix "
-                         f"products, the network's shapes say {from_shapes:,}; bring layers() up to date")
+                         f"products, the network's shapes say {run:,}; bring layers() up to date")
     kept = programs.stored(algorithm, state, params, config.num_steps)
     return Setting(config, sides, {
         "learn_flops": from_shapes, "learn_flops_per_step": from_shapes // steps,

@@ -16,11 +16,12 @@ from jax.interpreters import partial_eval
 
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.summary import summarise
+from jaxtrade.rl.packing import Packed, packing_of
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.rollout import StepExtras
 from jaxtrade.rl.rollout import unroll
 from jaxtrade.training.chunk import chunk_program
-from jaxtrade.types import Algorithm, PyTree, Transition
+from jaxtrade.types import Algorithm, PyTree
 
 from .harness import Sample, rounded
 from .setting import World
@@ -47,9 +48,9 @@ def compiled(function: Callable[..., Any], *args: Any, donate: Sequence[int] = (
     return Compiled(program, middle - start, time.perf_counter() - middle)
 
 
-def learner(world: World, total_updates: int) -> Algorithm:
-    """PPO as `jaxtrade train` makes it, with the trading figures in its metrics."""
-    return make_ppo(world.config, world.env, total_updates, summarise=summarise)
+def learner(world: World, total_updates: int, platform: str | None = None) -> Algorithm:
+    """PPO as `jaxtrade train` makes it, with the trading figures in its metrics. platform: where it will run."""
+    return make_ppo(world.config, world.env, total_updates, summarise=summarise, platform=platform)
 
 
 def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: int) -> Compiled:
@@ -57,9 +58,8 @@ def train_chunk(algorithm: Algorithm, state: PyTree, params: PyTree, updates: in
     return compiled(chunk_program(algorithm, updates), state, params)
 
 
-def acting(algorithm: Algorithm, num_steps: int, collect: Callable[[Transition], PyTree] | None = None
-           ) -> Callable[[PyTree, PyTree, jax.Array], Any]:
-    """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`, and `collect`."""
+def acting(algorithm: Algorithm, num_steps: int) -> Callable[[PyTree, PyTree, jax.Array], Any]:
+    """(train state, params, key) -> what `rl.rollout.unroll` gives with the learner's own `act`, without `info`."""
 
     def run(state: PyTree, params: PyTree, key: jax.Array) -> Any:
         policy = algorithm.policy(state)
@@ -69,7 +69,7 @@ def acting(algorithm: Algorithm, num_steps: int, collect: Callable[[Transition],
             return carry, action, StepExtras(extras.log_prob, extras.value, None)
 
         return unroll(algorithm.env, act, state.env_state, state.ref, state.first, state.carry, params, key, num_steps,
-                      collect=collect)
+                      add=lambda tally, seen: tally)
 
     return run
 
@@ -81,15 +81,19 @@ def stepping(env: TradingEnv, num_envs: int, num_steps: int) -> Callable[[PyTree
     def run(params: PyTree, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         states, refs = jax.vmap(env.reset, (0, None))(jax.random.split(key, num_envs), params)
 
-        def body(carry: tuple, key: jax.Array) -> tuple[tuple, jax.Array]:
-            states, refs = carry
-            seen = jnp.sum(jax.vmap(env.observe, (0, None))(refs, params))
+        packing = packing_of((states, refs))
+
+        def body(carry: PyTree, key: jax.Array) -> tuple[PyTree, jax.Array]:
+            states, refs = packing.unpack(carry)
+            seen = jnp.sum(jax.vmap(env.observe, (0, None))(refs, params), axis=1)
             chances = jax.random.uniform(key, (num_envs, env.num_actions))
             actions = jnp.argmax(jnp.where(refs.mask, chances, -1.0), axis=1).astype(jnp.int32)
             states, refs, outcome = jax.vmap(env.step, (None, 0, 0, None))(key, states, actions, params)
-            return (states, refs), seen + jnp.sum(outcome.reward)
+            words, rest = jax.lax.optimization_barrier(packing.split((states, refs)))
+            return Packed(jnp.stack(words), rest), jnp.sum(seen + outcome.reward)
 
-        (states, _), sums = jax.lax.scan(body, (states, refs), jax.random.split(key, num_steps))
+        last, sums = jax.lax.scan(body, packing.pack((states, refs)), jax.random.split(key, num_steps))
+        states, _ = packing.unpack(last)
         return jnp.sum(sums), jnp.sum(states.account.equity)
 
     return run
@@ -140,23 +144,20 @@ def _matmul_flops(jaxpr: Any) -> int:
 
 
 def stored(algorithm: Algorithm, state: PyTree, params: PyTree, num_steps: int) -> dict[str, int]:
-    """Leaf of `Transition` -> bytes per environment step, of those that an update of `learner`'s algorithm still reads
-    once dead code is removed: what the rollout's loop has to write. XLA may pad, or keep copies in another layout; see
-    `temporaries`. num_steps: of the rollout."""
-    _, seen = jax.eval_shape(acting(algorithm, num_steps, summarise.collect), state, params, jax.random.key(0))
-    leaves = jax.tree_util.tree_flatten_with_path(seen)[0]
-    shapes = [(leaf.shape, leaf.dtype) for _, leaf in leaves]
+    """What the rollout's loop of an update writes -> bytes per environment step: `words`, the packed transitions, and
+    `memory`, that of a recurrent policy. Only arrays count that the update still reads once dead code is removed. XLA
+    may pad, or keep copies in another layout; see `temporaries`. num_steps: of the rollout."""
     jaxpr = jax.make_jaxpr(lambda s, p: algorithm.update(s, p, ()))(state, params).jaxpr
     live, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
-    for equation in jaxpr.eqns:
-        stacked = _stacked(equation)
-        if [(v.aval.shape, v.aval.dtype) for v in stacked] == shapes:
-            kept = {v for other in live.eqns for v in _stacked(other)}
-            steps = algorithm.steps_per_update
-            return {jax.tree_util.keystr(path).lstrip(".").removeprefix("extras."): _bytes(leaf) // steps
-                    for (path, leaf), variable in zip(leaves, stacked, strict=True) if variable in kept}
-    raise ValueError("no loop of the update gives transitions of the shapes that unroll gives; the rollout has changed "
-                     "and this count with it")
+    num_envs = algorithm.steps_per_update // num_steps
+    for equation in live.eqns:
+        arrays = [v.aval for v in _stacked(equation)]
+        words = [x for x in arrays if x.dtype == jnp.uint32 and x.shape[:1] + x.shape[2:] == (num_steps, num_envs)]
+        if len(words) == 1:
+            found = {"words" if x is words[0] else "memory": _bytes(x) // algorithm.steps_per_update for x in arrays}
+            return found
+    raise ValueError("no loop of the update stores packed transitions, uint32[steps, words, environments]; the rollout "
+                     "has changed and this count with it")
 
 
 def _stacked(equation: Any) -> list[Any]:

@@ -67,7 +67,7 @@ def _program(algorithm: Algorithm, num_steps: int, references: bool, state: PyTr
     act = programs.acting(algorithm, num_steps)
 
     def run(state: PyTree, params: PyTree, key: Array) -> Any:
-        last, seen = act(state, params, key)
+        last, seen, _ = act(state, params, key)
         return last, seen._replace(info=None, final_ref=seen.final_ref if references else None)
 
     return programs.compiled(run, state, params, jax.random.key(1)).program

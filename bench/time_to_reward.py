@@ -115,7 +115,8 @@ def ours(config: Mapping[str, Any], goal: Sequence[Any]) -> Seeds:
     return Seeds(prepare, budget)
 
 
-REWARD = Summary(collect=lambda seen: jnp.mean(seen.reward), figures=lambda means: {"reward": jnp.mean(means)})
+REWARD = Summary(start=lambda params: jnp.float32(0), collect=lambda seen: seen.reward,
+                 figures=lambda sums, steps: {"reward": sums / steps})
 
 
 def stable_baselines(config: Mapping[str, Any], goal: Sequence[Any], path: str, threads: Sequence[int]) -> Seeds:

@@ -198,7 +198,7 @@ class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
     first: True for an observation that starts an episode.
-    info: the environment's `info`, or the reduced form that `Summary.collect` returned.
+    info: the environment's `info`. None where a tally took its place (`rl.rollout.unroll`).
     carry: float32[num_steps, num_envs, H] memory of the policy after it has read `ref`. None without a memory.
     extras: further results of the learner's act function, a NamedTuple (PPO: log-probability of `action`, and value).
     """
@@ -216,15 +216,17 @@ class Transition(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Metrics about a rollout, computed from a reduced form of `info`. This saves the memory that every step's full
-    `info` would take until the end of the rollout.
+    """Metrics about a rollout, computed from sums over its steps. The full `info` of every step would take far more
+    memory.
 
-    collect(transitions of one step, [N, ...]) -> the reduced form: sums over environments (devices add theirs).
-    figures(reduced forms of all steps, [T, ...]) -> metrics by name.
+    start(params) -> zeros of one environment, a tree of scalars and small arrays.
+    collect(transitions of one step [N, ...]) -> the numbers to add in this step, the same tree with a leading axis N.
+    figures(sums over all steps and environments, number of environment steps) -> metrics by name.
     """
 
+    start: Callable[[PyTree], PyTree]
     collect: Callable[[Transition], PyTree]
-    figures: Callable[[PyTree], Mapping[str, Array]]
+    figures: Callable[[PyTree, int], Mapping[str, Array]]
 
 
 # (environment parameters, fraction of the run float32[]) -> (parameters at that fraction, metrics about them)

@@ -64,8 +64,9 @@ class PPOConfig(Section, frozen=True):
 
     num_minibatches: int = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
     num_epochs: int = Field(default=4, ge=1)
-    gradient_rows: int = Field(default=16384, ge=1, description="mlp: a larger minibatch computes its gradient in "
-                               "equal blocks, if it divides: less memory, another order of float sums")
+    gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="mlp: a larger minibatch computes its gradient in equal blocks, if it divides: "
+        "less memory, another order of float sums; auto: 16384 on a CPU, 65536 on a GPU or TPU")
     adapter_freeze: float = Field(default=0.0, ge=0, description="share of the run, below 1, in which only the adapter "
                                   "learns")
     normalise_advantages: bool = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import chex
@@ -190,7 +191,9 @@ class TradingEnv:
         """
         chex.assert_rank(action, 0)
         chex.assert_type(action, int)
-        legal = self.mask(state, params)[action]
+        # Comparisons instead of a look-up, which would be a program of its own on a device.
+        mask = self.mask(state, params)
+        legal = functools.reduce(jnp.logical_or, [mask[i] & (action == i) for i in range(self.num_actions)])
         order = self.decode(jnp.where(legal, action, HOLD), state, params)
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)

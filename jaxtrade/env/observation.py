@@ -168,7 +168,7 @@ def flag_values(ref: ObservationRef) -> Array:
     Only for tasks whose action BUY has the id of `Action.BUY`.
     """
     held = ref.legs[0, 0] != 0
-    return jnp.stack([ref.mask[Action.BUY], held, held]).astype(jnp.float32)
+    return jnp.stack([ref.allows(Action.BUY), held, held]).astype(jnp.float32)
 
 
 # --- the decision bar -------------------------------------------------------------------------------------------------

@@ -31,8 +31,11 @@ class ObservationRef(struct.PyTreeNode):
     @property
     def mask(self) -> Array:
         """bool[..., A]: the legal actions of one reference or of stacked references."""
-        bits = [(self.legal[..., i // 8] >> (i % 8)) & 1 for i in range(self.num_actions)]
-        return jnp.stack(bits, axis=-1).astype(bool)
+        return jnp.stack([self.allows(i) for i in range(self.num_actions)], axis=-1)
+
+    def allows(self, action: int) -> Array:
+        """bool[...]: whether one action is legal."""
+        return ((self.legal[..., action // 8] >> (action % 8)) & 1).astype(bool)
 
 
 def bits_of(mask: Array) -> Array:

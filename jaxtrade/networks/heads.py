@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.networks.memory import GRU
-from jaxtrade.networks.torso import MLP
+from jaxtrade.networks.pair import PAIR, apply_pair, apply_value, pack, unpack
+from jaxtrade.networks.torso import ACTIVATIONS, MLP
 from jaxtrade.types import Array, PyTree
 
 
@@ -19,7 +20,9 @@ class Network(Protocol):
     """A policy and value network (`network.kind`): a flax module with these methods, called through `init` and `apply`.
 
     `ActorCritic` documents the methods. Without a memory, `first_carry` returns None and `remember` returns its carry.
-    With a memory, the network also has `read` and `step`, as `networks.memory.GRU`.
+    With a memory, the network also has `read` and `step`, and it may have `run`, as
+    `networks.memory.GRU`. A network may have `pack` and `unpack`, as `ActorCritic`: training then uses the packed form
+    of its parameters.
     """
 
     init: Any
@@ -80,6 +83,16 @@ class ActorCritic(nn.Module):
         carry = self.remember(carry, observation)
         return carry, *self.heads(carry, observation)
 
+    @staticmethod
+    def pack(parameters: PyTree) -> PyTree:
+        """As `networks.pair.pack`. The methods above accept packed parameters too."""
+        return pack(parameters)
+
+    @staticmethod
+    def unpack(packed: PyTree, like: PyTree) -> PyTree:
+        """As `networks.pair.unpack`."""
+        return unpack(packed, like)
+
     def first_carry(self) -> PyTree:
         """The carry before the first observation of an episode: float32[H] of zeros, or None without a memory."""
         return jnp.zeros(self.memory) if self.memory else None
@@ -96,9 +109,16 @@ class ActorCritic(nn.Module):
         """As `GRU.step`."""
         return self.gru.step(carry, gates)
 
+    def run(self, carry: Array, gates: Array, first: Array) -> Array:
+        """As `GRU.run`."""
+        return self.gru.run(carry, gates, first)
+
     def heads(self, carry: PyTree, observation: Array) -> tuple[Array, Array]:
         """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after `remember`."""
         features = self._features(carry, observation)
+        if self.has_variable("params", PAIR):
+            both = apply_pair(self.get_variable("params", PAIR), features, ACTIVATIONS[self.activation], self.precision)
+            return both[0], both[1, 0]
         return self.policy_head(self.policy_torso(features)), self._value(features)
 
     def value(self, carry: PyTree, observation: Array) -> Array:
@@ -113,6 +133,9 @@ class ActorCritic(nn.Module):
         return jnp.concatenate([observation, carry], axis=-1) if self.memory else observation
 
     def _value(self, features: Array) -> Array:
+        if self.has_variable("params", PAIR):
+            return apply_value(self.get_variable("params", PAIR), features, ACTIVATIONS[self.activation],
+                               self.precision)
         return self.value_head(self.value_torso(features))[..., 0]
 
 

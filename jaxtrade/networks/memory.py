@@ -6,6 +6,7 @@ The code that runs episodes resets it there (`forget`), so the network needs no 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import flax.linen as nn
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.types import Array, PyTree
 
+UNROLL = 4  # steps per round of a loop: a device starts fewer programs, and the program takes longer to compile
 
 def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> Array:
     """One orthogonal H x H matrix per gate, side by side: float[H, 3 H]. Arguments as a flax initialiser."""
@@ -22,6 +24,80 @@ def orthogonal_gates(key: Array, shape: tuple[int, ...], dtype: Any = jnp.float3
     init = orthogonal()
     matrices = jax.vmap(lambda key: init(key, (width, width), dtype))(jax.random.split(key, gates))
     return jnp.concatenate(list(matrices), axis=1)
+
+
+def forget(carry: PyTree, first: Array) -> PyTree:
+    """Reset the memory: `carry` [..., H], but zero where `first` bool[...], at the start of an episode."""
+    return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
+
+
+def cell(own: Array, gates: Array, carry: Array) -> Array:
+    """The next carry float32[..., H]. own, gates: the carry's and the input's part of the gates, float32[..., 3 H]."""
+    _, update, new = _gates(own, gates)
+    return (1.0 - update) * new + update * carry
+
+
+def _gates(own: Array, gates: Array) -> tuple[Array, Array, Array]:
+    read_r, read_z, read_n = jnp.split(gates, 3, axis=-1)
+    own_r, own_z, own_n = jnp.split(own, 3, axis=-1)
+    reset, update = nn.sigmoid(read_r + own_r), nn.sigmoid(read_z + own_z)
+    return reset, update, jnp.tanh(read_n + reset * own_n)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def run_gru(precision: Any, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array) -> Array:
+    """The carry after each of L steps of S sequences, float32[L, S, H].
+
+    The gradient is written by hand: inside the loop it only follows the carry from step to step. What it needs of each
+    step, and what the weights get from it, are products over all steps at once. jax.grad would repeat them in the loop.
+
+    Args:
+        precision: that of matrix products. weights: U float32[H, 3 H] and its bias float32[3 H].
+        carry: float32[S, H] before the first step. gates: the input's part of the gates, float32[L, S, 3 H].
+        first: bool[L, S], True where an episode starts: the carry is zero before it.
+    """
+    kernel, bias = weights
+
+    def step(carry: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        gates, first = now
+        carry = forget(carry, first)
+        carry = cell(jnp.matmul(carry, kernel, precision=precision) + bias, gates, carry)
+        return carry, carry
+
+    return jax.lax.scan(step, carry, (gates, first), unroll=min(UNROLL, len(gates)))[1]
+
+
+def _run_forward(precision: Any, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array) -> Any:
+    carries = run_gru(precision, weights, carry, gates, first)
+    return carries, (weights, carry, gates, first, carries)
+
+
+def _run_backward(precision: Any, kept: Any, given: Array) -> Any:
+    (kernel, bias), carry, gates, first, carries = kept
+    before = forget(jnp.concatenate([carry[None], carries[:-1]]), first)
+    own = jnp.matmul(before, kernel, precision=precision) + bias
+    reset, update, new = _gates(own, gates)
+    # Factors of the carry's gradient d: d by each gate before its activation, and by the carry's own part of it.
+    by_new = (1.0 - update) * (1.0 - jnp.square(new))
+    by_reset = by_new * jnp.split(own, 3, axis=-1)[2] * reset * (1.0 - reset)
+    by_update = (before - new) * update * (1.0 - update)
+    by_own = jnp.stack([by_reset, by_update, by_new * reset], axis=-2)
+
+    def step(later: Array, now: tuple[Array, Array, Array, Array]) -> tuple[Array, Array]:
+        given, by_own, update, first = now
+        d = given + later
+        through = (d[:, None] * by_own).reshape(d.shape[0], -1)
+        return forget(d * update + jnp.matmul(through, kernel.T, precision=precision), first), d
+
+    start, d = jax.lax.scan(step, jnp.zeros_like(carry), (given, by_own, update, first), reverse=True,
+                            unroll=min(UNROLL, len(gates)))
+    through = (d[..., None, :] * by_own).reshape(-1, gates.shape[-1])
+    for_kernel = jnp.matmul(before.reshape(-1, before.shape[-1]).T, through, precision=precision)
+    for_gates = jnp.concatenate([d * by_reset, d * by_update, d * by_new], axis=-1)
+    return (for_kernel, through.sum(axis=0)), start, for_gates, None
+
+
+run_gru.defvjp(_run_forward, _run_backward)
 
 
 class GRU(nn.Module):
@@ -50,22 +126,19 @@ class GRU(nn.Module):
 
     def step(self, carry: Array, gates: Array) -> Array:
         """The next carry float32[..., H]. gates: float32[..., 3 H] from `read`."""
-        read_r, read_z, read_n = jnp.split(gates, 3, axis=-1)
-        own_r, own_z, own_n = jnp.split(self.recurrent(carry), 3, axis=-1)
-        reset, update = nn.sigmoid(read_r + own_r), nn.sigmoid(read_z + own_z)
-        return (1.0 - update) * jnp.tanh(read_n + reset * own_n) + update * carry
+        return cell(self.recurrent(carry), gates, carry)
 
-
-def forget(carry: PyTree, first: Array) -> PyTree:
-    """Reset the memory: `carry` [..., H], but zero where `first` bool[...], at the start of an episode."""
-    return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
+    def run(self, carry: Array, gates: Array, first: Array) -> Array:
+        """The carry after each step of a sequence (`run_gru`)."""
+        weights = self.recurrent.variables["params"]
+        return run_gru(self.precision, (weights["kernel"], weights["bias"]), carry, gates, first)
 
 
 def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:
     """The carry after each observation of S sequences, equal to that of acting step by step.
 
     Args:
-        network: has `read` and `step` as `GRU`; not used if the carry is None.
+        network: has `read`, and `run` or `step`, as `GRU`; not used if the carry is None.
         carry: float32[S, H] before the first row of each sequence, not yet reset where an episode starts there.
         observations, first: float32[L * S, D] and bool[L * S]. Row `l * S + s` is step l of sequence s.
     Returns:
@@ -84,5 +157,7 @@ def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array,
         return carry, carry
 
     gates: Any = network.apply(variables, observations, method="read")
-    _, carries = jax.lax.scan(step, carry, (by_step(gates), by_step(first)))
+    inputs: Any = (by_step(gates), by_step(first))
+    carries = (network.apply(variables, carry, *inputs, method="run") if hasattr(network, "run") else
+               jax.lax.scan(step, carry, inputs)[1])
     return carries.reshape(-1, carries.shape[-1])

@@ -59,11 +59,24 @@ def merge(stats: RunningStats, batch: Array, group: int = 0, reduce: Reduce = LO
     )
 
 
-def normalise(stats: RunningStats, observation: Array, group: int = 0) -> Array:
-    """(observation - mean) / standard deviation, clipped to +-10; float32[..., D].
+class Scaler(struct.PyTreeNode):
+    """What `normalise` needs of the statistics of one group: mean and scale, float32[D]."""
 
-    A slot without variance carries no information. Its result is 0, also for values that it never had before.
-    """
+    mean: Array
+    scale: Array
+
+
+def scaler_of(stats: RunningStats, group: int = 0) -> Scaler:
+    """Mean and 1 / standard deviation of each slot. A slot without variance carries no information: its scale is 0."""
     variance = stats.variance[group]
     scale = jnp.where(variance > MIN_VARIANCE, 1.0 / jnp.sqrt(jnp.maximum(variance, MIN_VARIANCE)), 0.0)
-    return jnp.clip((observation - stats.mean[group]) * scale, -CLIP, CLIP)
+    return Scaler(stats.mean[group], scale)
+
+
+def normalise(stats: RunningStats | Scaler, observation: Array) -> Array:
+    """(observation - mean) / standard deviation, clipped to +-10; float32[..., D].
+
+    A slot without variance gives 0, also for values that it never had before.
+    """
+    scaler = scaler_of(stats) if isinstance(stats, RunningStats) else stats
+    return jnp.clip((observation - scaler.mean) * scaler.scale, -CLIP, CLIP)

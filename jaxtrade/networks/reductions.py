@@ -36,15 +36,16 @@ class Reduce:
         """Mean over `axes` (default: all) and over the parts."""
         return self.mean_of_parts(x.mean(axis=axes))
 
-    def variance(self, x: Array) -> Array:
-        """Population variance of all numbers: the mean squared difference from their mean."""
+    def variance(self, x: Array, axis: int | None = None) -> Array:
+        """Population variance along `axis` (default: of all numbers): the mean squared difference from their mean."""
         if self.axis is None:
-            return x.var()
-        return self.mean(jnp.square(x - self.mean(x)))
+            return x.var(axis)
+        mean = self.mean(x, axis)
+        return self.mean(jnp.square(x - (mean if axis is None else jnp.expand_dims(mean, axis))), axis)
 
-    def deviation(self, x: Array) -> Array:
-        """Population standard deviation of all numbers."""
-        return x.std() if self.axis is None else jnp.sqrt(self.variance(x))
+    def deviation(self, x: Array, axis: int | None = None) -> Array:
+        """Population standard deviation along `axis` (default: of all numbers)."""
+        return x.std(axis) if self.axis is None else jnp.sqrt(self.variance(x, axis))
 
     # --- arrays that each part has already reduced ---
 

@@ -1,6 +1,7 @@
 """Loss terms and diagnostics of PPO (Schulman et al. 2017).
 
-Arrays are float32[B] and results are scalars, unless stated otherwise. ratio = exp(log_prob - old_log_prob).
+Arrays and results are float32[B], one number for each row, unless stated otherwise. The loss is the mean over rows.
+ratio = exp(log_prob - old_log_prob).
 """
 
 from __future__ import annotations
@@ -20,26 +21,27 @@ def _check_rows(*arrays: Array) -> None:
 
 
 def standardised(advantage: Array, reduce: Reduce = LOCAL) -> Array:
-    """(advantage - mean) / (standard deviation + 1e-8), float32[B]. The moments are over all B rows."""
-    _check_rows(advantage)
+    """(advantage - mean) / (standard deviation + 1e-8), float32[..., B]. The moments are over the last axis."""
+    chex.assert_type(advantage, float)
     # 1e-8 avoids a division by zero where all advantages are equal.
-    return (advantage - reduce.mean(advantage)) / (reduce.deviation(advantage) + 1e-8)
+    mean, deviation = (moment[..., None] for moment in (reduce.mean(advantage, -1), reduce.deviation(advantage, -1)))
+    return (advantage - mean) / (deviation + 1e-8)
 
 
 def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, clip_eps: Array | float) -> Array:
-    """-mean min(ratio A, clip(ratio, 1 - eps, 1 + eps) A): the negative of PPO's equation 7."""
+    """-min(ratio A, clip(ratio, 1 - eps, 1 + eps) A): the negative of PPO's equation 7."""
     _check_rows(log_prob, old_log_prob, advantage)
     ratio = jnp.exp(log_prob - old_log_prob)
     clipped = jnp.clip(ratio, 1.0 - clip_eps, 1.0 + clip_eps)
-    return -jnp.minimum(ratio * advantage, clipped * advantage).mean()
+    return -jnp.minimum(ratio * advantage, clipped * advantage)
 
 
-def value_loss(value: Array, old_value: Array, target: Array, clip_eps: Array | float) -> Array:
+def squared_error(value: Array, old_value: Array, target: Array, clip_eps: Array | float) -> Array:
     """Squared error of the value prediction, optionally clipped as in OpenAI Baselines' PPO2.
 
         clipped = old_value + clip(value - old_value, -eps, eps)
-        loss    = mean max((value - target)^2, (clipped - target)^2)    if eps > 0
-        loss    = mean (value - target)^2                               otherwise
+        error   = max((value - target)^2, (clipped - target)^2)    if eps > 0
+        error   = (value - target)^2                               otherwise
 
     `old_value` is the prediction that the rollout stored. There is no factor 1/2, so `vf_coef` has the same meaning as
     in Stable-Baselines3.
@@ -48,23 +50,23 @@ def value_loss(value: Array, old_value: Array, target: Array, clip_eps: Array | 
     error = jnp.square(value - target)
     clipped = old_value + jnp.clip(value - old_value, -clip_eps, clip_eps)
     larger = jnp.maximum(error, jnp.square(clipped - target))
-    return jnp.where(clip_eps > 0.0, larger, error).mean()
+    return jnp.where(clip_eps > 0.0, larger, error)
 
 
 def approx_kl(log_prob: Array, old_log_prob: Array) -> Array:
-    """Estimate of KL(old || new): mean(ratio - 1 - log ratio), never negative and unbiased.
+    """Estimate of KL(old || new): ratio - 1 - log ratio, never negative; its mean is unbiased.
 
     This is the estimator k3 of Schulman 2020, "Approximating KL Divergence".
     """
     _check_rows(log_prob, old_log_prob)
     log_ratio = log_prob - old_log_prob
-    return jnp.mean(jnp.expm1(log_ratio) - log_ratio)
+    return jnp.expm1(log_ratio) - log_ratio
 
 
-def clip_fraction(log_prob: Array, old_log_prob: Array, clip_eps: Array | float) -> Array:
-    """Share of rows with |ratio - 1| > clip_eps."""
+def clipped(log_prob: Array, old_log_prob: Array, clip_eps: Array | float) -> Array:
+    """1 where |ratio - 1| > clip_eps, else 0."""
     _check_rows(log_prob, old_log_prob)
-    return jnp.mean((jnp.abs(jnp.expm1(log_prob - old_log_prob)) > clip_eps).astype(jnp.float32))
+    return (jnp.abs(jnp.expm1(log_prob - old_log_prob)) > clip_eps).astype(jnp.float32)
 
 
 def explained_variance(value: Array, target: Array, reduce: Reduce = LOCAL) -> Array:

@@ -11,7 +11,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array
 
 
 def permutation(key: Array, count: int) -> Array:
@@ -55,11 +55,3 @@ def minibatch_rows(key: Array, num_steps: int, num_envs: int, num_groups: int, n
     slices = permuted.reshape(num_groups, num_minibatches, group_sequences // num_minibatches)
     starts = slices.swapaxes(0, 1).reshape(num_minibatches, 1, -1)
     return (starts + num_envs * jnp.arange(length)[:, None]).reshape(num_minibatches, -1)
-
-
-def take_rows(tree: PyTree, rows: Array) -> PyTree:
-    """Select rows int[B] (`t * N + n`) of arrays [T, N, ...] -> [B, ...]."""
-    chex.assert_rank(rows, 1)
-    chex.assert_type(rows, int)
-    chex.assert_equal_shape_prefix(jax.tree.leaves(tree), 2)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[rows], tree)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from jaxtrade.types import Array
 
+UNROLL = 16  # steps per round of the loop: they become one program of a device
 
 def next_values(value: Array, last_value: Array, final_value: Array, truncated: Array) -> Array:
     """V(s_{t+1}) for each step, float32[T, N].
@@ -55,5 +56,6 @@ def gae(reward: Array, value: Array, next_value: Array, terminated: Array, trunc
         advantage = delta_t + decay_t * advantage
         return advantage, advantage
 
-    _, advantage = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True)
+    _, advantage = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True,
+                                unroll=min(UNROLL, len(delta)))
     return advantage

@@ -11,9 +11,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 
 from jaxtrade.networks.memory import forget
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Array, Env, PyTree, Transition
 
@@ -37,28 +39,26 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int,
 
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
            key: Array, num_steps: int, draw: Callable[[Array, int], Any] = jax.random.split,
-           collect: Callable[[Transition], PyTree] | None = None, first_env: int | Array = 0
-           ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition]:
+           tally: PyTree = None, add: Callable[[PyTree, Transition], PyTree] | None = None,
+           first_env: int | Array = 0) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
     """Act and step T times in N environments. The policy's memory is reset at the start of each episode.
 
     Args:
         env_state, ref, first, carry: with leading axis N, as returned by `reset_all` or by the previous call.
         draw: (key of one environment, T) -> the random numbers of `act` for each step, [T, ...]. They are drawn before
             the first step, because hashing keys inside the loop would cost as much as the step itself.
-        collect: (transitions of one step [N, ...]) -> reduced form of `info` (`Summary.collect`). Default: keep all.
+        tally: figures of each environment before the first step, a tree of arrays with leading axis N.
+        add: (tally, transitions of one step [N, ...]) -> the tally after the step. Default: no tally.
         first_env: global number of this device's first environment.
     Returns:
-        (env_state, ref, first, carry) after the last step, and the transitions, [T, N, ...].
+        (env_state, ref, first, carry) after the last step, the transitions [T, N, ...], and the tally. With `add`, the
+        transitions hold no `info`: it would take far more memory than a tally.
     """
-    num_envs = first.shape[0]
-    keys = env_keys(key, num_envs, first_env)
+    worlds, seen = packing_of((env_state, ref, first, tally)), packing_of((ref, first))
+    results: list[Packing] = []  # that of the other parts of a transition, known when the step is traced
 
-    def random_of(env_key: Array) -> tuple[Any, Array]:
-        key_act, key_step = jax.random.split(env_key)
-        return draw(key_act, num_steps), jax.random.split(key_step, num_steps)
-
-    def step(now: tuple[PyTree, PyTree, Array, PyTree], random: tuple[Any, Array]) -> tuple[Any, Transition]:
-        env_state, ref, first, carry = now
+    def step(now: tuple[Packed, PyTree], random: tuple[Any, Array]) -> tuple[Any, tuple[Any, PyTree]]:
+        env_state, ref, first, tally = worlds.unpack(now[0])
 
         def one(random: tuple[Any, Array], env_state: PyTree, ref: PyTree, carry: PyTree) -> tuple[Any, ...]:
             drawn, key_step = random
@@ -66,18 +66,42 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
             return carry, action, extras, *env.step(key_step, env_state, action, params)
 
         carry, action, extras, env_state, next_ref, outcome = jax.vmap(one)(random, env_state, ref,
-                                                                            forget(carry, first))
+                                                                            forget(now[1], first))
         transition = Transition(
             ref=ref, final_ref=outcome.final_ref, first=first, action=action, reward=outcome.reward,
-            terminated=outcome.terminated, truncated=outcome.truncated, info=outcome.info, carry=carry,
-            extras=extras,
+            terminated=outcome.terminated, truncated=outcome.truncated, info=outcome.info, extras=extras,
         )
-        if collect is not None:
-            transition = transition._replace(info=collect(transition))
-        return (env_state, next_ref, outcome.terminated | outcome.truncated, carry), transition
+        if add is not None:
+            tally, transition = add(tally, transition), transition._replace(info=None)
+        result = transition._replace(ref=None, first=None)
+        results[:] = [packing_of(result)]
+        done = outcome.terminated | outcome.truncated
+        # What computes the words stays out of the programs that join them: a compiler would repeat it for each word.
+        behind: Any = jax.lax.optimization_barrier(
+            (worlds.split((env_state, next_ref, done, tally)), results[0].split(result)))
+        (after, rest), (made, others) = behind
+        given, same = seen.split((ref, first))
+        return (Packed(jnp.stack(after), rest), carry), ((jnp.stack(given + made), same, others), carry)
 
-    random = jax.vmap(random_of, out_axes=1)(keys)
-    return jax.lax.scan(step, (env_state, ref, first, carry), random)
+    random = _random(env_keys(key, first.shape[0], first_env), num_steps, draw)
+    start = worlds.pack((env_state, ref, first, tally))
+    (packed, carry), (rows, carries) = jax.lax.scan(step, (start, carry), random)
+    env_state, next_ref, next_first, tally = worlds.unpack(packed)
+    words, same, others = rows
+    ref, first = seen.unpack(Packed(words, same), axis=1)
+    transitions = results[0].unpack(Packed(words[:, seen.count:], others), axis=1)
+    transitions = transitions._replace(ref=ref, first=first, carry=carries)
+    return (env_state, next_ref, next_first, carry), transitions, tally
+
+
+def _random(keys: Array, num_steps: int, draw: Callable[[Array, int], Any]) -> tuple[Any, Array]:
+    """The random numbers of all steps, [T, N, ...]: those of `act`, and the keys of `Env.step`. keys: key[N]."""
+
+    def of(env_key: Array) -> tuple[Any, Array]:
+        key_act, key_step = jax.random.split(env_key)
+        return draw(key_act, num_steps), jax.random.split(key_step, num_steps)
+
+    return jax.vmap(of, out_axes=1)(keys)
 
 
 def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transition) -> Array:
@@ -105,36 +129,50 @@ def final_values(value: Callable[[PyTree, PyTree], Array], transitions: Transiti
 
 def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> Array:
     """int32[]: number of sampled actions that are illegal by the mask of the stored reference."""
-
-    def at(now: tuple[PyTree, Array]) -> Array:
-        ref, action = now
-        mask = jax.vmap(env.action_mask)(ref)
-        return jnp.sum(~jnp.take_along_axis(mask, action[:, None], axis=-1), dtype=jnp.int32)
-
-    return reduce.sum(jax.lax.map(at, (transitions.ref, transitions.action)), dtype=jnp.int32)
+    masks = jax.vmap(jax.vmap(env.action_mask))(transitions.ref)
+    legal = (masks & (transitions.action[..., None] == jnp.arange(masks.shape[-1]))).any(axis=-1)
+    return reduce.sum(~legal, dtype=jnp.int32)
 
 
-def count_episodes(totals: EpisodeTotals, transitions: Transition,
-                   reduce: Reduce = LOCAL) -> tuple[EpisodeTotals, dict[str, Array]]:
-    """Count the episodes that ended in this rollout. `reduce` forms the metrics over all devices.
+class EpisodeTally(struct.PyTreeNode):
+    """Figures of the episodes of each environment, all [N].
 
-    Returns:
-        (totals, metrics): the totals of the episodes that are still running, [N]; and `episodes` (int32[] count),
-        `episode_reward` and `episode_length` (float32[] means, NaN if no episode ended).
+    running: totals of the running episode. ended: int32, episodes that ended in this rollout. reward: float32 and
+    length: int32, sums over these episodes.
     """
 
-    def step(totals: EpisodeTotals, now: tuple[Array, Array]) -> tuple[EpisodeTotals, EpisodeTotals]:
-        reward, done = now
-        ended = EpisodeTotals(totals.reward + reward, totals.length + 1)
-        running = jax.tree.map(lambda x: jnp.where(done, jnp.zeros_like(x), x), ended)
-        return running, ended
+    running: EpisodeTotals
+    ended: Array
+    reward: Array
+    length: Array
 
-    done = transitions.terminated | transitions.truncated
-    totals, ended = jax.lax.scan(step, totals, (transitions.reward, done))
-    count = reduce.sum(done, dtype=jnp.int32)
+
+def start_episodes(running: EpisodeTotals) -> EpisodeTally:
+    """The tally before the first step of a rollout. running: totals of the running episodes, [N]."""
+    none = jnp.zeros_like(running.length)
+    return EpisodeTally(running, none, jnp.zeros_like(running.reward), none)
+
+
+def add_step(tally: EpisodeTally, reward: Array, done: Array) -> EpisodeTally:
+    """The tally after one step. reward: float32[N]. done: bool[N], True where the step ended an episode."""
+    total = EpisodeTotals(tally.running.reward + reward, tally.running.length + 1)
+    return EpisodeTally(
+        running=jax.tree.map(lambda x: jnp.where(done, jnp.zeros_like(x), x), total),
+        ended=tally.ended + done,
+        reward=tally.reward + jnp.where(done, total.reward, 0.0),
+        length=tally.length + jnp.where(done, total.length, 0),
+    )
+
+
+def episode_figures(tally: EpisodeTally, reduce: Reduce = LOCAL) -> dict[str, Array]:
+    """Metrics of the episodes that ended in a rollout, over all devices.
+
+    `episodes` (int32[] count), `episode_reward` and `episode_length` (float32[] means, NaN if no episode ended).
+    """
+    count = reduce.sum(tally.ended, dtype=jnp.int32)
     divisor = jnp.where(count > 0, count.astype(jnp.float32), jnp.nan)
-    return totals, {
+    return {
         "episodes": count,
-        "episode_reward": reduce.sum(jnp.where(done, ended.reward, 0.0)) / divisor,
-        "episode_length": reduce.sum(jnp.where(done, ended.length, 0)).astype(jnp.float32) / divisor,
+        "episode_reward": reduce.sum(tally.reward) / divisor,
+        "episode_length": reduce.sum(tally.length).astype(jnp.float32) / divisor,
     }

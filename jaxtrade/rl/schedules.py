@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 import optax
 
 from jaxtrade.types import Array
+
+DECAYS = (0.9, 0.999)  # b1 and b2 of Adam
+EPSILON = 1e-5  # the usual value for PPO (OpenAI Baselines, Stable-Baselines3)
 
 
 def progress(update: Array, total_updates: Array) -> Array:
@@ -22,11 +27,31 @@ def linear(start: Array | float, end: Array | float, fraction: Array) -> Array:
     return start * (1.0 - fraction) + end * fraction
 
 
-def optimiser(max_grad_norm: Array | float) -> optax.GradientTransformation:
-    """Clip the gradient by its global norm, then scale it by Adam (Kingma and Ba 2015). The caller multiplies by the
-    learning rate.
+def optimiser() -> optax.GradientTransformation:
+    """The optimiser whose state a run keeps: clipping by the global norm, then Adam (Kingma and Ba 2015). Training
+    computes its step by `clipped_adam`."""
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam(*DECAYS, eps=EPSILON))
 
-    `max_grad_norm` may be traced, because the optimiser's state does not depend on it. Adam's epsilon is 1e-5, the
-    usual value for PPO (OpenAI Baselines, Stable-Baselines3).
+
+def clipped_adam(grads: Array, norm: Array, state: Any, max_grad_norm: Array | float) -> tuple[Array, Any]:
+    """One step of `optimiser` on vectors -> (direction float32[P], new state). The caller multiplies by -learning rate.
+
+        g = grads min(1, max_grad_norm / norm)        m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
+        direction = m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
+
+    It equals optax's step up to rounding. optax computes each power in a program of its own, here they are one.
+
+    Args:
+        grads: float32[P]. norm: float32[], their norm.
+        state: that of `optimiser`, with vectors float32[P] for its moments.
+        max_grad_norm: may be traced.
     """
-    return optax.chain(optax.clip_by_global_norm(max_grad_norm), optax.scale_by_adam(eps=1e-5))  # pyright: ignore[reportArgumentType]
+    clip, adam = state
+    b1, b2 = DECAYS
+    count = optax.safe_increment(adam.count)
+    first, second = 1.0 - jnp.array(DECAYS, jnp.float32) ** count
+    grads = jnp.where(norm < max_grad_norm, grads, grads / norm * max_grad_norm)
+    mu = b1 * adam.mu + (1.0 - b1) * grads
+    nu = b2 * adam.nu + (1.0 - b2) * jnp.square(grads)
+    direction = mu / first / (jnp.sqrt(nu / second) + EPSILON)
+    return direction, (clip, adam._replace(count=count, mu=mu, nu=nu))

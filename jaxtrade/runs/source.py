@@ -64,7 +64,7 @@ def load_source(path: Path) -> Source:
     policy = policy_structure(config, len(layout.slots), len(layout.actions),
                               fusion=make_fusion(config.advisor, config.env))
     like = {"params": policy.parameters, "normaliser": policy.normaliser,
-            "opt_state": jax.eval_shape(optimiser(1.0).init, policy.parameters)}
+            "opt_state": jax.eval_shape(optimiser().init, policy.parameters)}
     like = stack.like(like | {"total_updates": jax.ShapeDtypeStruct((), "int32")})
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         raise ConfigError(f"{path}: this run has saved nothing to begin from; let it reach its first checkpoint "

@@ -149,7 +149,8 @@ def test_a_win_is_the_trails_where_it_was_on(trailing: int, action: Action, ille
 
 def figures_of(info: StepInfo) -> Any:
     """`info` of T steps in N environments, collected step by step."""
-    return summarise.figures(jax.vmap(lambda info: summarise.collect(SimpleNamespace(info=info)))(info))  # type: ignore[arg-type]
+    steps = jax.vmap(lambda info: summarise.collect(SimpleNamespace(info=info)))(info)  # type: ignore[arg-type]
+    return summarise.figures(jax.tree.map(lambda x: x.sum(axis=(0, 1)), steps), info.end.size)
 
 
 def test_each_terms_sum_is_logged() -> None:

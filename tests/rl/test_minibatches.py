@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxtrade.rl import minibatches
-from jaxtrade.rl.minibatches import take_rows
 
 # As one program: operation by operation each shape would compile forty of them.
 minibatch_rows = jax.jit(minibatches.minibatch_rows, static_argnums=(1, 2, 3, 4, 5))
@@ -55,8 +53,3 @@ def test_sequences_stay_together(num_steps, num_envs, groups, count, length):
     np.testing.assert_array_equal(owner, np.tile(np.repeat(np.arange(groups), owner.shape[1] // groups), (count, 1)))
     others = np.asarray(minibatch_rows(jax.random.key(2), num_steps, num_envs, groups, count, length))
     assert not np.array_equal(rows, others)
-
-
-def test_take_rows():
-    x = jnp.arange(24).reshape(3, 4, 2)
-    np.testing.assert_array_equal(take_rows({"x": x}, jnp.array([5, 0]))["x"], [[10, 11], [0, 1]])

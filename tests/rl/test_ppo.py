@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from bench.learning import Learning
-from jaxtrade.networks.normalize import merge
+from jaxtrade.networks import distributions
+from jaxtrade.networks.normalize import init_stats, merge, scaler_of
+from jaxtrade.rl.losses import standardised
 from jaxtrade.rl.ppo import loss as loss_module
+from jaxtrade.rl.ppo import make as make_module
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import PolicyOutput
-from jaxtrade.rl.ppo.loss import Batch, block_count, ppo_loss
+from jaxtrade.rl.ppo.form import CPU
+from jaxtrade.rl.ppo.loss import Batch, Objective, block_count, ppo_loss
 from jaxtrade.rl.ppo.state import make_hparams
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll
 from jaxtrade.rl.state import Policy
@@ -93,17 +97,18 @@ def test_ratio_is_one_in_the_first_minibatch(trained):
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = ppo_loss
 
-    def faulty(parameters, policy, forward, batch, *rest):
-        if fault == "normaliser":  # the statistics of after this rollout instead of those acted with
+    def faulty(parameters, objective, forward, batch, likelihood):
+        if fault == "normaliser":  # the statistics of this rollout instead of those acted with
             observations = jax.vmap(ENV.observe, (0, None))(batch.ref, PARAMS)
-            late = policy.replace(normaliser=merge(policy.normaliser, observations))
-            return real(parameters, late, forward, batch, *rest)
+            late = scaler_of(merge(init_stats(observations.shape[1]), observations))
+            objective = objective._replace(policy=objective.policy.replace(normaliser=late))
+            return real(parameters, objective, forward, batch, likelihood)
 
         def unmasked(*arguments):
             output = forward(*arguments)
             return output._replace(mask=jnp.ones_like(output.mask))
 
-        return real(parameters, policy, unmasked, batch, *rest)
+        return real(parameters, objective, unmasked, batch, likelihood)
 
     monkeypatch.setattr(loss_module, "ppo_loss", faulty)
     learner = Learner()
@@ -130,7 +135,7 @@ def test_metrics_are_measured(trained):
 
 
 def test_an_illegal_action_is_counted():
-    _, seen = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), None),
+    _, seen, _ = unroll(ENV, lambda carry, ref, key: (carry, jnp.int32(3), None),
                      *reset_all(ENV, jax.random.key(0), PARAMS, 4), jnp.ones(4, bool), None, PARAMS,
                      jax.random.key(1), 5)
     assert count_illegal(ENV, seen) == 4 * 5
@@ -167,7 +172,10 @@ def loss_of(advantage, normalise_advantages):
     batch = Batch(carry=None, ref=ones, first=ones > 1, terms=None, action=jnp.array([0, 1, 1, 0]),
                   log_prob=jnp.log(0.5 * ones), value=ones, advantage=jnp.asarray(advantage), target=5 * ones)
     hparams = make_hparams(CONFIG.run.ppo).replace(vf_coef=jnp.float32(0.5))
-    return ppo_loss({}, Policy(None), forward, batch, None, hparams, jnp.float32(0.1), normalise_advantages)
+    if normalise_advantages:
+        batch = batch._replace(advantage=standardised(batch.advantage))
+    return ppo_loss({}, Objective(Policy(None), None, hparams, jnp.float32(0.1)), forward, batch,
+                    distributions.log_prob_and_entropy)
 
 
 def test_loss_by_hand():
@@ -258,7 +266,8 @@ def test_act_masked_mode_and_sample(learner, trained):
     assert np.asarray(extras.mask[0])[np.asarray(actions)].all()
 
 
-def test_rollout_stores_references_and_no_observations():
+def test_rollout_stores_references_and_no_observations(monkeypatch):
+    monkeypatch.setattr(make_module, "form_of", lambda platform: CPU._replace(statistics_rows=CONFIG.num_envs))
     """Nothing of shape [T * N, D] or [T, N, D] exists in the program, only the rows of one minibatch."""
     wide = 37
 
@@ -277,10 +286,12 @@ def test_rollout_stores_references_and_no_observations():
 
 def test_summaries_join_the_metrics_and_may_not_hide_any(learner):
     state, config = jax.eval_shape(learner.algorithm.init, jax.random.key(0), PARAMS), learner.config
-    reward = Summary(collect=lambda seen: seen.reward.mean(), figures=lambda means: {"mean_reward": means.mean()})
+    reward = Summary(start=lambda params: jnp.float32(0), collect=lambda seen: seen.reward,
+                     figures=lambda sums, steps: {"mean_reward": sums / steps})
     algorithm = make_ppo(config.run, ENV, 1, summarise=reward)
     assert jax.eval_shape(algorithm.update, state, PARAMS, None)[1]["mean_reward"].shape == ()
-    clash = make_ppo(config.run, ENV, 1, summarise=Summary(lambda seen: (), lambda sums: {"entropy": jnp.float32(0)}))
+    clash = make_ppo(config.run, ENV, 1, summarise=Summary(lambda params: (), lambda seen: (),
+                                                              lambda sums, steps: {"entropy": jnp.float32(0)}))
     with pytest.raises(ValueError, match="entropy"):
         jax.eval_shape(clash.update, state, PARAMS, None)
 

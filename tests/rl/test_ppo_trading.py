@@ -11,7 +11,7 @@ import pytest
 
 from jaxtrade.config import load_config
 from jaxtrade.env.summary import summarise
-from jaxtrade.networks.normalize import merge
+from jaxtrade.networks.normalize import init_stats, merge, scaler_of
 from jaxtrade.rl.ppo import loss, make_ppo, rollout
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.storage import checkpoint
@@ -99,24 +99,26 @@ def test_no_illegal_action_and_every_action_taken(trained):
 def test_planted_faults_break_the_ratio(monkeypatch, fault):
     real = loss.ppo_loss
 
-    def faulty(parameters, policy, forward, batch, *rest):
+    def faulty(parameters, objective, forward, batch, likelihood):
         if fault == "normaliser":
             observations = jax.vmap(setup().env.observe, (0, None))(batch.ref, setup().params)
-            policy = policy.replace(normaliser=merge(policy.normaliser, observations))
+            scaler = scaler_of(merge(init_stats(observations.shape[1]), observations))
+            objective = objective._replace(policy=objective.policy.replace(normaliser=scaler))
 
         def wrong(*arguments):
             judged = forward(*arguments)
             return judged._replace(mask=jnp.ones_like(judged.mask)) if fault == "mask" else judged
 
-        return real(parameters, policy, wrong, batch, *rest)
+        return real(parameters, objective, wrong, batch, likelihood)
 
     if fault == "reset":  # the references of after the step, as a mask or an observation shipped too late would be
         unroll = rollout.unroll
 
         def late(*arguments, **options):
-            carry, seen = unroll(*arguments, **options)
-            return carry, seen._replace(ref=jax.tree.map(lambda now, end: jnp.concatenate([now[1:], end[None]]),
-                                                         seen.ref, carry[1]))
+            carry, seen, tally = unroll(*arguments, **options)
+            late = seen._replace(ref=jax.tree.map(lambda now, end: jnp.concatenate([now[1:], end[None]]),
+                                             seen.ref, carry[1]))
+            return carry, late, tally
 
         monkeypatch.setattr(rollout, "unroll", late)
     monkeypatch.setattr(loss, "ppo_loss", faulty)

@@ -99,9 +99,9 @@ def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
     """One gradient step an update, so that every figure is of before it; the second rollout begins inside episodes."""
     real = loss_module.ppo_loss
 
-    def with_faults(parameters, normaliser, forward, batch, *rest):
-        loss, terms = real(parameters, normaliser, forward, batch, *rest)
-        errors = {name: real(parameters, normaliser, forward, fault(batch), *rest)[1]["ratio_error"]
+    def with_faults(parameters, objective, forward, batch, likelihood):
+        loss, terms = real(parameters, objective, forward, batch, likelihood)
+        errors = {name: real(parameters, objective, forward, fault(batch), likelihood)[1]["ratio_error"]
                   for name, fault in FAULTS.items()}
         return loss, terms | errors
 

@@ -8,7 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.rl.rollout import count_episodes, env_keys, final_values, reset_all, unroll
+from jaxtrade.rl.rollout import (
+    add_step,
+    env_keys,
+    episode_figures,
+    final_values,
+    reset_all,
+    start_episodes,
+    unroll,
+)
 from jaxtrade.rl.state import EpisodeTotals
 from jaxtrade.types import Transition
 from tests.rl.probes import Probe, probe_params
@@ -30,7 +38,8 @@ def roll(num_envs, num_steps=7):
 
 
 def test_episodes_follow_each_other():
-    (_, ref, first, carry), seen = roll(5)
+    (_, ref, first, carry), seen, tally = roll(5)
+    assert tally is None
     np.testing.assert_array_equal(seen.ref.time[:, 0], [0, 1, 2, 0, 1, 2, 0])
     np.testing.assert_array_equal(seen.first[:, 0], [True, False, False, True, False, False, True])
     np.testing.assert_array_equal(seen.truncated[:, 0], [False, False, True, False, False, True, False])
@@ -43,8 +52,8 @@ def test_episodes_follow_each_other():
 
 
 def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
-    _, few = roll(3)
-    _, many = roll(11)
+    _, few, _ = roll(3)
+    _, many, _ = roll(11)
     np.testing.assert_array_equal(few.action, many.action[:, :3])
     np.testing.assert_array_equal(few.ref.cue, many.ref.cue[:, :3])
     keys = jax.random.key_data(env_keys(jax.random.key(0), 4, first_env=2))
@@ -52,7 +61,7 @@ def test_an_environment_draws_the_same_numbers_beside_any_number_of_others():
 
 
 def test_every_step_draws_anew():
-    _, seen = roll(4, num_steps=40)
+    _, seen, _ = roll(4, num_steps=40)
     assert np.all((seen.action.mean(axis=0) > 0.1) & (seen.action.mean(axis=0) < 0.9))
     cues = np.asarray(seen.ref.cue)[np.asarray(seen.first)]  # one draw per reset
     assert 0.1 < (cues > 0).mean() < 0.9
@@ -75,10 +84,29 @@ def test_final_values_only_where_truncated():
     np.testing.assert_allclose(final_values(lambda carry, ref: ref + carry, seen), [[1.1, 0], [0, 0], [0, 6.6]])
 
 
+def episodes_of(totals, seen):
+    tally = start_episodes(totals)
+    for reward, done in zip(seen.reward, seen.terminated | seen.truncated, strict=True):
+        tally = add_step(tally, reward, done)
+    return tally.running, episode_figures(tally)
+
+
+def test_a_tally_sees_every_step_and_the_transitions_lose_their_info():
+    """The sum of rewards by environment, added up while stepping, is that of the stored ones."""
+    state, ref = reset_all(ENV, jax.random.key(0), PARAMS, 5)
+    _, seen, tally = unroll(ENV, random_act, state, ref, jnp.ones(5, bool), jnp.zeros((5, 1)), PARAMS,
+                            jax.random.key(1), 7, tally={"reward": jnp.zeros(5), "steps": jnp.zeros(5, jnp.int32)},
+                            add=lambda tally, now: {"reward": tally["reward"] + now.reward,
+                                                    "steps": tally["steps"] + 1})
+    np.testing.assert_allclose(tally["reward"], seen.reward.sum(axis=0), rtol=1e-6)
+    np.testing.assert_array_equal(tally["steps"], np.full(5, 7))
+    assert seen.info is None
+
+
 def test_episode_counts_span_rollouts():
     totals = EpisodeTotals(jnp.array([5.0, 0.0]), jnp.array([2, 0], jnp.int32))
     seen = make_transitions([[0, 0], [1, 0], [0, 0]], [[0, 0], [0, 1], [0, 0]], [[1, 10], [2, 20], [4, 40]])
-    totals, figures = count_episodes(totals, seen)
+    totals, figures = episodes_of(totals, seen)
     # env 0: 5 + 1 + 2 = 8 after 2 + 2 steps; env 1: 30 after 2; then 4 and 40 are running
     assert figures["episodes"] == 2
     assert figures["episode_reward"] == 19.0
@@ -89,7 +117,7 @@ def test_episode_counts_span_rollouts():
 
 def test_no_episode_ended_is_undefined_not_zero():
     seen = make_transitions(np.zeros((1, 2)), np.zeros((1, 2)), np.ones((1, 2)))
-    _, figures = count_episodes(EpisodeTotals(jnp.zeros(2), jnp.zeros(2, jnp.int32)), seen)
+    _, figures = episodes_of(EpisodeTotals(jnp.zeros(2), jnp.zeros(2, jnp.int32)), seen)
     assert figures["episodes"] == 0
     assert np.isnan(figures["episode_reward"])
     assert np.isnan(figures["episode_length"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from jaxtrade.rl.schedules import linear, optimiser, progress
+from jaxtrade.rl.schedules import clipped_adam, linear, optimiser, progress
 
 
 @pytest.mark.parametrize("total", [2, 3, 7, 610, 3051])
@@ -26,20 +27,41 @@ def test_halfway_and_beyond():
     assert linear(1.0, 0.25, progress(jnp.int32(0), jnp.int32(1))) == 1.0
 
 
+def adam(*gradients, norm=1.0):
+    """Directions and last state of `clipped_adam` from a new state, for one gradient after the other."""
+    state, directions = optimiser().init(jnp.zeros_like(gradients[0])), []
+    for gradient in gradients:
+        direction, state = clipped_adam(gradient, jnp.linalg.norm(gradient), state, jnp.float32(norm))
+        directions.append(direction)
+    return np.array(directions), state
+
+
 def test_adam_with_clipped_gradients_by_hand():
     """One step: gradient (3, 4) clipped to norm 1 is (0.6, 0.8); Adam's first direction is g / (|g| + eps)."""
-    optimise = optimiser(jnp.float32(1.0))
-    params = jnp.zeros(2)
-    direction, state = optimise.update(jnp.array([3.0, 4.0]), optimise.init(params))
+    (direction,), state = adam(jnp.array([3.0, 4.0]))
     np.testing.assert_allclose(state[1].mu, [0.06, 0.08], rtol=1e-6)  # 0.1 of the clipped gradient
-    _, unclipped = optimise.update(jnp.array([0.3, 0.4]), optimise.init(params))
+    assert state[1].count == 1
+    _, unclipped = adam(jnp.array([0.3, 0.4]))
     np.testing.assert_allclose(unclipped[1].mu, [0.03, 0.04], rtol=1e-6)
     np.testing.assert_allclose(direction, [0.6 / (0.6 + 1e-5), 0.8 / (0.8 + 1e-5)], rtol=1e-5)
 
 
 def test_adams_epsilon_is_ppos_custom():
     """Where a gradient is as small as 1e-5, epsilon decides: g / (|g| + eps) is 3/4 of a step for 3e-5."""
-    optimise = optimiser(jnp.float32(1.0))
-    gradient = jnp.array([3e-5, -1e-5, 4e-6])
-    direction, _ = optimise.update(gradient, optimise.init(gradient))
+    (direction,), _ = adam(jnp.array([3e-5, -1e-5, 4e-6]))
     np.testing.assert_allclose(direction, [0.75, -0.5, 4 / 14], rtol=1e-4)
+
+
+def test_the_step_is_optaxs():
+    """Thirty steps with gradients of very different sizes, below and above the largest norm."""
+    gradients = jnp.asarray(np.random.default_rng(0).normal(size=(30, 50)) * 10.0 ** np.linspace(-4, 1, 30)[:, None],
+                            jnp.float32)
+    optimise = optax.chain(optax.clip_by_global_norm(0.5), optax.scale_by_adam(eps=1e-5))
+    theirs = optimise.init(gradients[0])
+    found, ours = adam(*gradients, norm=0.5)
+    for direction, gradient in zip(found, gradients, strict=True):
+        expected, theirs = optimise.update(gradient, theirs)
+        np.testing.assert_allclose(direction, expected, rtol=1e-5, atol=1e-7)
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-12)

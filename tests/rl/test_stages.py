@@ -35,12 +35,16 @@ def collect(seen: Transition) -> dict[str, Any]:
     """The figures of trading, and what its fills paid."""
     info: StepInfo = seen.info
     event = info.event
-    sides = sum(jnp.abs(x).sum() for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity))
-    return summary.collect(seen) | {"paid": event.commission.sum(), "sides": sides}
+    sides = sum(jnp.abs(x) for x in (event.order_exit_quantity, event.entry_quantity, event.exit_quantity))
+    return summary.collect(seen) | {"paid": event.commission, "sides": sides}
 
 
-def figures(reported: dict[str, Any]) -> dict[str, jax.Array]:
-    return summary.figures(reported) | {"paid": reported["paid"].sum(), "sides": reported["sides"].sum()}
+def start(params: Any) -> dict[str, Any]:
+    return summary.start(params) | {"paid": jnp.int32(0), "sides": jnp.int32(0)}
+
+
+def figures(sums: dict[str, Any], steps: int) -> dict[str, jax.Array]:
+    return summary.figures(sums, steps) | {"paid": sums["paid"], "sides": sums["sides"]}
 
 
 def test_an_update_sees_the_parameters_of_its_time() -> None:
@@ -65,7 +69,8 @@ def test_an_update_sees_the_parameters_of_its_time() -> None:
 def test_a_stage_may_not_reuse_the_name_of_a_metric() -> None:
     for name in ("entropy", "share"):
         clash = make_ppo(CONFIG.run, PROBE, UPDATES,
-                         summarise=Summary(lambda seen: (), lambda sums: {"share": jnp.float32(0)}),
+                         summarise=Summary(lambda params: (), lambda seen: (),
+                                           lambda sums, steps: {"share": jnp.float32(0)}),
                          stage=lambda params, fraction, name=name: (params, {name: fraction}))
         state = jax.eval_shape(clash.init, jax.random.key(0), probe_params())
         with pytest.raises(ValueError, match=name):
@@ -75,7 +80,7 @@ def test_a_stage_may_not_reuse_the_name_of_a_metric() -> None:
 # ---- on the trading environment
 
 
-ALGORITHM = make_ppo(CONFIG.run, ENV, UPDATES, summarise=Summary(collect, figures), stage=make_stages(STAGES))
+ALGORITHM = make_ppo(CONFIG.run, ENV, UPDATES, summarise=Summary(start, collect, figures), stage=make_stages(STAGES))
 
 
 @functools.cache

@@ -42,7 +42,7 @@ class Fresh:
         # No weight is 0, so that nothing can be lost unseen.
         self.params: Any = jax.tree.map(lambda x: jnp.asarray(draw.normal(0, 0.3, x.shape), jnp.float32),
                                         jax.eval_shape(build, jax.random.key(0)))
-        self.opt_state = optimiser(1.0).init(self.params)
+        self.opt_state = optimiser().init(self.params)
         seen = jnp.asarray(draw.normal(1, 3, (20 + seed, len(layout.slots))), jnp.float32)  # each its own count
         self.normaliser = MERGE(init_stats(len(layout.slots)), seen)
 
@@ -187,7 +187,7 @@ def test_moments_move_with_their_parameters() -> None:
     assert int(adam.count) == 1
     np.testing.assert_array_equal(adam.mu["policy_torso"]["Dense_0"]["kernel"][:, 0], [1, 0, 1, 1, 0])
     np.testing.assert_array_equal(adam.nu["policy_head"]["bias"], [1, 1, 1, 0, 0])
-    assert jax.tree.structure(carried.opt_state) == jax.tree.structure(optimiser(1.0).init(carried.params))
+    assert jax.tree.structure(carried.opt_state) == jax.tree.structure(optimiser().init(carried.params))
     _, alone = carry_over(SMALL, LARGE)
     assert alone.opt_state is None
     del before

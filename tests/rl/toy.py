@@ -30,8 +30,8 @@ def make_toy(env: Env, total_updates: int, num_envs: int = 4, num_steps: int = 8
 
     def update(state, params, inputs=None):
         key = jax.random.fold_in(state.key, state.update)
-        worlds, seen = unroll(env, lambda carry, ref, key: act(Policy(state.logits), carry, ref, params, key, True),
-                              *state.worlds, params, key, num_steps)
+        worlds, seen, _ = unroll(env, lambda carry, ref, key: act(Policy(state.logits), carry, ref, params, key, True),
+                                 *state.worlds, params, key, num_steps)
         gain = (seen.reward - seen.reward.mean())[..., None] * jax.nn.one_hot(seen.action, env.num_actions)
         logits, finite = state.logits + gain.mean((0, 1)), jnp.isfinite(gain).all()
         return state.replace(logits=logits, worlds=worlds, update=state.update + 1), {"finite": finite}

@@ -1,4 +1,7 @@
-"""PPO's policy: acting on one reference, and the output for the rows of a rollout that the loss needs."""
+"""PPO's policy: acting on one reference, and the output for the rows of a rollout that the loss needs.
+
+All functions but `act` and `ready` take a policy that `ready` has made.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ import jax
 
 from jaxtrade.networks import distributions
 from jaxtrade.networks.memory import recall
-from jaxtrade.networks.normalize import normalise
+from jaxtrade.networks.normalize import RunningStats, normalise, scaler_of
 from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
 from jaxtrade.rl.opening import opened
 from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.ppo.network import packed
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
 
@@ -41,6 +45,15 @@ class PolicyOutput(NamedTuple):
     value: Array
     mask: Array
     cost: Array | None
+
+
+def ready(ppo: PPO, policy: Policy) -> Policy:
+    """The policy in the form that the functions of this module use: packed parameters, and a `Scaler` instead of the
+    statistics. Computed once, not in every step."""
+    normaliser = policy.normaliser
+    if ppo.settings.normalise_observations and isinstance(normaliser, RunningStats):
+        normaliser = scaler_of(normaliser)
+    return policy.replace(parameters=packed(ppo, policy.parameters), normaliser=normaliser)
 
 
 def network_input(ppo: PPO, policy: Policy, ref: PyTree, params: PyTree) -> Array:
@@ -88,6 +101,14 @@ def forward(ppo: PPO, policy: Policy, carry: PyTree, refs: PyTree, first: Array,
     return PolicyOutput(logits, values, masks, costs)
 
 
+def log_prob_and_entropy(ppo: PPO, logits: Array, mask: Array, action: Array) -> tuple[Array, Array]:
+    """Log-probability of the action and entropy, float32[...] each, in the form for the platform. Acting and learning
+    use the same one, so that the ratio is exactly 1 before the first gradient step."""
+    if ppo.form.columns:
+        return distributions.log_prob_and_entropy(logits, mask, action)
+    return distributions.log_prob(logits, mask, action), distributions.entropy(logits, mask)
+
+
 def value_of(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree) -> Any:
     """float32[]: the value of `ref`. `carry` is the memory before `ref`."""
     variables, observation = {"params": policy.parameters}, network_input(ppo, policy, ref, params)
@@ -112,12 +133,13 @@ def act_by_chance(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: 
     overridden = None
     if ppo.fusion is not None and chance is not None:
         overridden = action != distributions.pick(chance, own, legal)
-    return carry, action, ActExtras(distributions.log_prob(logits, mask, action), value, logits, mask, overridden)
+    return carry, action, ActExtras(log_prob_and_entropy(ppo, logits, mask, action)[0], value, logits, mask, overridden)
 
 
 def act(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
         explore: bool) -> tuple[PyTree, Array, ActExtras]:
     """`Algorithm.act`. Raises ValueError if `explore` is True and `key` is None."""
+    policy = ready(ppo, policy)
     if not explore:
         return act_by_chance(ppo, policy, carry, ref, params, None)
     if key is None:

@@ -9,6 +9,7 @@ from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig
 from jaxtrade.networks.heads import Network
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.rl.ppo.form import CPU, Form
 from jaxtrade.types import Env, Stage, Summary
 
 
@@ -19,7 +20,7 @@ class PPO:
     settings: configuration of the network. network: see `make_network`. summary: extra metrics, computed from the
     environment's `info`. stage: changes the environment's parameters as the run goes on. fusion: combines the policy
     with advice. reduce: forms figures over environments that several devices share; the counts of `rollout` are then
-    those of one device.
+    those of one device. form: see `form`.
     """
 
     config: PPOConfig
@@ -32,6 +33,7 @@ class PPO:
     stage: Stage | None = None
     fusion: Fusion | None = None
     reduce: Reduce = LOCAL
+    form: Form = CPU
 
     @property
     def first_carry(self) -> Any:
@@ -42,6 +44,12 @@ class PPO:
     def first_env(self) -> Any:
         """Global number of this device's first environment."""
         return self.reduce.offset(self.rollout.num_envs)
+
+    @property
+    def gradient_rows(self) -> int:
+        """Largest number of rows whose gradient is computed at once."""
+        given = self.config.gradient_rows
+        return self.form.gradient_rows if given == "auto" else given
 
     @property
     def sequence(self) -> int:

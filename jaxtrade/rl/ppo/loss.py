@@ -9,12 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.networks import distributions
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import losses
-from jaxtrade.rl.losses import standardised
-from jaxtrade.rl.minibatches import take_rows
-from jaxtrade.rl.ppo.act import PolicyOutput, forward
+from jaxtrade.rl.packing import Packed, Packing, packing_of
+from jaxtrade.rl.ppo.act import PolicyOutput, forward, log_prob_and_entropy
 from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.ppo.state import HParams
 from jaxtrade.rl.state import Policy
@@ -23,6 +20,8 @@ from jaxtrade.types import Array, PyTree
 # (policy, carry [S, H], refs [B, ...], first bool[B], advice terms [B, ...], environment params) -> PolicyOutput; the
 # rows are ordered as in `Batch`
 Forward = Callable[[Policy, PyTree, PyTree, Array, PyTree, PyTree], PolicyOutput]
+# (logits float32[B, A], mask bool[B, A], action int32[B]) -> log-probability and entropy, float32[B] each
+Likelihood = Callable[[Array, Array, Array], tuple[Array, Array]]
 Gradient = tuple[Array, dict[str, Array], PyTree]  # loss float32[], diagnostics, gradient
 
 
@@ -47,8 +46,8 @@ class Batch(NamedTuple):
 class Objective(NamedTuple):
     """Arguments of the loss that stay the same in all gradient steps of an update.
 
-    policy: the policy that collected the rollout. params: environment parameters. ent_coef: float32[], entropy
-    coefficient of this update.
+    policy: the policy that collected the rollout, from `act.ready`. params: environment parameters. ent_coef:
+    float32[], entropy coefficient of this update.
     """
 
     policy: Policy
@@ -57,32 +56,34 @@ class Objective(NamedTuple):
     ent_coef: Array
 
 
-def ppo_loss(parameters: PyTree, policy: Policy, forward: Forward, batch: Batch, params: PyTree, hparams: HParams,
-             ent_coef: Array, normalise_advantages: bool, reduce: Reduce = LOCAL) -> tuple[Array, dict[str, Array]]:
+def ppo_loss(parameters: PyTree, objective: Objective, forward: Forward, batch: Batch,
+             likelihood: Likelihood) -> tuple[Array, dict[str, Array]]:
     """PPO's loss over one minibatch (Schulman et al. 2017, equation 9) -> (loss, diagnostics).
 
         loss = clipped surrogate + vf_coef * value loss - ent_coef * entropy + cost of the fusion
 
-    policy: the policy that collected the rollout; `parameters` replace its parameters. reduce: applies to the moments
-    of the advantages alone. The loss and its terms are over the rows of this device, and the caller averages the
-    gradients over devices.
+    likelihood: computes log-probability and entropy. `parameters` (packed) replace those of `objective.policy`. The
+    loss and its terms are over the rows of this device, and the caller averages the gradients over devices.
     """
+    policy, params, hparams, ent_coef = objective
     logits, value, mask, cost = forward(policy.replace(parameters=parameters), batch.carry, batch.ref, batch.first,
                                         batch.terms, params)
-    log_prob = distributions.log_prob(logits, mask, batch.action)
-    advantage = standardised(batch.advantage, reduce) if normalise_advantages else batch.advantage
-    terms = {
-        "policy_loss": losses.clipped_surrogate(log_prob, batch.log_prob, advantage, hparams.clip_eps),
-        "value_loss": losses.value_loss(value, batch.value, batch.target, hparams.vf_clip_eps),
-        "entropy": distributions.entropy(logits, mask).mean(),
-    }
-    loss = terms["policy_loss"] + hparams.vf_coef * terms["value_loss"] - ent_coef * terms["entropy"]
-    loss = loss if cost is None else loss + cost.mean()
-    return loss, terms | {
+    log_prob, entropy = likelihood(logits, mask, batch.action)
+    rows = {
+        "policy_loss": losses.clipped_surrogate(log_prob, batch.log_prob, batch.advantage, hparams.clip_eps),
+        "value_loss": losses.squared_error(value, batch.value, batch.target, hparams.vf_clip_eps),
+        "entropy": entropy,
         "approx_kl": losses.approx_kl(log_prob, batch.log_prob),
-        "clip_fraction": losses.clip_fraction(log_prob, batch.log_prob, hparams.clip_eps),
-        "ratio_error": jnp.max(jnp.abs(jnp.expm1(log_prob - batch.log_prob))),
+        "clip_fraction": losses.clipped(log_prob, batch.log_prob, hparams.clip_eps),
+        "ratio_error": jnp.abs(jnp.expm1(log_prob - batch.log_prob)),
     }
+    loss = rows["policy_loss"] + hparams.vf_coef * rows["value_loss"] - ent_coef * rows["entropy"]
+    loss = loss if cost is None else loss + cost
+    # All rows of figures are reduced together. On a device each reduction would be two programs of its own.
+    stacked = jnp.stack([loss, *rows.values()])
+    mean, highest = stacked.mean(axis=1), jax.lax.stop_gradient(stacked).max(axis=1)
+    terms = dict(zip(rows, mean[1:], strict=True))
+    return mean[0], terms | {"ratio_error": highest[-1]}
 
 
 def block_count(rows: int, gradient_rows: int, sequence: int) -> int:
@@ -95,39 +96,50 @@ def block_count(rows: int, gradient_rows: int, sequence: int) -> int:
     return 1 if sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
 
 
-def pick(ppo: PPO, batch: Batch, rows: Array) -> Batch:
-    """Select the rows of a minibatch.
+class Rows(NamedTuple):
+    """All rows of a rollout in the form from which minibatches are picked.
+
+    packed: the words of each row lie side by side, int32[T * N, C], so one look-up picks a whole row. packing: how they
+    are packed. carry: as in `Batch`, of all environments.
+    """
+
+    packed: Packed
+    packing: Packing
+    carry: PyTree
+
+
+def rows_of(batch: Batch) -> Rows:
+    """The rows of a rollout [T, N, ...], without their advantages: these are picked for a whole epoch at once."""
+    rest = batch._replace(carry=None, advantage=None)
+    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rest)
+    packing = packing_of(flat)
+    return Rows(packing.pack(flat, axis=1), packing, batch.carry)
+
+
+def pick(ppo: PPO, rows: Rows, of: Array, advantage: Array) -> Batch:
+    """The rows `of` int32[B] of a rollout. advantage: float32[B], theirs.
 
     With a memory, each sequence starts at the first step of the rollout. The row numbers of these first steps are then
     the numbers of their environments.
     """
-    envs = rows[:ppo.rollout.num_envs // ppo.config.num_minibatches]
-    picked = take_rows(batch._replace(carry=None), rows)
-    return picked._replace(carry=jax.tree.map(lambda x: x[envs], batch.carry))
+    envs = of[:ppo.rollout.num_envs // ppo.config.num_minibatches]
+    picked = rows.packing.unpack(jax.tree.map(lambda x: x[of], rows.packed), axis=1)
+    return picked._replace(advantage=advantage, carry=jax.tree.map(lambda x: x[envs], rows.carry))
 
 
-def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch,
-                     normalise_advantages: bool) -> Gradient:
+def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch) -> Gradient:
     """Gradient over all rows of `batch` at once."""
-    policy, params, hparams, ent_coef = objective
-    (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(
-        parameters, policy, partial(forward, ppo), batch, params, hparams, ent_coef, normalise_advantages, ppo.reduce)
+    (loss, terms), grads = jax.value_and_grad(ppo_loss, has_aux=True)(parameters, objective, partial(forward, ppo),
+                                                                      batch, partial(log_prob_and_entropy, ppo))
     return loss, terms, grads
 
 
-def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch, rows: Array,
+def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of: Array, advantage: Array,
                        blocks: int) -> Gradient:
-    """Gradient over a large minibatch, as the mean over `blocks` equal blocks. This limits the memory that it takes.
-
-    The advantages are normalised over all rows of the minibatch, before the split.
-    """
-    advantage = take_rows(batch.advantage, rows)
-    advantage = standardised(advantage, ppo.reduce) if ppo.config.normalise_advantages else advantage
+    """Gradient over a large minibatch, as the mean over `blocks` equal blocks. This limits the memory that it takes."""
 
     def of_block(block: tuple[Array, Array]) -> Gradient:
-        rows, advantage = block
-        picked = pick(ppo, batch, rows)._replace(advantage=advantage)
-        return gradient_of_rows(ppo, objective, parameters, picked, False)
+        return gradient_of_rows(ppo, objective, parameters, pick(ppo, rows, *block))
 
     def add(total: Any, block: tuple[Array, Array]) -> tuple[Any, None]:
         loss, terms, grads = of_block(block)
@@ -135,7 +147,7 @@ def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, batch
         loss, terms, grads = jax.tree.map(jnp.add, total, (loss, terms, grads))
         return (loss, terms | {"ratio_error": worst}, grads), None
 
-    parts = (rows.reshape(blocks, -1), advantage.reshape(blocks, -1))
+    parts = (of.reshape(blocks, -1), advantage.reshape(blocks, -1))
     first = jax.tree.map(lambda x: x[0], parts)
     zero = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(of_block, first))
     (loss, terms, grads), _ = jax.lax.scan(add, zero, parts)
@@ -143,15 +155,18 @@ def gradient_in_blocks(ppo: PPO, objective: Objective, parameters: PyTree, batch
     return loss, means | {"ratio_error": terms["ratio_error"]}, grads
 
 
-def gradient(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch, rows: Array) -> Gradient:
-    """Gradient over a minibatch, averaged over devices. rows: int32[B], row numbers in the rollout `batch` [T, N, ...].
+def gradient(ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of: Array, advantage: Array) -> Gradient:
+    """Gradient over a minibatch, averaged over devices.
+
+    Args:
+        rows: of the rollout. of: int32[B], the rows of the minibatch. advantage: float32[B], their advantages, which
+            are normalised over the minibatch if the configuration says so.
     """
-    blocks = block_count(len(rows), ppo.config.gradient_rows, ppo.sequence)
+    blocks = block_count(len(of), ppo.gradient_rows, ppo.sequence)
     if blocks == 1:
-        loss, terms, grads = gradient_of_rows(ppo, objective, parameters, pick(ppo, batch, rows),
-                                              ppo.config.normalise_advantages)
+        loss, terms, grads = gradient_of_rows(ppo, objective, parameters, pick(ppo, rows, of, advantage))
     else:
-        loss, terms, grads = gradient_in_blocks(ppo, objective, parameters, batch, rows, blocks)
+        loss, terms, grads = gradient_in_blocks(ppo, objective, parameters, rows, of, advantage, blocks)
     worst = ppo.reduce.max_of_parts(terms["ratio_error"])
     loss, terms, grads = ppo.reduce.mean_of_parts((loss, terms, grads))
     return loss, terms | {"ratio_error": worst}, grads

@@ -15,6 +15,7 @@ from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.ppo import reports
 from jaxtrade.rl.ppo.act import act
 from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.ppo.form import form_of
 from jaxtrade.rl.ppo.network import first_parameters, make_network
 from jaxtrade.rl.ppo.state import TrainState, halved_rates, make_hparams, policy_of
 from jaxtrade.rl.ppo.update import update
@@ -40,7 +41,7 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
         # all be clipped to the same number.
         stats = merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=ppo.reduce)
     return strong_types(TrainState(
-        params=parameters, opt_state=optimiser(1.0).init(parameters), normaliser=stats, env_state=env_state,
+        params=parameters, opt_state=optimiser().init(parameters), normaliser=stats, env_state=env_state,
         ref=ref, first=jnp.ones(num_envs, bool),
         carry=jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), ppo.first_carry),
         episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
@@ -51,7 +52,7 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
 
 def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
              precision: str | None = None, stage: Stage | None = None, fusion: Fusion | None = None,
-             reduce: Reduce = LOCAL) -> Algorithm:
+             reduce: Reduce = LOCAL, platform: str | None = None) -> Algorithm:
     """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
     Args:
@@ -64,6 +65,7 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
         fusion: combines the policy with advice. `params.advice` then holds the advice.
         reduce: forms figures over environments that several devices share (`networks.reductions`). The counts of
             `config.rollout` are then those of one device.
+        platform: where the program will run, such as "cpu" or "gpu" (`form.form_of`). Default: that of this process.
     Returns:
         `Algorithm` whose state is a `TrainState`. All of its functions work under vmap over states with shared
         `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
@@ -75,7 +77,8 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     """
     network, rollout, count = make_network(config.network, env.num_actions, precision), config.rollout, \
         config.ppo.num_minibatches
-    ppo = PPO(config.ppo, rollout, config.network, env, network, total_updates, summarise, stage, fusion, reduce)
+    ppo = PPO(config.ppo, rollout, config.network, env, network, total_updates, summarise, stage, fusion, reduce,
+              form_of(platform))
     if ppo.first_carry is not None and rollout.num_envs // rollout.shards % count:
         raise ConfigError(f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "
                           f"({rollout.num_envs // rollout.shards}) must be a multiple of ppo.num_minibatches ({count})")

@@ -10,6 +10,7 @@ from jaxtrade.networks.heads import Network
 from jaxtrade.networks.normalize import init_stats
 from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
 
@@ -17,6 +18,18 @@ from jaxtrade.types import Array, PyTree
 def make_network(config: NetworkConfig, num_actions: int, precision: str | None = None) -> Network:
     """The network that `config` describes. Raises ConfigError if no network is registered under `config.kind`."""
     return NETWORKS[config.kind](config, num_actions, precision)
+
+
+def packed(ppo: PPO, parameters: PyTree) -> PyTree:
+    """The parameters as training uses them: by `network.pack` if the form is a pair and the network has it."""
+    pack = getattr(ppo.network, "pack", None) if ppo.form.pair else None
+    return parameters if pack is None else pack(parameters)
+
+
+def unpacked(ppo: PPO, parameters: PyTree, like: PyTree) -> PyTree:
+    """The inverse of `packed`. like: parameters, or their shapes, that are not packed."""
+    unpack = getattr(ppo.network, "unpack", None) if ppo.form.pair else None
+    return parameters if unpack is None else unpack(parameters, like)
 
 
 def first_parameters(config: NetworkConfig, num_actions: int, size: int, key: Array,

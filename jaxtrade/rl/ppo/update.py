@@ -11,42 +11,50 @@ import optax
 from jaxtrade.networks.normalize import RunningStats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import losses
+from jaxtrade.rl.flat import layout_of, map_parts
 from jaxtrade.rl.listening.fusion import figures, visits
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.minibatches import minibatch_rows
+from jaxtrade.rl.ppo.act import ready
 from jaxtrade.rl.ppo.context import PPO
-from jaxtrade.rl.ppo.loss import Batch, Objective, gradient
+from jaxtrade.rl.ppo.form import CPU
+from jaxtrade.rl.ppo.loss import Batch, Objective, gradient, rows_of
+from jaxtrade.rl.ppo.network import packed, unpacked
 from jaxtrade.rl.ppo.rollout import collect
 from jaxtrade.rl.ppo.state import HParams, TrainState, policy_of
-from jaxtrade.rl.rollout import count_episodes, count_illegal
-from jaxtrade.rl.schedules import linear, optimiser, progress
+from jaxtrade.rl.rollout import count_illegal, episode_figures
+from jaxtrade.rl.schedules import clipped_adam, linear, progress
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, PyTree, Transition
 
 
-def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree,
-                      reduce: Reduce = LOCAL) -> RunningStats:
+def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL,
+                      rows: int = CPU.statistics_rows) -> RunningStats:
     """Add the observations of a rollout to the statistics. refs: [T, N, ...].
 
-    The scan rebuilds the observations of one time step at a time. All of them at once would take far more memory.
+    The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of them at once would
+    take far more memory.
     """
+    steps, envs = jax.tree.leaves(refs)[0].shape[:2]
+    together = next(n for n in range(max(rows // envs, 1), 0, -1) if steps % n == 0)
+    blocks = jax.tree.map(lambda x: x.reshape(steps // together, together * envs, *x.shape[2:]), refs)
 
-    def at(stats: RunningStats, ref: PyTree) -> tuple[RunningStats, None]:
-        return merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=reduce), None
+    def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
+        return merge(stats, jax.vmap(env.observe, (0, None))(block, params), reduce=reduce), None
 
-    return jax.lax.scan(at, stats, refs)[0]
+    return jax.lax.scan(add, stats, blocks)[0]
 
 
 def learning_rates(ppo: PPO, parameters: PyTree, learning_rate: Array, fraction: Array, hparams: HParams) -> PyTree:
-    """The learning rate of each parameter, float32[].
+    """The learning rate of each number of `parameters`: float32[], or arrays of their shapes.
 
     With an adapter, all other parameters are frozen (rate 0) until the fraction `adapter_freeze` of the run.
     """
     if not ppo.settings.adapter:
-        return jax.tree.map(lambda _: learning_rate, parameters)
+        return learning_rate
     base = jnp.where(fraction < hparams.adapter_freeze, 0.0, learning_rate)
-    return {name: jax.tree.map(lambda _, rate=learning_rate if name == "adapter" else base: rate, part)
-            for name, part in parameters.items()}
+    return {name: jax.tree.map(lambda x, rate=learning_rate if name == "adapter" else base:
+                               jnp.broadcast_to(rate, x.shape), part) for name, part in parameters.items()}
 
 
 def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: Array, learning_rate: Array,
@@ -56,39 +64,56 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
     Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further step of this update is applied.
     """
     config, rollout, hparams = ppo.config, ppo.rollout, state.hparams
-    optimise = optimiser(hparams.max_grad_norm)
-    rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams)
+    layout, rows = layout_of(packed(ppo, state.params)), rows_of(batch)
 
-    def minibatch(carry: tuple[PyTree, PyTree, Array], rows: Array) -> tuple[Any, dict[str, Array]]:
-        parameters, opt_state, stopped = carry
-        loss, terms, grads = gradient(ppo, objective, parameters, batch, rows)
+    def flat(tree: PyTree) -> Array:
+        return layout.flat(packed(ppo, tree))
+
+    def restored(old: PyTree, vector: Array) -> PyTree:
+        return unpacked(ppo, layout.tree(vector), old)
+
+    rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams)
+    rates = flat(rates) if ppo.settings.adapter else rates
+    advantages = batch.advantage.reshape(-1)
+
+    names: list[str] = []  # of the diagnostics, known when `minibatch` is traced
+
+    def minibatch(carry: tuple[Array, PyTree, Array], now: tuple[Array, Array]) -> tuple[Any, Array]:
+        vector, opt_state, stopped = carry
+        loss, terms, grads = gradient(ppo, objective, layout.tree(vector), rows, *now)
+        grads = layout.flat(grads)
         grad_norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         stopped |= (hparams.target_kl > 0.0) & (terms["approx_kl"] > hparams.target_kl)
         # A step that is not finite is not applied. The metric `finite` stops the run, and its parameters stay usable.
         applied = finite & ~stopped
-        direction, new_opt_state = optimise.update(grads, opt_state)
-        new_parameters = jax.tree.map(lambda p, rate, d: p - rate * d, parameters, rates, direction)
-        parameters, opt_state = jax.tree.map(lambda new, old: jnp.where(applied, new, old),
-                                             (new_parameters, new_opt_state), (parameters, opt_state))
-        return (parameters, opt_state, stopped), terms | {
-            "grad_norm": grad_norm, "finite": finite, "applied": applied}
+        direction, new_opt_state = clipped_adam(grads, grad_norm, opt_state, hparams.max_grad_norm)
+        vector, opt_state = jax.tree.map(lambda new, old: jnp.where(applied, new, old),
+                                         (vector - rates * direction, new_opt_state), (vector, opt_state))
+        figures = terms | {"grad_norm": grad_norm, "finite": finite, "applied": applied}
+        names[:] = figures
+        # One row instead of an array for each figure: a device stores each array by a program of its own.
+        return (vector, opt_state, stopped), jnp.stack([x.astype(jnp.float32) for x in figures.values()])
 
-    def epoch(carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
-        return jax.lax.scan(minibatch, carry, minibatch_rows(
-            key, rollout.num_steps, rollout.num_envs, rollout.shards, config.num_minibatches, ppo.sequence,
-            ppo.reduce.offset(rollout.shards)))
+    def epoch(carry: Any, key: Array) -> tuple[Any, Array]:
+        picked = minibatch_rows(key, rollout.num_steps, rollout.num_envs, rollout.shards, config.num_minibatches,
+                                ppo.sequence, ppo.reduce.offset(rollout.shards))
+        chosen = advantages[picked]
+        chosen = losses.standardised(chosen, ppo.reduce) if config.normalise_advantages else chosen
+        return jax.lax.scan(minibatch, carry, (picked, chosen))
 
-    (parameters, opt_state, _), history = jax.lax.scan(
-        epoch, (state.params, state.opt_state, jnp.bool_(False)), jax.random.split(key, config.num_epochs))
-    return state.replace(params=parameters, opt_state=opt_state), history
+    start = (flat(state.params), map_parts(flat, state.opt_state, state.params), jnp.bool_(False))
+    (vector, opt_state, _), history = jax.lax.scan(epoch, start, jax.random.split(key, config.num_epochs))
+    return state.replace(params=restored(state.params, vector),
+                         opt_state=map_parts(restored, state.opt_state, state.params, opt_state)), dict(
+                             zip(names, jnp.moveaxis(history, -1, 0), strict=True))
 
 
 def step_metrics(history: dict[str, Array]) -> dict[str, Array]:
-    """Metrics of the gradient steps. history: bool and float32[epochs, minibatches] by name."""
-    applied = history["applied"].astype(jnp.float32)
+    """Metrics of the gradient steps. history: float32[epochs, minibatches] by name; 1 is True."""
+    applied = history["applied"]
     metrics = {
-        "finite": history["finite"].all(),
+        "finite": (history["finite"] > 0).all(),
         "ratio_error": history["ratio_error"][0, 0],
         "applied": applied.mean(),
     }
@@ -113,6 +138,14 @@ def advice_metrics(ppo: PPO, seen: Transition, policy: Policy, advice: AdviceSta
     assert ppo.fusion is not None
     return figures(ppo.fusion.env, seen, seen.extras.overridden, policy.fusion, advice.outcomes, ppo.reduce) | {
         "visits": visits(seen.ref, -seen.extras.log_prob, advice.view, ppo.reduce)}
+
+
+def summary_metrics(ppo: PPO, sums: PyTree) -> dict[str, Array]:
+    """Metrics of `PPO.summary`; none without one. sums: over the steps of the rollout, [N, ...]."""
+    if ppo.summary is None:
+        return {}
+    steps = ppo.reduce.count(ppo.rollout.num_envs) * ppo.rollout.num_steps
+    return dict(ppo.summary.figures(jax.tree.map(lambda x: ppo.reduce.sum(x, 0, x.dtype), sums), steps))
 
 
 def joined(metrics: dict[str, Array], *others: dict[str, Array]) -> dict[str, Array]:
@@ -142,17 +175,17 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     if ppo.stage is not None:
         params, staged = ppo.stage(params, fraction)
 
-    collected, seen, batch = collect(ppo, state, policy, params, key_rollout)
+    policy = ready(ppo, policy)
+    collected, seen, batch, tally = collect(ppo, state, policy, params, key_rollout)
     objective = Objective(policy, params, hparams, ent_coef)
     learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
     # The statistics change only after the gradient steps: acting and learning must normalise in the same way.
     stats = state.normaliser
     if ppo.settings.normalise_observations:
-        stats = update_statistics(ppo.env, stats, seen.ref, params, ppo.reduce)
-    episodes, metrics = count_episodes(state.episodes, seen, ppo.reduce)
-    new = learnt.replace(normaliser=stats, episodes=episodes, update=state.update + 1)
-
-    metrics |= step_metrics(history) | rollout_metrics(ppo, seen, batch) | {
+        stats = update_statistics(ppo.env, stats, seen.ref, params, ppo.reduce, ppo.form.statistics_rows)
+    new = learnt.replace(normaliser=stats, update=state.update + 1)
+    metrics = episode_figures(tally.episodes, ppo.reduce) | step_metrics(history)
+    metrics |= rollout_metrics(ppo, seen, batch) | {
         "learning_rate": learning_rate,
         "ent_coef": ent_coef,
         "param_delta": optax.tree.norm(jax.tree.map(jnp.subtract, new.params, state.params)),
@@ -160,5 +193,4 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     if ppo.fusion is not None:
         assert inputs is not None
         metrics |= advice_metrics(ppo, seen, policy, inputs)
-    extra = dict(ppo.summary.figures(ppo.reduce.sum_of_parts(seen.info))) if ppo.summary else {}
-    return new, joined(metrics, staged, extra)
+    return new, joined(metrics, staged, summary_metrics(ppo, tally.summary))
