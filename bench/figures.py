@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from jaxtrade.errors import DataError
 
 Place = tuple[str, ...]
-ABOUT = ("bench", "about", "quick", "stamp", "config")  # what was run, not what was found
+ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # what was run, not what was found
 STRUCTURE = ("sides", "ratios")  # keys that say only what lies below
 SUMMARY = ("steps", "repeats", "steps_per_second", "steps_per_second_range", "steps_per_cpu_second",
            "steps_per_cpu_second_range")

@@ -20,6 +20,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, PyTree
 
+from .catalogue import NO_CHECKOUT
 from .learning import Learning
 from .old_gymnax import offered
 from .setting import World
@@ -41,7 +42,7 @@ STAND_INS = {"brax": ("envs",), "brax.envs": (), "brax.envs.wrappers": (),
 def left_out(config: Learning, checkout: Path | None) -> str | None:
     """Why it cannot run this configuration here, or None."""
     if checkout is None:
-        return "is no package: give the path of a checkout of github.com/luchris429/purejaxrl"
+        return NO_CHECKOUT
     if importlib.util.find_spec("distrax") is None:
         return "needs distrax, which is not installed: pip install distrax"
     if tuple(config.hidden) != WIDTHS:
