@@ -22,6 +22,7 @@ SUMMARY = ("steps", "repeats", "steps_per_second", "steps_per_second_range", "st
            "steps_per_cpu_second_range")
 DURATION = ("repeats", "seconds", "seconds_range", "cpu_seconds", "cpu_seconds_range")
 CLOCKS = ("wall", "cpu")
+LEVEL = 1.05  # up to here a ratio is called level: repeats of one program differ as much
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -150,6 +151,11 @@ def in_unit(value: Any, unit: str) -> str:
     if unit == "%":
         return f"{100 * value:.3g} %"
     return number(value) + ("x" if unit == "x" else f" {unit}" if unit else "")
+
+
+def compared(ratio: float) -> str:
+    """What a ratio of speeds means. Below one is slower, however little; a little above one is not called faster."""
+    return "slower" if ratio < 1 else "level" if ratio <= LEVEL else "faster"
 
 
 def unit_of(place: Place) -> str:

@@ -3,8 +3,9 @@
 The ceiling of a comparison is what its ratio would be if our side did nothing but the network's matrix products, at the
 rate that was measured beside it: in the same run, with the same number of threads, in the minibatch's own shapes. Every
 environment step needs the network forward once (policy and value, to act), and in each epoch forward and back. Back
-takes two products for each forward one, less the first layers' input gradient, which nobody needs. Of the rates of all
-shapes the best counts, and products that are needed once a rollout are left out, so the ceiling is none too low.
+takes two products for each forward one, less the first layers' input gradient, which nobody needs. Of all
+repeats of all shapes the fastest counts, and products that are needed once a rollout are left out, so the ceiling is
+none too low.
 
 The other side's speed is as measured. A target above the ceiling asks for more than the machine has.
 """
@@ -115,14 +116,15 @@ def chains(config: Learning, observation_size: int, quick: bool) -> dict[str, Ch
 
 
 def rates(samples: Mapping[str, Sequence[Sample]], flops: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Shape -> billions of floating-point operations per wall second (median and range) and per CPU second."""
+    """Shape -> billions of floating-point operations per wall and per CPU second: median, and range."""
     found = {}
     for name, taken in samples.items():
         by_wall = [flops[name] / 1e9 / sample.wall for sample in taken]
         by_cpu = [flops[name] / 1e9 / sample.cpu for sample in taken]
         found[name] = {"gflops": rounded(statistics.median(by_wall)),
                        "gflops_range": [rounded(min(by_wall)), rounded(max(by_wall))],
-                       "gflops_per_cpu_second": rounded(statistics.median(by_cpu))}
+                       "gflops_per_cpu_second": rounded(statistics.median(by_cpu)),
+                       "gflops_per_cpu_second_range": [rounded(min(by_cpu)), rounded(max(by_cpu))]}
     return found
 
 
@@ -135,8 +137,8 @@ def ceiling(flops: int, measured: Mapping[str, Mapping[str, Any]],
         measured: `rates`.
         others: side -> `harness.summary`.
     """
-    per_second = max(rate["gflops"] for rate in measured.values()) * 1e9 / flops
-    per_cpu_second = max(rate["gflops_per_cpu_second"] for rate in measured.values()) * 1e9 / flops
+    per_second, per_cpu_second = (max(rate[key][1] for rate in measured.values()) * 1e9 / flops
+                                  for key in ("gflops_range", "gflops_per_cpu_second_range"))
     return {"flops_per_step": flops, "products": dict(measured), "most_steps_per_second": rounded(per_second),
             "most_steps_per_cpu_second": rounded(per_cpu_second),
             "ratios": {name: {"wall": rounded(per_second / side["steps_per_second"]),

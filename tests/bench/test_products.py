@@ -41,15 +41,16 @@ def test_the_shapes_are_those_of_a_minibatch() -> None:
 
 
 def test_a_ceiling_by_hand() -> None:
-    """The best shape makes 100 GF/s by the clock and 50 per CPU second: 100,000 and 50,000 steps of a million
-    operations. The other side makes 5,000 and 4,000."""
+    """The best repeat of the best shape makes 200 GF/s by the clock and 100 per CPU second: 200,000 and 100,000 steps
+    of a million operations. The other side makes 5,000 and 4,000."""
     samples = {"wide": [Sample(0.02, 0.04), Sample(0.01, 0.02), Sample(0.005, 0.01)], "narrow": [Sample(1.0, 1.0)]}
     rates = products.rates(samples, {"wide": 10**9, "narrow": 10**9})
-    assert rates["wide"] == {"gflops": 100, "gflops_range": [50, 200], "gflops_per_cpu_second": 50}
+    assert rates["wide"] == {"gflops": 100, "gflops_range": [50, 200], "gflops_per_cpu_second": 50,
+                             "gflops_per_cpu_second_range": [25, 100]}
     assert rates["narrow"]["gflops"] == 1
     found = products.ceiling(10**6, rates, {"peer": {"steps_per_second": 5_000, "steps_per_cpu_second": 4_000}})
-    assert (found["most_steps_per_second"], found["most_steps_per_cpu_second"]) == (100_000, 50_000)
-    assert found["ratios"] == {"peer": {"wall": 20, "cpu": 12.5}}
+    assert (found["most_steps_per_second"], found["most_steps_per_cpu_second"]) == (200_000, 100_000)
+    assert found["ratios"] == {"peer": {"wall": 40, "cpu": 25}}
 
 
 def test_a_networks_ceiling_covers_every_ratio() -> None:
@@ -61,5 +62,6 @@ def test_a_networks_ceiling_covers_every_ratio() -> None:
     side = {"steps_per_second": 1_000.0, "steps_per_cpu_second": 1_000.0}
     names = ("small/ours/4", "small/ours/16", "small/rejax/4", "small/sb3_dummy/16", "small/sb3_dummy/8")
     results = dict.fromkeys(names, side)
-    found = ppo_train.ceiling(same, World, {"a": {"gflops": 75.1616, "gflops_per_cpu_second": 75.1616}}, results)
+    rates = {"a": {"gflops_range": [1.0, 75.1616], "gflops_per_cpu_second_range": [1.0, 75.1616]}}
+    found = ppo_train.ceiling(same, World, rates, results)
     assert found["ratios"] == {name: {"wall": 100, "cpu": 100} for name in ("small/rejax/4", "small/sb3_dummy/16")}
