@@ -129,6 +129,13 @@ def verdict_counts(part: str) -> dict[str, int]:
     return {"all": len(verdicts), **{verdict: verdicts.count(verdict) for verdict in verdicts}}
 
 
+def counted_again(part: str) -> str:
+    """The sentence that counts the rows of the table of targets."""
+    counts = {"**missed**": 0, "met": 0, "": 0} | verdict_counts(part)
+    return (f"Of all {counts['all']} targets, {counts['met']} are met, {counts['**missed**']} missed and "
+            f"{counts['']} not measured.")
+
+
 def cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
 
@@ -145,6 +152,7 @@ def target_rows(part: str) -> list[list[str]]:
     return found
 
 
+COUNTED = re.compile(r"Of all \d+ targets,.*?not measured\.")
 SHORT_HEADER = [["jaxtrade's speed over the other's", "by the clock", "per CPU second", "target", ""], ["---"] * 5]
 
 
@@ -185,6 +193,8 @@ def stray_in_page(part: str, results: Mapping[str, Any], bounds: Mapping[str, An
     complaints, name = [], "In short"
     targets = {row[0]: row for row in target_rows(part)}
     verdicts = list(verdict_counts(part).values())
+    if COUNTED.findall(part) != [counted_again(part)]:
+        complaints.append("the page counts its targets wrongly")
     for line in part.splitlines():
         row, within = cells(line), results.get(name, {})
         if line.startswith("## "):
@@ -219,6 +229,8 @@ def stray_in_page(part: str, results: Mapping[str, Any], bounds: Mapping[str, An
 def stray_in_readme(part: str, page: str, results: Mapping[str, Any]) -> list[str]:
     """Complaints about the generated part of README.md, which says nothing that the page does not say."""
     complaints = [f"not in the page: {row[0]}" for row in short_rows(part) if row not in short_rows(page)]
+    if COUNTED.findall(part) != COUNTED.findall(page):
+        complaints.append("the README counts other targets than the page")
     complaints += [f"not in the short table: {line}" for line in part.splitlines()
                    if line.startswith("|") and cells(line) not in [*short_rows(part), *SHORT_HEADER]]
     stamps, verdicts = [result["stamp"] for result in results.values()], list(verdict_counts(page).values())

@@ -21,7 +21,7 @@ from bench.learning import learning_of
 from bench.old_gymnax import OLD_ID, offered
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import ConfigError
-from tests.extras import needed
+from tests.extras import INSTALL, needed
 from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
 
 PPO = {"num_envs": 4, "num_steps": 32, "num_minibatches": 4, "num_epochs": 2, "normalise_observations": False}
@@ -165,7 +165,7 @@ def options() -> Options:
 def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     world = setting.world(2, ppo=PPO)
     if reason := peers.left_out(learning_of(world.config), options).get(name):
-        pytest.skip(f"{name}: {reason} (in tests: JAXTRADE_PUREJAXRL=purejaxrl)")
+        pytest.skip(f"{name}: {reason} (in tests: {INSTALL}; JAXTRADE_PUREJAXRL=purejaxrl)")
     others = dict.fromkeys({"purejaxrl", "rejax", "sbx"} - {name}, "not asked for")
     monkeypatch.setattr(peers, "left_out", lambda config, options: others)
     with ExitStack() as stack:
