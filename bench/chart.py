@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from . import figures, provenance
 
 NAME = "ratios"
-FASTER, SLOWER, CEILING = "#0072B2", "#D55E00", "#000000"  # told apart by side, hatch and word too
+FASTER, SLOWER, INK = "#0072B2", "#D55E00", "#000000"  # told apart by side, hatch and word too
 NETWORKS = {"small": "PPO 64x64", "large": "PPO 256-256-128"}
 OTHERS = {"sb3_dummy": "SB3", "rejax": "rejax", "purejaxrl": "PureJaxRL"}
 TICKS = (0.1, 0.2, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
@@ -126,20 +126,21 @@ def _bars(axis: Any, chosen: Sequence[Row]) -> None:
     axis.set_xscale("log")
     axis.set_xlim(low / 1.1, high * 4)  # room for the words
     for y, row in enumerate(chosen):
-        slower = row.wall is not None and row.wall < 1
+        slower = row.wall is not None and figures.compared(row.wall) == "slower"
         if row.wall is not None:
             axis.barh(y, row.wall - 1, left=1, height=0.6, color=SLOWER if slower else FASTER, edgecolor="white",
                       hatch="////" if slower else None)
         end = max([1.0, *(value for value in (row.wall, row.cpu, row.ceiling) if value is not None)])
         axis.annotate(row.words, (end, y), xytext=(7, 0), textcoords="offset points", va="center", fontsize=8,
-                      fontweight="bold" if slower else "normal", color=SLOWER if slower else "#000000")
-    for name, marker, size, face in (("cpu", "D", 26, "white"), ("ceiling", "|", 130, CEILING)):
+                      fontweight="bold" if slower else "normal", color=SLOWER if slower else INK)
+    for name, marker, size, face in (("cpu", "D", 26, "white"), ("ceiling", "|", 130, INK)):
         marks = [(getattr(row, name), y) for y, row in enumerate(chosen) if getattr(row, name) is not None]
         if marks:
-            label = {"cpu": "per CPU second", "ceiling": "ceiling: our matrix products alone"}[name]
-            axis.scatter(*zip(*marks, strict=True), marker=marker, s=size, facecolor=face, edgecolor=CEILING,
-                         linewidth=1.2, zorder=3, label=label)
-    axis.axvline(1, color="#000000", linewidth=1)
+            label = {"cpu": "per CPU second", "ceiling": "ceiling of the bar: our matrix products alone"}[name]
+            edge = {} if face == INK else {"edgecolor": INK}
+            axis.scatter(*zip(*marks, strict=True), marker=marker, s=size, facecolor=face, linewidth=1.2, zorder=3,
+                         label=label, **edge)
+    axis.axvline(1, color=INK, linewidth=1)
     axis.set_yticks(range(len(chosen)), [row.label for row in chosen])
     axis.invert_yaxis()
     ticks = [tick for tick in TICKS if low <= tick <= high]

@@ -154,8 +154,9 @@ def in_unit(value: Any, unit: str) -> str:
 
 
 def compared(ratio: float) -> str:
-    """What a ratio of speeds means. Below one is slower, however little; a little above one is not called faster."""
-    return "slower" if ratio < 1 else "level" if ratio <= LEVEL else "faster"
+    """What a ratio of speeds means, as it is shown. Below one is slower, however little; a little above is level."""
+    seen = float(f"{ratio:.3g}")
+    return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
 def unit_of(place: Place) -> str:

@@ -42,8 +42,13 @@ class Ticks(NamedTuple):
 
 
 def load() -> float | None:
-    """The load average of one minute; None where the system has none."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    """The load average of one minute; None where the system has none or cannot say."""
+    if not hasattr(os, "getloadavg"):
+        return None
+    try:
+        return os.getloadavg()[0]
+    except OSError:  # documented: "if the load average was unobtainable"
+        return None
 
 
 def ticks(path: Path = STAT) -> Ticks | None:

@@ -264,10 +264,10 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
 
 def ceiling(same: Mapping[int, RunConfig], world: setting.World, rates: Mapping[str, Any],
             results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """`products.ceiling` over every side that has a ratio; the steps of all compared settings cost the same."""
-    [flops] = {products.step_flops(learning_of(config), world.env.observation_size, world.env.num_actions)
-               for config in same.values()}
-    return products.ceiling(flops, rates, {name: results[name] for name in ratios(results)})
+    """`products.ceiling` over every side that has a ratio; a step of every compared setting needs the same."""
+    first = learning_of(next(iter(same.values())))
+    needed = products.step_products(first, world.env.observation_size, world.env.num_actions)
+    return products.ceiling(needed, rates, {name: results[name] for name in ratios(results)})
 
 
 def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:

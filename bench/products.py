@@ -1,11 +1,11 @@
 """Matrix products: how many a learner needs, how fast this machine makes them, and the ceiling that follows.
 
-The ceiling of a comparison is what its ratio would be if our side did nothing but the network's matrix products, at the
-rate that was measured beside it: in the same run, with the same number of threads, in the minibatch's own shapes. Every
-environment step needs the network forward once (policy and value, to act), and in each epoch forward and back. Back
-takes two products for each forward one, less the first layers' input gradient, which nobody needs. Of all
-repeats of all shapes the fastest counts, and products that are needed once a rollout are left out, so the ceiling is
-none too low.
+The ceiling of a comparison is what its ratio would be if our side did nothing but the network's matrix products, each
+at the rate that was measured for its shape: in the same run, with the same number of threads, on as many rows as a
+minibatch has. Every environment step needs the network forward once (policy and value, to act), and in each epoch
+forward and back. Back takes two products for each forward one, less the first layers' input gradient, which nobody
+needs. The ceiling is none too low: of each shape the fastest repeat counts, acting has the rate of a whole minibatch,
+the narrow heads have the best rate of all shapes, and products that are needed once a rollout are left out.
 
 The other side's speed is as measured. A target above the ceiling asks for more than the machine has.
 """
@@ -78,6 +78,19 @@ def step_flops(config: Learning, observation_size: int, num_actions: int) -> int
             + config.num_epochs * epoch_flops(config, observation_size, num_actions))
 
 
+def step_products(config: Learning, observation_size: int, num_actions: int) -> dict[str | None, int]:
+    """Shape of `shapes` -> floating-point operations of it that one environment step needs; of the heads under None.
+    Their sum is `step_flops`."""
+    rows, epochs = config.num_envs * config.num_steps // config.num_minibatches, config.num_epochs
+    found: dict[str | None, int] = {None: 2 * config.hidden[-1] * (num_actions + 1) * (1 + 3 * epochs)}
+    for i, (inputs, outputs) in enumerate(itertools.pairwise((observation_size, *config.hidden))):
+        one = 2 * 2 * inputs * outputs  # in policy and value network
+        through, weights = Product(rows, inputs, outputs).name, Product(inputs, rows, outputs).name
+        found[through] = found.get(through, 0) + one * (1 + epochs + (epochs if i else 0))
+        found[weights] = found.get(weights, 0) + one * epochs
+    return found
+
+
 def chain(rows: int, inner: int, outer: int, length: int) -> tuple[Callable[[], Any], int]:
     """(work, its floating-point operations): `length` times [rows, inner] x [inner, outer] and back, each product's
     result the next one's input. The matrix is part of a reflection, so that values neither grow nor fade."""
@@ -128,19 +141,25 @@ def rates(samples: Mapping[str, Sequence[Sample]], flops: Mapping[str, int]) -> 
     return found
 
 
-def ceiling(flops: int, measured: Mapping[str, Mapping[str, Any]],
+def ceiling(needed: Mapping[str | None, int], measured: Mapping[str, Mapping[str, Any]],
             others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """The speed that products alone would allow, and its ratio to each other side.
 
     Args:
-        flops: of the products that one environment step needs (`step_flops`).
+        needed: `step_products`.
         measured: `rates`.
         others: side -> `harness.summary`.
     """
-    per_second, per_cpu_second = (max(rate[key][1] for rate in measured.values()) * 1e9 / flops
+    per_second, per_cpu_second = (_steps(needed, {name: rate[key][1] for name, rate in measured.items()})
                                   for key in ("gflops_range", "gflops_per_cpu_second_range"))
-    return {"flops_per_step": flops, "products": dict(measured), "most_steps_per_second": rounded(per_second),
-            "most_steps_per_cpu_second": rounded(per_cpu_second),
+    return {"flops_per_step": sum(needed.values()), "products": dict(measured),
+            "most_steps_per_second": rounded(per_second), "most_steps_per_cpu_second": rounded(per_cpu_second),
             "ratios": {name: {"wall": rounded(per_second / side["steps_per_second"]),
                               "cpu": rounded(per_cpu_second / side["steps_per_cpu_second"])}
                        for name, side in others.items()}}
+
+
+def _steps(needed: Mapping[str | None, int], gflops: Mapping[str, float]) -> float:
+    """Steps per second where each shape's products run at its own rate, and others at the best of all."""
+    best = max(gflops.values())
+    return 1e9 / sum(flops / (best if name is None else gflops[name]) for name, flops in needed.items())

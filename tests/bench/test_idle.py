@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,16 @@ def test_the_kernels_line_is_read(tmp_path: Path) -> None:
     assert idle.ticks(stat) == Ticks(busy=100 + 20 + 30 + 4 + 5, stolen=6)  # guests are in user and nice already
     stat.write_text("cpu 1 2 3 4 5 6 7\n")  # a kernel from before steal time
     assert idle.ticks(stat) is None
+
+
+def test_a_system_that_cannot_say_its_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unobtainable() -> tuple[float, float, float]:
+        raise OSError("Load averages are unobtainable")
+
+    monkeypatch.setattr(os, "getloadavg", unobtainable, raising=False)
+    assert idle.load() is None
+    monkeypatch.delattr(os, "getloadavg")
+    assert idle.load() is None
 
 
 def test_the_share_is_of_the_time_that_was_wanted() -> None:
