@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import idle
+
 RESULTS = Path("bench") / "results"  # below the working directory: of a checkout, the committed ones
 BENCHES = {  # module -> what it measures
     "env_step": "environment steps with observations consumed, by number of environments; SB3's vector environments",
@@ -25,6 +27,12 @@ BENCHES = {  # module -> what it measures
     "ablation": "what each optimisation is worth",
 }
 
+WITH_PUREJAXRL = ("ppo_train", "memory")  # benches that have its side
+PUREJAXRL_COMMIT = "31756b197773a52db763fdbe6d635e4b46522a73"  # what was tested
+FETCH_PUREJAXRL = ("git clone https://github.com/luchris429/purejaxrl && "
+                   f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}")
+NO_CHECKOUT = f"is no package: `{FETCH_PUREJAXRL}`, then add `--purejaxrl purejaxrl`"
+
 
 class Options(NamedTuple):
     """What a bench is given. quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or
@@ -37,13 +45,20 @@ class Options(NamedTuple):
     purejaxrl: Path | None = None
 
 
-def run(name: str, options: Options, command: Sequence[str]) -> dict[str, Any]:
-    """Run bench `name`: its module's `run(options)`, with the stamp of this machine put before it."""
+def run(name: str, options: Options, command: Sequence[str], load: float | None) -> dict[str, Any]:
+    """Run bench `name`: its module's `run(options)`, with the stamp of this machine put before it.
+
+    Args:
+        command: the words that the result names.
+        load: the load average when that command started (`idle.load`).
+    """
     from .stamp import stamp  # JAX starts here, not for `--help`
 
-    before = stamp(command)
+    before = stamp(command, load)
+    idle.LEDGER.worst()  # what an earlier bench of this process left
     found = importlib.import_module(f".{name}", __package__).run(options)
-    return {"bench": name, "about": BENCHES[name], "quick": options.quick, "stamp": before} | found
+    about = {"bench": name, "about": BENCHES[name], "quick": options.quick}
+    return about | {"stamp": before | {"steal": idle.LEDGER.worst()}} | found
 
 
 def write(result: dict[str, Any], folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """`jaxtrade bench`: what is run, where results go, what is printed. Imports no JAX before a bench starts.
 
-stdout has one JSON line per bench; the table, and the comparison where one is asked for, go to stderr.
+stdout has one JSON line per bench; the table, and the comparison where one is asked for, go to stderr. A full result is
+written only where the machine was idle (`idle`), or with `--force`, which marks it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from typing import Any, NamedTuple
 
 from jaxtrade.errors import ConfigError, DataError
 
-from . import catalogue, figures, table
+from . import catalogue, figures, idle, table
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
-WORKER_DEATH = 70
+WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
 
 
 class Request(NamedTuple):
@@ -28,10 +29,11 @@ class Request(NamedTuple):
     options: catalogue.Options
     out: Path
     compare: Path | None
+    force: bool = False
 
 
 def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None = None, out: Path | None = None,
-            compare: Path | None = None, purejaxrl: Path | None = None) -> Request:
+            compare: Path | None = None, purejaxrl: Path | None = None, force: bool = False) -> Request:
     """Check the arguments; no name means every bench. Quick results go to a folder of their own.
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
@@ -57,16 +59,26 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
     if compare is not None and not any(_earlier(compare, name) for name in chosen):
         raise DataError(f"--compare {compare}: no result of {', '.join(chosen)} in it")
     kept = repeats or (QUICK_REPEATS if quick else REPEATS)
-    return Request(chosen, catalogue.Options(quick, kept, purejaxrl), folder, compare)
+    return Request(chosen, catalogue.Options(quick, kept, purejaxrl), folder, compare, force)
 
 
 def run(asked: Request) -> int:
     """Run what is asked for; the exit code. Several benches run in a process each, so that none meets the compiled
-    programs or memory of another; where one fails the others still run, and the worst exit code is returned."""
+    programs or memory of another; where one fails the others still run, and the worst exit code is returned.
+
+    Raises ConfigError, before anything runs, for full benches on a machine that is not idle (without `force`).
+    """
+    load = idle.load()
+    found = [] if asked.options.quick else idle.reasons(load)
+    if found and not asked.force:
+        raise ConfigError(idle.refusal(found))
     if len(asked.names) == 1:
-        _one(asked.names[0], asked)
-        return 0
-    codes = {name: own_process(arguments(name, asked)) for name in asked.names}
+        return _one(asked.names[0], asked, load)
+    codes: dict[str, int] = {}
+    for name in asked.names:
+        if codes and not asked.options.quick and not found:
+            idle.settle()
+        codes[name] = own_process(arguments(name, asked))
     failed = [f"{name} ({code})" for name, code in codes.items() if code]
     if failed:
         print(f"error: failed, with exit code: {', '.join(failed)}", file=sys.stderr)
@@ -77,7 +89,8 @@ def arguments(name: str, asked: Request) -> list[str]:
     """The command line that runs one bench of a request."""
     optional = {"--compare": asked.compare if asked.compare and _earlier(asked.compare, name) else None,
                 "--purejaxrl": asked.options.purejaxrl}
-    return ["bench", name, *(["--quick"] if asked.options.quick else []), "--repeats", str(asked.options.repeats),
+    flags = [flag for flag, given in (("--quick", asked.options.quick), ("--force", asked.force)) if given]
+    return ["bench", name, *flags, "--repeats", str(asked.options.repeats),
             "--out", str(asked.out), *(word for flag, path in optional.items() if path for word in (flag, str(path)))]
 
 
@@ -88,16 +101,25 @@ def stamped(name: str, options: catalogue.Options) -> list[str]:
             *(["--purejaxrl", "DIR"] if options.purejaxrl else [])]
 
 
-def _one(name: str, asked: Request) -> None:
+def _one(name: str, asked: Request, load: float | None) -> int:
+    """Run, print and write one bench; the exit code. load: the load average before."""
     earlier = _earlier(asked.compare, name)  # before --out may replace it
+    if name in catalogue.WITH_PUREJAXRL and asked.options.purejaxrl is None:
+        print(f"note: PureJaxRL is left out: it {catalogue.NO_CHECKOUT}", file=sys.stderr)
     print(f"bench {name} ...", file=sys.stderr, flush=True)
-    result = catalogue.run(name, asked.options, stamped(name, asked.options))
+    result = catalogue.run(name, asked.options, stamped(name, asked.options), load)
+    found = [] if asked.options.quick else idle.reasons(load, result["stamp"]["steal"])
+    result |= {"forced": bool(found) and asked.force, "reasons": found}
     print(json.dumps(result), flush=True)  # before writing: a full disk loses no measurement
-    path = catalogue.write(result, asked.out)
+    path = None if found and not asked.force else catalogue.write(result, asked.out)
     print(f"\n{table.text(result)}\n", file=sys.stderr)
     if earlier is not None:
         print(f"{table.comparison(earlier, result)}\n", file=sys.stderr)
+    if path is None:
+        print(f"error: bench {name}: not written (its JSON line is on stdout): {idle.refusal(found)}", file=sys.stderr)
+        return NOT_IDLE
     print(f"written: {path}", file=sys.stderr, flush=True)
+    return 0
 
 
 def _earlier(compare: Path | None, name: str) -> dict[str, Any] | None:

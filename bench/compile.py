@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -86,11 +87,8 @@ def health(ppo: dict[str, Any], sessions: int, chunks: int) -> dict[str, Any]:
 
 def run(options: Options) -> dict[str, Any]:
     shapes = {"train --test": SHAPES["train --test"]} if options.quick else SHAPES
-    taken: dict[str, list[dict[str, float]]] = {f"{name} {kind}": [] for name in shapes for kind in ("cold", "cached")}
-    for _ in range(options.repeats):  # the shapes take turns
-        for name, (ppo, sessions) in shapes.items():
-            for kind, spent in both(ppo, sessions).items():
-                taken[f"{name} {kind}"].append(spent)
+    pairs = harness.take_turns({name: partial(both, *shape) for name, shape in shapes.items()}, options.repeats)
+    taken = {f"{name} {kind}": [pair[kind] for pair in pairs[name]] for name in shapes for kind in ("cold", "cached")}
     seconds = {name: {part: wall_seconds([each[part] for each in found]) for part in found[0]}
                for name, found in taken.items()}
     first = next(iter(shapes))

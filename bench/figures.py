@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 from jaxtrade.errors import DataError
 
 Place = tuple[str, ...]
-ABOUT = ("bench", "about", "quick", "stamp", "config")  # what was run, not what was found
+ABOUT = ("bench", "about", "quick", "stamp", "config", "forced", "reasons")  # what was run, not what was found
 STRUCTURE = ("sides", "ratios")  # keys that say only what lies below
 SUMMARY = ("steps", "repeats", "steps_per_second", "steps_per_second_range", "steps_per_cpu_second",
            "steps_per_cpu_second_range")
 DURATION = ("repeats", "seconds", "seconds_range", "cpu_seconds", "cpu_seconds_range")
 CLOCKS = ("wall", "cpu")
+LEVEL = 1.05  # up to here a ratio is called level: repeats of one program differ as much
 SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -150,6 +151,12 @@ def in_unit(value: Any, unit: str) -> str:
     if unit == "%":
         return f"{100 * value:.3g} %"
     return number(value) + ("x" if unit == "x" else f" {unit}" if unit else "")
+
+
+def compared(ratio: float) -> str:
+    """What a ratio of speeds means, as it is shown. Below one is slower, however little; a little above is level."""
+    seen = float(f"{ratio:.3g}")
+    return "slower" if seen < 1 else "level" if seen <= LEVEL else "faster"
 
 
 def unit_of(place: Place) -> str:

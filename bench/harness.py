@@ -11,9 +11,13 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
+
+from . import idle
+
+T = TypeVar("T")
 
 
 class Sample(NamedTuple):
@@ -46,11 +50,19 @@ def interleave(sides: Mapping[str, Side], repeats: int) -> dict[str, list[Sample
     """`repeats` samples of each side, taking turns; the order of turns alternates. One more run before warms up."""
     for each in sides.values():
         each.run()
-    samples: dict[str, list[Sample]] = {name: [] for name in sides}
+    return take_turns({name: each.run for name, each in sides.items()}, repeats)
+
+
+def take_turns(work: Mapping[str, Callable[[], T]], repeats: int) -> dict[str, list[T]]:
+    """Side -> what its `repeats` calls returned, taking turns; the order of turns alternates. The steal time of each
+    side goes to `idle.LEDGER`."""
+    idle.LEDGER.begin()
+    found: dict[str, list[T]] = {name: [] for name in work}
     for repeat in range(repeats):
-        for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
-            samples[name].append(sides[name].run())
-    return samples
+        for name in list(work)[:: 1 if repeat % 2 == 0 else -1]:
+            with idle.LEDGER.during(name):
+                found[name].append(work[name]())
+    return found
 
 
 def summary(samples: Sequence[Sample], steps: int) -> dict[str, Any]:

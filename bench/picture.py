@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from . import catalogue, figures
 
+NAME = "throughput"
 PANELS = (  # bench, beginning of its sides' names, title
     ("env_step", "", "Environment alone"),
     ("ppo_train", "small/", "Whole PPO training, 64-64, 4 epochs"),
@@ -76,6 +77,11 @@ def panels(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, list
     """Title -> lines, of the benches that there are results of."""
     drawn = {title: series(results[bench], prefix) for bench, prefix, title in PANELS if bench in results}
     return {title: lines for title, lines in drawn.items() if lines}
+
+
+def shown(results: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether there is anything to draw."""
+    return bool(panels(results))
 
 
 def digest(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -157,7 +163,7 @@ def _panel(axis: Any, title: str, lines: Mapping[str, list[Point]], styles: Mapp
 
 def files(folder: Path) -> dict[str, Path]:
     """Format -> where the picture of a results folder lies."""
-    return {kind: folder / f"throughput.{kind}" for kind in ("png", "svg")}
+    return {kind: folder / f"{NAME}.{kind}" for kind in ("png", "svg")}
 
 
 def main(argv: list[str]) -> int:

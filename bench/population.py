@@ -98,10 +98,7 @@ def run(options: Options) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as cache:
         sides = fresh_sides(counts, ppo, sessions, updates, cache)
         sides["one cached"].run()  # fills the cache; nothing else of a fresh process could be warmed up
-        samples: dict[str, list[Sample]] = {name: [] for name in sides}
-        for repeat in range(options.repeats):
-            for name in list(sides)[:: 1 if repeat % 2 == 0 else -1]:
-                samples[name].append(sides[name].run())
+        samples = harness.take_turns({name: each.run for name, each in sides.items()}, options.repeats)
     steps = updates * ppo["num_envs"] * ppo["num_steps"]
     many = [n for n in counts if n > 1]
     excluded = {f"{n} together/in turn, start-up and compilation excluded":

@@ -6,6 +6,8 @@ does the same updates; Stable-Baselines3 also has its whole range, and we have l
 mathematics and are compared with nobody. On a CPU the comparison of each network runs in a process of its own, with the
 number of XLA's compute threads that a trial of ours finds worth it; Stable-Baselines3 chooses torch's likewise.
 
+`ceiling` is what the ratios would be if our side did nothing but its matrix products (`products`).
+
 One repeat is one update; every side goes on from the state that its last update left, but for the JAX peers, whose runs
 are of a few updates and begin anew; what they compute otherwise is under `differences`.
 """
@@ -26,10 +28,11 @@ import jax.numpy as jnp
 from jaxtrade.config import RunConfig
 from jaxtrade.rl.ppo import make_ppo
 
-from . import harness, peers, sb3, setting
-from .catalogue import Options
+from . import harness, peers, products, sb3, setting
+from .catalogue import PUREJAXRL_COMMIT, Options
 from .harness import Side
 from .learning import Learning, learning_of
+from .stamp import commit
 from .tape import make_tape, save
 from .worker import Reply, Worker
 
@@ -221,11 +224,12 @@ def alone(options: Options, network: str) -> dict[str, dict[str, Any]]:
     """Our settings that nobody else has, with all cores."""
     chosen, left_out = own(options, network)
     return {"sides": harness.compare({name: ours(config) for name, config in chosen.items()}, options.repeats),
-            "ratios": {}, "left_out": left_out, "threads": {}}
+            "ratios": {}, "left_out": left_out, "threads": {}, "ceiling": {}}
 
 
 def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
-    """The compared sides with one network, interleaved -> `sides`, `ratios`, `left_out`."""
+    """The compared sides with one network and the minibatch's products, interleaved -> `sides`, `ratios`, `left_out`,
+    `ceiling`."""
     same, left_out = compared(options, network), {}
     ours_by_count = {f"{network}/ours/{count}": config for count, config in same.items()}
     threads = [1] if options.quick else sorted({1, harness.cores()})
@@ -246,10 +250,24 @@ def measure(options: Options, network: str) -> dict[str, dict[str, Any]]:
                 left_out[name] = sb3.MISSING
             else:
                 sides[name] = children.add(name, kind, learning_of(config), path, threads)
-        results = harness.compare(sides, options.repeats)
+        chains = products.chains(learning_of(next(iter(same.values()))), world.env.observation_size, options.quick)
+        samples = harness.interleave(sides | {f"products/{name}": chain.side for name, chain in chains.items()},
+                                     options.repeats)
+        results = {name: harness.summary(samples[name], side.steps) for name, side in sides.items()}
         for name, reported in children.reported().items():
             results[name].update(reported)
-    return {"sides": results, "ratios": ratios(results), "left_out": left_out}
+    rates = products.rates({name: samples[f"products/{name}"] for name in chains},
+                           {name: chain.flops for name, chain in chains.items()})
+    return {"sides": results, "ratios": ratios(results), "left_out": left_out,
+            "ceiling": {network: ceiling(same, world, rates, results)}}
+
+
+def ceiling(same: Mapping[int, RunConfig], world: setting.World, rates: Mapping[str, Any],
+            results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """`products.ceiling` over every side that has a ratio; a step of every compared setting needs the same."""
+    first = learning_of(next(iter(same.values())))
+    needed = products.step_products(first, world.env.observation_size, world.env.num_actions)
+    return products.ceiling(needed, rates, {name: results[name] for name in ratios(results)})
 
 
 def ratios(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
@@ -263,8 +281,10 @@ def run(options: Options) -> dict[str, Any]:
     """Sides are named network/side/environments."""
     parts = [part(options, network) for network in NETWORKS for part in (measured_apart, alone)]
     merged = {key: {name: value for part in parts for name, value in part[key].items()}
-              for key in ("sides", "ratios", "left_out", "threads")}
+              for key in ("sides", "ratios", "left_out", "threads", "ceiling")}
     config = {"networks": NETWORKS, "same": SAME, "batch": BATCH, "market": setting.config().data.market,
               "sessions": setting.SESSIONS, "task": setting.config().env.task}
     differences = {name: list(listed) for name, listed in {"sb3": sb3.DIFFERENCES, **peers.DIFFERENCES}.items()}
+    checkout = None if options.purejaxrl is None else commit(options.purejaxrl)
+    config["purejaxrl"] = {"commit": checkout, "tested": PUREJAXRL_COMMIT[:7]}
     return {"config": config, **merged, "differences": differences, "published": PUBLISHED}

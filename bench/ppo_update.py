@@ -14,7 +14,6 @@ large squares.
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -33,6 +32,7 @@ from . import harness, programs, setting
 from .catalogue import Options
 from .harness import Sample, Side, rounded
 from .learning import Learning, learning_of
+from .products import chain, learn_flops
 
 SMALL = {"hidden": (64, 64), "activation": "tanh", "num_epochs": 4}
 BIG = {"hidden": (256, 256, 128), "activation": "relu", "num_epochs": 10}
@@ -43,38 +43,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "big_4096": BIG | {"num_envs": 256, "num_steps": 32, "num_minibatches": 2},
 }
 QUICK = {"small_256": SMALL | {"num_envs": 8, "num_steps": 64, "num_minibatches": 2}}
-
-
-def layers(config: Learning, observation_size: int, num_actions: int, values: int = 1) -> list[tuple[int, int]]:
-    """(inputs, outputs) of every dense layer: policy torso and head, then value torso and head. values: outputs of the
-    value's head."""
-    widths = (observation_size, *config.hidden)
-    torso = list(itertools.pairwise(widths))
-    return [*torso, (widths[-1], num_actions), *torso, (widths[-1], values)]
-
-
-def learn_flops(config: Learning, observation_size: int, num_actions: int, values: int = 1) -> int:
-    """Of the matrix products of all epochs over one rollout, counted from shapes."""
-    dense = layers(config, observation_size, num_actions, values)
-    forward = sum(2 * inputs * outputs for inputs, outputs in dense)
-    unneeded = sum(2 * inputs * outputs for inputs, outputs in (dense[0], dense[len(config.hidden) + 1]))
-    return (3 * forward - unneeded) * config.num_epochs * config.num_envs * config.num_steps
-
-
-def chain(rows: int, inner: int, outer: int, length: int) -> tuple[Callable[[], Any], int]:
-    """(work, its floating-point operations): `length` times [rows, inner] x [inner, outer] and back, each product's
-    result the next one's input. The matrix is part of a reflection, so that values neither grow nor fade."""
-    normal = jax.random.normal(jax.random.key(0), (max(inner, outer),))
-    reflection = jnp.eye(len(normal)) - 2.0 * jnp.outer(normal, normal) / jnp.dot(normal, normal)
-    there = reflection[:inner, :outer]
-    back = jnp.array(there.T)
-
-    def run(x: Array, there: Array, back: Array) -> Array:
-        return jax.lax.scan(lambda x, _: ((x @ there) @ back, None), x, None, length=length)[0]
-
-    x = jax.random.normal(jax.random.key(1), (rows, inner))
-    program = programs.compiled(run, x, there, back).program
-    return lambda: program(x, there, back), length * 4 * rows * inner * outer
 
 
 def _shuffle(config: Learning) -> Callable[[Array, Batch], Array]:
@@ -154,11 +122,11 @@ def _sides(chosen: dict[str, Any], sessions: int) -> tuple[Setting, int]:
     }
     from_shapes = learn_flops(config, env.observation_size, env.num_actions)
     # As a pair, the value's head is filled with zeros up to the policy's (`networks.pair`). That work is of no use.
-    values = env.num_actions if form_of().pair else 1
-    run = learn_flops(config, env.observation_size, env.num_actions, values)
+    filled = 6 * (env.num_actions - 1) * config.hidden[-1] * config.num_epochs * steps if form_of().pair else 0
+    run = from_shapes + filled
     if traced[1] - traced[0] != run:
         raise ValueError(f"the traced epochs have {traced[1] - traced[0]:,} floating-point operations in matrix "
-                         f"products, the network's shapes say {run:,}; bring layers() up to date")
+                         f"products, the network's shapes say {run:,}; bring products.layers() up to date")
     kept = programs.stored(algorithm, state, params, config.num_steps)
     return Setting(config, sides, {
         "learn_flops": from_shapes, "learn_flops_per_step": from_shapes // steps,

@@ -1,4 +1,10 @@
-"""PureJaxRL's PPO (github.com/luchris429/purejaxrl) on our environment, from the user's own checkout, unchanged.
+"""PureJaxRL's PPO (github.com/luchris429/purejaxrl) on our environment, from the user's own checkout.
+
+    git clone https://github.com/luchris429/purejaxrl && git -C purejaxrl checkout 31756b1
+    jaxtrade bench ppo_train --purejaxrl purejaxrl
+
+It runs unchanged but for one thing: its network's widths, 64 and 64, are written in its source. For other widths the
+same network with these takes its place (`sized`).
 
 Its wrappers import brax and navix for environments that are not run here; where these are not installed, empty
 stand-ins take their place during the import. Needs distrax (rejax brings it).
@@ -7,6 +13,7 @@ stand-ins take their place during the import. Needs distrax (rejax brings it).
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,17 +22,20 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import Array, PyTree
 
+from .catalogue import NO_CHECKOUT
 from .learning import Learning
 from .old_gymnax import offered
 from .setting import World
 
 WIDTHS = (64, 64)  # written into its ActorCritic
 DIFFERENCES = (
+    "its source has a network of 64 and 64 units; for other widths that class is replaced by the same with these",
     "no action masks: it samples among all actions, and an illegal one is executed as HOLD",
     "a truncated episode counts as terminated (gymnax 0.0.9 has one `done`): no value of the observation that follows",
     "the value loss is clipped by clip_eps, and halved",
@@ -41,11 +51,9 @@ STAND_INS = {"brax": ("envs",), "brax.envs": (), "brax.envs.wrappers": (),
 def left_out(config: Learning, checkout: Path | None) -> str | None:
     """Why it cannot run this configuration here, or None."""
     if checkout is None:
-        return "is no package: give the path of a checkout of github.com/luchris429/purejaxrl"
+        return NO_CHECKOUT
     if importlib.util.find_spec("distrax") is None:
         return "needs distrax, which is not installed: pip install distrax"
-    if tuple(config.hidden) != WIDTHS:
-        return f"its network is {WIDTHS[0]}x{WIDTHS[1]}, not {'x'.join(map(str, config.hidden))}"
     return None
 
 
@@ -84,6 +92,35 @@ def load(checkout: Path) -> ModuleType:
     return module
 
 
+def sized(widths: tuple[int, ...]) -> type:
+    """Its `ActorCritic` with hidden layers of these widths: the same layers, names, starting values and activations."""
+    import distrax  # pyright: ignore[reportMissingImports]
+    from flax import linen
+
+    def dense(features: int, scale: float) -> linen.Dense:
+        return linen.Dense(features, kernel_init=linen.initializers.orthogonal(scale),
+                           bias_init=linen.initializers.constant(0.0))
+
+    class ActorCritic(linen.Module):
+        action_dim: int
+        activation: str = "tanh"
+
+        @linen.compact
+        def __call__(self, x: Array) -> tuple[Any, Array]:
+            activation = linen.relu if self.activation == "relu" else linen.tanh
+
+            def head(outputs: int, scale: float) -> Array:
+                hidden = x
+                for width in widths:
+                    hidden = activation(dense(width, math.sqrt(2))(hidden))
+                return dense(outputs, scale)(hidden)
+
+            logits = head(self.action_dim, 0.01)
+            return distrax.Categorical(logits=logits), jnp.squeeze(head(1, 1.0), axis=-1)
+
+    return ActorCritic
+
+
 def settings(config: Learning, updates: int) -> dict[str, Any]:
     """`config` in its words; `ENV_NAME` is still missing."""
     return {
@@ -98,7 +135,9 @@ def settings(config: Learning, updates: int) -> dict[str, Any]:
 
 def compiled(config: Learning, world: World, updates: int, checkout: Path) -> Callable[[Array, EnvParams], PyTree]:
     """`updates` updates from scratch, ahead of time: (key, params) -> everything that its `train` returns."""
-    peer = load(checkout)
+    peer = load(checkout)  # anew each time: a network put into it stays with this caller
+    if tuple(config.hidden) != WIDTHS:
+        peer.ActorCritic = sized(tuple(config.hidden))
 
     def train(key: Array, params: EnvParams) -> PyTree:
         with offered(world.env, params) as name:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
 import subprocess
 from collections.abc import Sequence
@@ -18,9 +17,8 @@ PACKAGES = ("jaxtrade", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy", "gy
             "sb3-contrib", "sbx-rl", "rejax")
 
 
-def stamp(command: Sequence[str]) -> dict[str, Any]:
-    """command, commit, device, cores, load average (of one minute, before the bench), versions."""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+def stamp(command: Sequence[str], load: float | None) -> dict[str, Any]:
+    """command, commit, device, cores, versions; load: the load average (of one minute) when the command started."""
     return {"command": " ".join(command), "commit": commit(), "device": device_name(),
             "platform": jax.devices()[0].platform, "devices": jax.device_count(), "cores": harness.cores(),
             "load_before": load, "versions": versions()}

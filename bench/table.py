@@ -54,6 +54,8 @@ def text(result: Mapping[str, Any]) -> str:
     title = f"{result['bench']}: {result['about']}" + (" (quick: to see that it works, not to quote)"
                                                        if result["quick"] else "")
     lines = [title, "  " + ", ".join(f"{key} {stamp.get(key)}" for key in PROVENANCE)]
+    if busy := result.get("reasons"):
+        lines.append(f"  NOT IDLE: {'; '.join(busy)}")
     for header, rows in tables(result):
         lines += ["", *align(header, rows)]
     lines += [""] * bool(found.left_out)

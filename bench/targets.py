@@ -3,7 +3,9 @@
 Each row names what, its kind of bound (`least`, `most`, `equals`, `overlaps`), its unit, and where the figure stands:
 `bench` (the result file), `at` (the keys that lead to it) and `machine` (a folder below bench/results; none: the
 results themselves). A key with `*` in it is a pattern; of several figures that it leads to, `least` takes the greatest.
-`note` is why a target was missed; it is shown only where it was.
+`note` is why a target was missed; it is shown only where it was. `ceiling`, for `least`, are the keys that lead to what
+the machine allowed in the same run: a bound above it is replaced by `SHARE` of it (`Target.in_force`). `headline` is
+what the README's table calls the row.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from . import catalogue, figures
 
 FILE = Path(__file__).parent / "targets.yaml"
 BOUNDS = ("least", "most", "equals", "overlaps")
-KEYS = {"what", "bench", "at", "unit", "note", "machine", *BOUNDS}
+KEYS = {"what", "bench", "at", "unit", "note", "machine", "ceiling", "headline", *BOUNDS}
+SHARE = 0.85  # of the ceiling, in the place of a bound above it
 Results = Mapping[str, Mapping[str, Mapping[str, Any]]]  # machine ("" the main one) -> bench -> result
 
 
@@ -35,6 +38,8 @@ class Target(NamedTuple):
     at: tuple[str, ...]
     machine: str
     note: str
+    ceiling: tuple[str, ...] = ()
+    headline: str = ""
 
     def source(self, place: Sequence[str]) -> str:
         """File and keys of a figure, as a reader would look it up."""
@@ -58,6 +63,18 @@ class Target(NamedTuple):
         if len(found) > 1 and self.kind != "least":
             raise DataError(f"{self.source(self.at)}: leads to {len(found)} figures; name one in {FILE.name}")
         return max(found.items(), key=lambda item: item[1]) if found else (self.at, None)
+
+    def limit(self, results: Results) -> float | None:
+        """The figure's ceiling; None where the target has none or the result has none. Raises DataError: no number."""
+        found = figures.at(results.get(self.machine, {}).get(self.bench, {}), self.ceiling) if self.ceiling else None
+        if found is not None and not _is_number(found, None):
+            raise DataError(f"{self.source(self.ceiling)}: expected a number, found {found!r}; see {FILE.name}")
+        return found
+
+    def in_force(self, results: Results) -> Target:
+        """This target, with `SHARE` of the ceiling as its bound where the bound is above the ceiling."""
+        limit = self.limit(results)
+        return self if limit is None or self.bound <= limit else self._replace(bound=SHARE * limit)
 
     def met(self, value: Any) -> bool:
         if self.kind == "overlaps":
@@ -105,7 +122,13 @@ def _target(row: Any, where: str) -> Target:
     if not _is_number(row[kind], 2 if kind == "overlaps" else None):
         raise DataError(f"{where}: {kind}: expected {'[low, high]' if kind == 'overlaps' else 'a number'}, "
                         f"found {row[kind]!r}")
-    if not isinstance(row["at"], Sequence) or isinstance(row["at"], str):
-        raise DataError(f"{where}: at: expected the list of keys that lead to the figure, found {row['at']!r}")
+    for key in ("at", "ceiling"):
+        if not isinstance(row.get(key, ()), Sequence) or isinstance(row.get(key), str):
+            raise DataError(f"{where}: {key}: expected the list of keys that lead to the figure, found {row[key]!r}")
+    if "ceiling" in row and kind != "least":
+        raise DataError(f"{where}: ceiling: only a target with `least` can be above one, found `{kind}`")
+    if "headline" in row and (kind != "least" or row["at"][-1] not in figures.CLOCKS):
+        raise DataError(f"{where}: headline: expected `least` and a ratio by one clock (at: [..., wall] or [..., cpu])")
     return Target(row["what"], kind, row[kind], row.get("unit", ""), row["bench"], tuple(map(str, row["at"])),
-                  row.get("machine", ""), " ".join(row.get("note", "").split()))
+                  row.get("machine", ""), " ".join(row.get("note", "").split()),
+                  tuple(map(str, row.get("ceiling", ()))), row.get("headline", ""))

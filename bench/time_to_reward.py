@@ -225,13 +225,12 @@ def run(options: Options) -> dict[str, Any]:
 
 def interleave(workers: Mapping[str, Worker], goal: Goal, seeds: int) -> dict[str, list[Run]]:
     """Side -> runs, seed by seed; the order of turns alternates."""
-    runs: dict[str, list[Run]] = {name: [] for name in workers}
-    for seed in range(seeds):
-        for name in list(workers)[:: 1 if seed % 2 == 0 else -1]:
-            reply = workers[name].run()
-            last = window_mean(reply.answer, goal)
-            runs[name].append(Run(last >= goal.target, len(reply.answer) * chosen.ROLLOUT, *reply.sample, last))
-    return runs
+    def run_of(reply: Reply) -> Run:
+        last = window_mean(reply.answer, goal)
+        return Run(last >= goal.target, len(reply.answer) * chosen.ROLLOUT, *reply.sample, last)
+
+    replies = harness.take_turns({name: worker.run for name, worker in workers.items()}, seeds)
+    return {name: [run_of(reply) for reply in each] for name, each in replies.items()}
 
 
 def _told(goal: Goal, seeds: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from . import idle
 from .harness import Sample
 
 ROOT = Path(__file__).resolve().parent.parent  # of a checkout
@@ -69,6 +70,7 @@ class Worker:
         if not line:
             raise WorkerError(f"{self.name}: the process ended with status {process.wait()}; its error is above")
         reply = json.loads(line)
+        idle.LEDGER.merge(reply["ticks"])
         return Reply(Sample(reply["wall"], reply["cpu"]), reply["peak_bytes"], reply["answer"])
 
     def close(self) -> None:
@@ -109,7 +111,8 @@ def serve(argv: list[str]) -> None:
         sample = {"wall": time.perf_counter() - wall, "cpu": _cpu_seconds() - cpu}
         memory = psutil.Process().memory_info()
         peak = getattr(memory, "peak_wset", None) or _peak_resident()
-        answers.write(json.dumps(sample | {"peak_bytes": peak, "answer": answer}) + "\n")
+        answers.write(json.dumps(sample | {"peak_bytes": peak, "answer": answer,
+                                       "ticks": idle.LEDGER.hand_over()}) + "\n")
         answers.flush()
     close = getattr(work, "close", None)
     if close is not None:

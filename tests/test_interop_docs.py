@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.extras import needed
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "interop.md").read_text(encoding="utf-8")
@@ -23,8 +24,8 @@ def test_every_door_has_a_block() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("needs", "code"), BLOCKS, ids=NAMES)
 def test_the_python_runs_as_printed(needs: str, code: str, tmp_path: Path) -> None:
-    if needs.strip() == "sb3" and importlib.util.find_spec("sb3_contrib") is None:
-        pytest.skip("sb3-contrib is not installed (the sb3 extra)")
+    if needs.strip() == "sb3":
+        needed("sb3_contrib")
     done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{code}"],
                           cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -75,7 +75,8 @@ def _doctor(args: argparse.Namespace) -> int:
 
 def _bench(args: argparse.Namespace) -> int:
     command = bench_module("command")
-    return command.run(command.request(args.names, args.quick, args.repeats, args.out, args.compare, args.purejaxrl))
+    return command.run(command.request(args.names, args.quick, args.repeats, args.out, args.compare, args.purejaxrl,
+                                       args.force))
 
 
 def bench_module(name: str) -> ModuleType:

@@ -108,7 +108,9 @@ def _add_bench(commands: Any) -> None:
     bench.add_argument("--repeats", type=int, metavar="N", help="repeats of every side (default: 7, at least 5; "
                        "with --quick default 2)")
     bench.add_argument("--purejaxrl", type=Path, metavar="DIR", help="your checkout of PureJaxRL (it is no "
-                       "package); without it, that side is left out")
+                       "package; docs/benchmarks.md says how to fetch it); without it, that side is left out")
+    bench.add_argument("--force", action="store_true", help="write full results although the machine is not idle "
+                       "(load average above 0.3, steal time above 1 %% during a side); they are marked")
 
 
 def _add_doctor(commands: Any) -> None:

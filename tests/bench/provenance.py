@@ -36,6 +36,7 @@ CLAIMS = tuple(re.compile(pattern, re.IGNORECASE) for pattern in (
 GENERATED = re.compile(r"<!-- bench:begin -->.*?<!-- bench:end -->", re.DOTALL)
 COMMIT = re.compile(r"\bcommit:? [0-9a-f]{7,40}\b")  # 64e4999 is one, and no number
 NUMBER = re.compile(r"(?<![\w.@/])(-?\d+(?:,\d{3})*(?:\.\d+)*(?:e[+-]?\d+)?)\s?([kMG]?)(B\b|%|x\b)?")
+GENERAL = ("Targets", "Targets above their ceiling", "Environments side by side")  # sections of no one result
 SCALE = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 
 
@@ -122,12 +123,25 @@ def _dotted(node: Any, path: str) -> list[Any]:
             for value in _dotted(child, path[len(str(key)) + 1:])]
 
 
+def verdict_counts(part: str) -> dict[str, int]:
+    """How many targets the table has, and how many of each verdict."""
+    verdicts = [row[3] for row in target_rows(part)]
+    return {"all": len(verdicts), **{verdict: verdicts.count(verdict) for verdict in verdicts}}
+
+
+def counted_again(part: str) -> str:
+    """The sentence that counts the rows of the table of targets."""
+    counts = {"**missed**": 0, "met": 0, "": 0} | verdict_counts(part)
+    return (f"Of all {counts['all']} targets, {counts['met']} are met, {counts['**missed**']} missed and "
+            f"{counts['']} not measured.")
+
+
 def cells(line: str) -> list[str]:
     return [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]]
 
 
 def target_rows(part: str) -> list[list[str]]:
-    """Rows of the table of targets: what, target, measured, verdict and, in the page, the figure's place."""
+    """Rows of the table of targets: what, target, measured, verdict, ceiling, the figure's place."""
     rows = [cells(line) for line in part.splitlines() if line.startswith("|")]
     start = next((i for i, row in enumerate(rows) if row[:3] == ["what", "target", "measured"]), len(rows))
     found = []
@@ -138,25 +152,68 @@ def target_rows(part: str) -> list[list[str]]:
     return found
 
 
+COUNTED = re.compile(r"Of all \d+ targets,.*?not measured\.")
+SHORT_HEADER = [["jaxtrade's speed over the other's", "by the clock", "per CPU second", "target", ""], ["---"] * 5]
+
+
+def short_rows(part: str) -> list[list[str]]:
+    """Rows of the short table: what, by the clock, per CPU second, target, verdict."""
+    lines = part.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith("| jaxtrade's speed over")), len(lines))
+    found = []
+    for line in lines[start + 2:]:
+        if not line.startswith("|"):
+            break
+        found.append(cells(line))
+    return found
+
+
+def stray_in_short(part: str, results: Mapping[str, Any], ratios: Mapping[str, tuple[str, str]],
+                   bounds: Mapping[str, Any]) -> list[str]:
+    """Complaints about the short table. ratios: headline -> (result, dotted path of the ratio with both clocks)."""
+    complaints = []
+    for headline, wall, cpu, target, *_ in short_rows(part):
+        if headline not in ratios:
+            complaints.append(f"no target is called {headline}")
+            continue
+        name, path = ratios[headline]
+        for clock, cell in (("wall", wall), ("cpu", cpu)):
+            at = _dotted(results.get(name, {}), f"{path}.{clock}")
+            complaints += [f"{headline}: {number}" for number in unfounded(cell, at)]
+            slower = bool(at) and round(at[0], 3) < 1
+            if slower != ("**slower**" in cell):
+                complaints.append(f"{headline}: {cell}: slower is not said, or said wrongly")
+        complaints += [f"{headline}, target: {number}" for number in unfounded(target, bounds[headline])]
+    return complaints
+
+
 def stray_in_page(part: str, results: Mapping[str, Any], bounds: Mapping[str, Any]) -> list[str]:
     """Complaints about the generated part of docs/benchmarks.md. results: by name, `machine/bench` for other machines.
     bounds: what a target is called -> its bound."""
-    complaints, name = [], "Targets"
+    complaints, name = [], "In short"
     targets = {row[0]: row for row in target_rows(part)}
+    verdicts = list(verdict_counts(part).values())
+    if COUNTED.findall(part) != [counted_again(part)]:
+        complaints.append("the page counts its targets wrongly")
     for line in part.splitlines():
         row, within = cells(line), results.get(name, {})
         if line.startswith("## "):
             name = line[3:]
-            if name != "Targets" and name not in results:
+            if name not in (*GENERAL, "In short") and name not in results:
                 complaints.append(f"no result of {name}")
+        elif name == "In short" and line.startswith("|"):
+            continue  # see `stray_in_short`
+        elif name == "In short":
+            complaints += [f"{name}: {number}" for number in unfounded(line, [results, list(results)])]
         elif name == "Targets" and row and row[0] in targets:
-            file, _, path = row[4].strip("`").partition(".json: ")
+            file, _, path = row[5].strip("`").partition(".json: ")
             held = [results[file]] if file in results else []
             at = [value for result in held for value in _dotted(result, path)]
             complaints += [f"{row[0]}: {number}" for number in unfounded(row[2], at)]
             complaints += [f"{row[0]}, target: {number}" for number in unfounded(row[1], bounds.get(row[0]))]
-        elif name == "Targets":
-            complaints += [f"{line}: {number}" for number in unfounded(line, [results, bounds])]
+            complaints += [f"{row[0]}, ceiling: {number}" for number in unfounded(row[4], bounds.get(row[0]))]
+        elif name in GENERAL:
+            complaints += [f"{line}: {number}" for number in unfounded(line, [results, bounds, verdicts])]
         elif line.startswith("|"):
             if row and (places := _below(within, row[0])):
                 complaints += [f"{name}, {row[0]}: {number}" for number in unfounded(" | ".join(row[1:]), places)]
@@ -171,10 +228,13 @@ def stray_in_page(part: str, results: Mapping[str, Any], bounds: Mapping[str, An
 
 def stray_in_readme(part: str, page: str, results: Mapping[str, Any]) -> list[str]:
     """Complaints about the generated part of README.md, which says nothing that the page does not say."""
-    known = [row[:4] for row in target_rows(page)]
-    complaints = [f"not in the page: {row[0]}" for row in target_rows(part) if row not in known]
-    stamps = [result["stamp"] for result in results.values()]
+    complaints = [f"not in the page: {row[0]}" for row in short_rows(part) if row not in short_rows(page)]
+    if COUNTED.findall(part) != COUNTED.findall(page):
+        complaints.append("the README counts other targets than the page")
+    complaints += [f"not in the short table: {line}" for line in part.splitlines()
+                   if line.startswith("|") and cells(line) not in [*short_rows(part), *SHORT_HEADER]]
+    stamps, verdicts = [result["stamp"] for result in results.values()], list(verdict_counts(page).values())
     for line in part.splitlines():
         if not line.startswith("|") and line not in page.splitlines():
-            complaints += [f"{line}: {number}" for number in unfounded(line, [stamps, list(results)])]
+            complaints += [f"{line}: {number}" for number in unfounded(line, [stamps, list(results), verdicts])]
     return complaints

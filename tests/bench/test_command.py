@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench import catalogue, command
+from bench import catalogue, command, idle
 from jaxtrade import cli
 from jaxtrade.cli import entry
 from jaxtrade.errors import ConfigError
@@ -39,6 +39,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[catalogue.Options]:
     def fail(options: catalogue.Options) -> dict[str, Any]:
         raise RuntimeError("planted")
 
+    monkeypatch.setattr(idle, "load", lambda: 0.1)  # of the machine that runs the tests, nothing is asked
     monkeypatch.setattr(catalogue, "BENCHES", {"one": "a thing", "two": "another", "bad": "none"})
     for name, work in (("one", run), ("two", run), ("bad", fail)):
         module = ModuleType(f"bench.{name}")
@@ -84,6 +85,73 @@ def test_one_line_of_json_a_table_and_a_file(reported: list[catalogue.Options], 
     assert reported == [catalogue.Options(False, 9, None)]
     assert "SubprocVecEnv(8)" in said.err
     assert str(Path("bench/results/one.json")) in said.err
+
+
+def stolen(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    monkeypatch.setattr(idle.LEDGER, "worst", lambda: {"share": share, "side": "theirs"})
+
+
+def test_a_busy_machine_is_refused_before_anything_runs(reported: list[catalogue.Options], here: Path,
+                                                        capsys: pytest.CaptureFixture[str],
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle, "load", lambda: 0.31)
+    for names in (["one"], ["one", "two"]):
+        assert cli.main(["bench", *names]) == 2
+        said = capsys.readouterr()
+        assert "load average 0.31 at the start" in said.err
+        assert "--force" in said.err
+        assert said.out == ""
+    assert reported == []
+    assert list(here.iterdir()) == []
+    assert cli.main(["bench", "one", "--quick"]) == 0
+
+
+def test_steal_time_during_a_side_keeps_a_result_from_the_disk(reported: list[catalogue.Options], here: Path,
+                                                               capsys: pytest.CaptureFixture[str],
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    stolen(monkeypatch, 0.02)
+    assert cli.main(["bench", "one"]) == 1
+    said = capsys.readouterr()
+    result = json.loads(said.out)  # no measurement is lost
+    assert (result["forced"], result["reasons"]) == (False, ["steal time 2 % during theirs"])
+    assert "not written" in said.err
+    assert list(here.rglob("*.json")) == []
+    stolen(monkeypatch, 0.01)
+    assert cli.main(["bench", "one"]) == 0
+    result = json.loads((here / "bench" / "results" / "one.json").read_text())
+    assert (result["forced"], result["reasons"]) == (False, [])
+    assert (result["stamp"]["load_before"], result["stamp"]["steal"]) == (0.1, {"share": 0.01, "side": "theirs"})
+
+
+def test_force_writes_and_marks(reported: list[catalogue.Options], here: Path, capsys: pytest.CaptureFixture[str],
+                                monkeypatch: pytest.MonkeyPatch) -> None:
+    stolen(monkeypatch, 0.02)
+    monkeypatch.setattr(idle, "load", lambda: 2.0)
+    assert cli.main(["bench", "one", "--force"]) == 0
+    result = json.loads((here / "bench" / "results" / "one.json").read_text())
+    assert result["forced"]
+    assert result["reasons"] == ["load average 2.00 at the start", "steal time 2 % during theirs"]
+    assert "NOT IDLE: load average 2.00" in capsys.readouterr().err
+    stolen(monkeypatch, 0.0)
+    monkeypatch.setattr(idle, "load", lambda: 0.1)
+    assert cli.main(["bench", "one", "--force"]) == 0
+    assert not json.loads((here / "bench" / "results" / "one.json").read_text())["forced"]  # there was no need
+
+
+def test_between_benches_the_load_decays(reported: list[catalogue.Options], here: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(command, "own_process", lambda words: done.append(words[1]) or 0)
+    monkeypatch.setattr(idle, "settle", lambda: done.append("settle"))
+    assert cli.main(["bench"]) == 0
+    assert done == ["one", "settle", "two", "settle", "bad"]
+    done.clear()
+    assert cli.main(["bench", "--quick"]) == 0
+    assert done == ["one", "two", "bad"]
+    done.clear()
+    monkeypatch.setattr(idle, "load", lambda: 2.0)  # a busy machine will not settle
+    assert cli.main(["bench", "one", "two", "--force"]) == 0
+    assert done == ["one", "two"]
 
 
 def test_quick_results_have_a_folder_of_their_own(reported: list[catalogue.Options], here: Path,
@@ -152,6 +220,7 @@ def test_several_run_in_a_process_each_and_the_worst_code_counts(reported: list[
     assert ["--compare" in words for words in ran] == [False, True, False]  # who has an earlier result
     assert "bad (70)" in capsys.readouterr().err
     ran.clear()
+    monkeypatch.setattr(idle, "settle", lambda: None)
     assert cli.main(["bench", "two", "one", "two", "--out", "there", "--purejaxrl", "old"]) == 0
     assert ran == [["bench", name, "--repeats", "7", "--out", "there", "--purejaxrl", "old"] for name in ("two", "one")]
     parsed = cli.build_parser().parse_args(ran[0])

@@ -14,6 +14,7 @@ import pytest
 
 from bench import env_step, setting, stepping, tape, vector
 from bench.catalogue import Options
+from tests.extras import needed
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_the_twin_alone_is_work_to_repeat(world: setting.World, tmp_path: Path) 
 @pytest.mark.parametrize("kind", ["dummy", pytest.param("subproc", marks=pytest.mark.slow)])
 def test_stable_baselines_steps_the_twin(world: setting.World, tmp_path: Path, kind: str) -> None:
     for name in ("stable_baselines3", "sb3_contrib"):
-        pytest.importorskip(name, reason=f"{name} is not installed (the bench extra)")
+        needed(name)
     path = tmp_path / "tape.npz"
     tape.save(tape.make_tape(world.config.env, world.params), path)
     work = vector.vector(str(path), kind, 2, 500)

@@ -20,7 +20,7 @@ LONG = ("population", "scaling", "intrabar", "ablation", "advisor", "memory", "p
 @pytest.fixture(params=["rollout", "compile",
                         *(pytest.param(name, marks=pytest.mark.long) for name in LONG)])
 def result(request):
-    return catalogue.run(request.param, QUICK, ["test"])
+    return catalogue.run(request.param, QUICK, ["test"], None)
 
 
 @pytest.mark.slow

@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 from gymnax.environments import spaces
 
-from bench import harness, peers, purejaxrl, setting
-from bench.catalogue import Options
+from bench import harness, peers, ppo_train, purejaxrl, setting
+from bench.catalogue import FETCH_PUREJAXRL, PUREJAXRL_COMMIT, Options
 from bench.learning import learning_of
 from bench.old_gymnax import OLD_ID, offered
 from jaxtrade.env.actions import Action
 from jaxtrade.errors import ConfigError
+from tests.extras import INSTALL, needed
 from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS, SEED, assert_equal_bits
 
 PPO = {"num_envs": 4, "num_steps": 32, "num_minibatches": 4, "num_epochs": 2, "normalise_observations": False}
@@ -124,15 +125,15 @@ def test_what_cannot_run_is_left_out_with_the_reason(tmp_path: Path, monkeypatch
     small = setting.config(ppo=PPO)
     reasons = peers.left_out(learning_of(small), Options())
     assert set(reasons) == {"purejaxrl", "rejax", "sbx"} == set(peers.DIFFERENCES)
-    assert "checkout" in reasons["purejaxrl"]
+    assert FETCH_PUREJAXRL in reasons["purejaxrl"]
+    assert "--purejaxrl" in reasons["purejaxrl"]
     assert "not installed" in reasons["rejax"]
     assert "distrax" in peers.left_out(learning_of(small), Options(purejaxrl=tmp_path))["purejaxrl"]
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
     assert peers.left_out(learning_of(small), Options(purejaxrl=tmp_path)) == {}
     wide = setting.config(ppo=PPO | {"hidden": (256, 128)})
-    assert peers.left_out(learning_of(wide), Options(purejaxrl=tmp_path)) == {
-        "purejaxrl": "its network is 64x64, not 256x128"}
+    assert peers.left_out(learning_of(wide), Options(purejaxrl=tmp_path)) == {}
     normalised = setting.config(ppo=PPO | {"normalise_observations": True})
     found = peers.left_out(learning_of(normalised), Options(purejaxrl=tmp_path))
     assert set(found) == {"purejaxrl", "rejax", "sbx"}
@@ -142,6 +143,14 @@ def test_what_cannot_run_is_left_out_with_the_reason(tmp_path: Path, monkeypatch
 def test_a_path_that_is_no_checkout_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"has no purejaxrl/ppo\.py; expected"):
         purejaxrl.load(tmp_path)
+
+
+def test_the_page_says_how_to_fetch_what_is_no_package() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    for text in (page, purejaxrl.__doc__ or ""):
+        assert "git clone https://github.com/luchris429/purejaxrl" in text
+        assert f"git -C purejaxrl checkout {PUREJAXRL_COMMIT[:7]}" in text
+        assert "--purejaxrl purejaxrl" in text
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +165,7 @@ def options() -> Options:
 def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     world = setting.world(2, ppo=PPO)
     if reason := peers.left_out(learning_of(world.config), options).get(name):
-        pytest.skip(f"{name}: {reason} (a checkout: JAXTRADE_PUREJAXRL)")
+        pytest.skip(f"{name}: {reason} (in tests: {INSTALL}; JAXTRADE_PUREJAXRL=purejaxrl)")
     others = dict.fromkeys({"purejaxrl", "rejax", "sbx"} - {name}, "not asked for")
     monkeypatch.setattr(peers, "left_out", lambda config, options: others)
     with ExitStack() as stack:
@@ -164,6 +173,46 @@ def test_a_peer_trains(name: str, options: Options, monkeypatch: pytest.MonkeyPa
         assert (list(sides), left_out) == ([name], others)
         assert sides[name].steps == STEPS
         assert harness.compare(sides, 1)[name]["steps_per_cpu_second"] > 0
+
+
+def theirs(options: Options) -> Any:
+    """Its module, or the test is skipped."""
+    if reason := purejaxrl.left_out(learning_of(setting.config(ppo=PPO)), options.purejaxrl):
+        pytest.skip(f"purejaxrl: {reason} (in tests: JAXTRADE_PUREJAXRL=purejaxrl)")
+    assert options.purejaxrl is not None
+    return purejaxrl.load(options.purejaxrl)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_network_of_other_widths_is_theirs(options: Options, activation: str) -> None:
+    """At its own widths the class that takes its place has the same parameters and the same outputs, bit for bit."""
+    seen, peer = jax.random.normal(jax.random.key(1), (5, 12)), theirs(options)
+    made = [network(7, activation=activation) for network in (peer.ActorCritic, purejaxrl.sized((64, 64)))]
+    first, second = (network.init(jax.random.key(0), seen) for network in made)
+    jax.tree.map(lambda one, other: assert_equal_bits(one, other, "parameters"), first, second)
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    (one, value), (other, same) = (network.apply(first, seen) for network in made)
+    assert_equal_bits(one.logits, other.logits, "logits")
+    assert_equal_bits(value, same, "value")
+
+
+def test_the_widths_are_the_configurations() -> None:
+    needed("distrax")
+    network: Any = purejaxrl.sized((9, 6, 4))(3, activation="relu")
+    shapes = jax.tree.map(jnp.shape, network.init(jax.random.key(0), jnp.zeros(5))["params"])
+    assert [shapes[f"Dense_{i}"]["kernel"] for i in range(8)] == [
+        (5, 9), (9, 6), (6, 4), (4, 3), (5, 9), (9, 6), (6, 4), (4, 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", list(ppo_train.NETWORKS))
+def test_purejaxrl_is_a_side_of_every_network(network: str, options: Options) -> None:
+    theirs(options)
+    config = ppo_train.config_of(network, 4, 64, 64, num_epochs=1)
+    train = purejaxrl.compiled(learning_of(config), setting.world(2), 1, options.purejaxrl or Path())
+    learned = train(jax.random.key(0), setting.world(2).params)["runner_state"][0].params["params"]
+    hidden = learning_of(config).hidden
+    assert [learned[f"Dense_{i}"]["bias"].shape[0] for i in range(len(hidden))] == list(hidden)
 
 
 @pytest.mark.slow

@@ -69,6 +69,10 @@ def test_every_side_runs_and_a_side_that_cannot_is_reported(monkeypatch: pytest.
                 "small/peer/16"}
     assert {*reported["sides"], *reported["left_out"]} == expected
     assert reported["left_out"]["small/peer/4"] == "not now"
+    limits = reported["ceiling"]["small"]
+    assert limits["ratios"].keys() == reported["ratios"].keys()
+    assert limits["flops_per_step"] == 751_616  # `test_products` works it out
+    assert all(product["gflops"] > 0 for product in limits["products"].values())
     for name, side in reported["sides"].items():
         assert side["steps_per_second"] > 0
         assert ("collect_share" in side) == ("sb3" in name)

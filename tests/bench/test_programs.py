@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench import harness, ppo_update, programs, setting
+from bench import harness, ppo_update, products, programs, setting
 from bench.learning import Learning, learning_of
 from bench.rollout import Storing
 from tests.rl.test_train import KEY, PARAMS, PPO
@@ -48,18 +48,18 @@ def test_epochs_have_the_operations_that_the_shapes_say(world, state):
         longer = world._replace(config=setting.config(4, env={"window": 3}, ppo=SMALL | {"num_epochs": epochs}))
         algorithm = programs.learner(longer, 4)
         counted.append(programs.matmul_flops(lambda s, p, a=algorithm: a.update(s, p, ()), state, world.params))
-    assert counted[1] - counted[0] == ppo_update.learn_flops(config, size, actions)
+    assert counted[1] - counted[0] == products.learn_flops(config, size, actions)
     wide = Learning(num_envs=16, num_steps=16, num_minibatches=1, hidden=(64, 64))
     found = ppo_update.gradient_flops(wide, 228, 7)
     assert 1.0 <= found["xla"] / found["from_shapes"] < 1.05  # elementwise operations come on top
 
 
 def test_a_chain_of_products_keeps_its_values_and_counts_them():
-    _, flops = ppo_update.chain(4, 6, 3, 10)
+    _, flops = products.chain(4, 6, 3, 10)
     assert flops == 10 * 2 * (2 * 4 * 6 * 3)
     for shape in ((4, 3, 6), (5, 5, 5)):  # the way there and back is the identity
         x = jax.random.normal(jax.random.key(1), (shape[0], shape[1]))
-        np.testing.assert_allclose(ppo_update.chain(*shape, 10)[0](), x, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(products.chain(*shape, 10)[0](), x, rtol=1e-4, atol=1e-5)
 
 
 def test_parts_of_an_update_add_up():

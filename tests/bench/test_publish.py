@@ -38,7 +38,8 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def run(checkout: Path, *argv: str) -> int:
-    return publish.main(argv, checkout, checkout / "targets.yaml")
+    """With commits that are all in order; `test_commits` is about those that are not."""
+    return publish.main(argv, checkout, checkout / "targets.yaml", lambda commit, root: None)
 
 
 def test_pages_are_written_between_the_markers_and_stay(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,12 +58,13 @@ def test_pages_are_written_between_the_markers_and_stay(checkout: Path, capsys: 
         assert page.startswith("# Title\n\nbefore\n\n" + publish.BEGIN)
         assert page.endswith(publish.END + "\n\nafter\n")
         assert "old" not in page
-        for row in ("fast enough | >= 1,000x | 1,600x | met", "small enough | <= 200 B | 212 B | **missed**",
-                    "compiled once | 0 | 0 | met", "as many steps | overlaps [0.1, 0.2] | [0.125, 0.375] | met",
-                    "elsewhere | >= 1 | not measured | ", "on a card | >= 300M steps/s | 2M steps/s | **missed**"):
-            assert f"| {row} |" in page, row
-        assert "- small enough: 212 B, target <= 200 B. of the pointers." in page
+        assert "Of all 7 targets, 3 are met, 2 missed and 2 not measured." in page
     text = (checkout / "docs" / "benchmarks.md").read_text()
+    for row in ("fast enough | >= 1,000x | 1,600x | met", "small enough | <= 200 B | 212 B | **missed**",
+                "compiled once | 0 | 0 | met", "as many steps | overlaps [0.1, 0.2] | [0.125, 0.375] | met",
+                "elsewhere | >= 1 | not measured | ", "on a card | >= 300M steps/s | 2M steps/s | **missed**"):
+        assert f"| {row} | - |" in text, row
+    assert "- of the pointers.\n  - small enough: 212 B, target <= 200 B\n" in text
     assert "`env_step.json: memory.state_bytes`" in text
     assert "`env_step.json: ratios.jaxtrade@1024/SubprocVecEnv(8).cpu`" in text  # the place itself, not the pattern
     assert "`card/env_step.json: sides.jaxtrade@1024.steps_per_second`" in text
@@ -75,7 +77,7 @@ def test_what_is_stale_is_found(checkout: Path, capsys: pytest.CaptureFixture[st
     results = checkout / "bench" / "results"
     changes = {  # file -> (text before, after, what is named)
         results / "env_step.json": ("8642000.0", "9000000.0", ["docs/benchmarks.md", "throughput.svg"]),
-        checkout / "README.md": ("1,600x", "1,700x", ["README.md"]),
+        checkout / "README.md": ("7 targets", "8 targets", ["README.md"]),
         results / "throughput.svg": (picture.digest({"env_step": env_step()}), "0", ["throughput.svg"]),
     }
     assert run(checkout) == 0
@@ -147,6 +149,9 @@ def test_unknown_arguments_are_refused(checkout: Path) -> None:
     ("{what: x, bench: env_step, at: [a], least: many}", "least: expected a number, found 'many'"),
     ("{what: x, bench: env_step, at: [a], overlaps: 1}", "overlaps: expected [low, high], found 1"),
     ("{what: x, bench: env_step, at: [a], least: 1, units: x}", "found units"),
+    ("{what: x, bench: env_step, at: [a], least: 1, ceiling: a}", "ceiling: expected the list of keys"),
+    ("{what: x, bench: env_step, at: [a], most: 1, ceiling: [a]}", "only a target with `least`"),
+    ("{what: x, bench: env_step, at: [a], least: 1, headline: y}", "headline: expected `least` and a ratio"),
     ("none", "expected 'key: value'"),
 ])
 def test_faulty_targets_are_refused(row: str, fragment: str, tmp_path: Path) -> None:
@@ -185,3 +190,46 @@ def test_the_picture_says_what_it_shows(tmp_path: Path) -> None:
 ])
 def test_names_and_numbers(name: str, expected: tuple[str, int | None]) -> None:
     assert picture.split_name(name) == expected
+
+
+@pytest.mark.parametrize(("bound", "limit", "in_force"), [
+    (25, 20.0, 17.0),  # above: 0.85 of the ceiling
+    (20, 20.0, 20),
+    (18, 20.0, 18),  # between 0.85 of it and it: stays
+    (25, None, 25),  # not measured
+])
+def test_a_target_above_its_ceiling_is_lowered(bound: float, limit: float | None, in_force: float) -> None:
+    target = targets.Target("x", "least", bound, "x", "env_step", ("a",), "", "", ("ceiling", "wall"))
+    results = {"": {"env_step": {"ceiling": {} if limit is None else {"wall": limit}}}}
+    assert target.limit(results) == limit
+    assert target.in_force(results).bound == pytest.approx(in_force)
+    assert target.in_force(results).met(in_force)
+    assert not target.in_force(results).met(0.99 * in_force)
+
+
+def test_a_ceiling_that_is_no_number_is_refused() -> None:
+    target = targets.Target("x", "least", 1, "x", "env_step", ("a",), "", "", ("ceiling",))
+    with pytest.raises(DataError, match=r"env_step\.json: ceiling: expected a number, found \{\}"):
+        target.limit({"": {"env_step": {"ceiling": {}}}})
+
+
+def test_each_row_of_whole_training_has_its_targets_and_its_ceiling() -> None:
+    rows = {(target.at[1], target.at[2]): target for target in targets.load() if target.bench == "ppo_train"
+            and target.at[0] == "ratios"}
+    for network in ("small", "large"):
+        for count in (4, 16):
+            assert rows[f"{network}/rejax/{count}", "wall"].bound == 1.15
+            assert rows[f"{network}/purejaxrl/{count}", "wall"].bound == 1.15
+            assert rows[f"{network}/purejaxrl/{count}", "cpu"].bound == 1.4
+            assert (f"{network}/sb3_dummy/{count}", "cpu") in rows
+    for (other, clock), target in rows.items():
+        assert target.ceiling == ("ceiling", other.partition("/")[0], "ratios", other, clock)
+
+
+def test_an_unverified_result_is_marked_wherever_it_stands(checkout: Path) -> None:
+    write(env_step(stamp=STAMP | {"load_before": 0.9}), checkout / "bench" / "results")
+    assert run(checkout) == 0
+    text = (checkout / "docs" / "benchmarks.md").read_text()
+    assert "| fast enough | >= 1,000x | 1,600x, unverified | met |" in text
+    assert "- **unverified**: load average 0.90 at the start" in text
+    assert "Unverified: measured on a machine that was not idle" in (checkout / "README.md").read_text()

@@ -18,6 +18,7 @@ from jaxtrade.networks import distributions
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import TrainState, policy_of
 from jaxtrade.types import Array, PyTree
+from tests.extras import needed
 
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
                         "normalise_observations": False, "learning_rate_end": 3e-4}
@@ -72,8 +73,8 @@ def test_the_faster_thread_count_is_taken() -> None:
 # ---------------------------------------------------------------- with stable-baselines3
 @pytest.fixture(scope="module")
 def torch() -> Iterator[Any]:
-    pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed (the sb3 extra)")
-    found = pytest.importorskip("torch")
+    needed("sb3_contrib")
+    found: Any = needed("torch")
     before = found.get_num_threads()
     found.set_num_threads(1)  # more wait for each other where the machine is shared
     yield found

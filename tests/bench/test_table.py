@@ -96,3 +96,11 @@ def test_comparison_tells_what_differs() -> None:
                  "config.num_steps: 128 -> 64"):
         assert f"  differs: {line}" in shown
     assert "same device" not in shown
+
+
+@pytest.mark.parametrize(("ratio", "said"), [
+    (0.5, "slower"), (0.999, "slower"), (0.9994, "slower"), (0.9996, "level"), (1.0, "level"), (1.05, "level"),
+    (1.06, "faster"), (700.0, "faster"),
+])
+def test_a_ratio_in_words(ratio: float, said: str) -> None:
+    assert figures.compared(ratio) == said

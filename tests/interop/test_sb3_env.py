@@ -13,6 +13,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.interop.gymnasium_env import to_gymnasium
 from jaxtrade.interop.registration import register_envs, to_sb3
 from jaxtrade.interop.world import ENV_ID, load_world
+from tests.extras import needed
 from tests.interop.interfaces import ENV, NUM_ENVS, PARAMS
 
 
@@ -24,12 +25,12 @@ def test_without_stable_baselines_the_fix_is_named(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture(scope="module")
 def sb3():
-    return pytest.importorskip("stable_baselines3", reason="stable-baselines3 is not installed (the sb3 extra)")
+    return needed("stable_baselines3")
 
 
 @pytest.fixture(scope="module")
 def contrib(sb3):
-    return pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed (the sb3 extra)")
+    return needed("sb3_contrib")
 
 
 def test_sb3s_check_finds_nothing(sb3) -> None:

@@ -1,0 +1,14 @@
+"""What tests say that skip because a package of an extra is absent."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+INSTALL = 'pip install torch (its CPU build is enough), then pip install -e ".[bench]" (README.md, Start)'
+
+
+def needed(name: str) -> ModuleType:
+    """The module, or the test is skipped and says what to install."""
+    return pytest.importorskip(name, reason=f"{name} is not installed: {INSTALL}")

@@ -1,0 +1,43 @@
+"""Tests that need the `bench` extra are run by .ci/run, and say what to install where they skip."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.extras import INSTALL
+
+ROOT = Path(__file__).parent.parent
+TESTS = ROOT / "tests"
+
+
+def users() -> set[str]:
+    """Test files that ask for a package of the extra."""
+    found = (path for path in TESTS.rglob("test_*.py") if path != Path(__file__))
+    return {path.relative_to(ROOT).as_posix() for path in found
+            if "from tests.extras import" in path.read_text(encoding="utf-8")}
+
+
+def test_every_file_that_needs_the_extra_is_run_with_it() -> None:
+    script = ROOT / ".ci" / "run"
+    if not script.is_file():
+        pytest.skip("no .ci/run here (a source distribution)")
+    with_extra = script.read_text(encoding="utf-8").partition('pip install -e ".[test,bench]"')[2]
+    named = set(re.findall(r"tests/\S+\.py", with_extra))
+    assert users() <= named
+    assert all((ROOT / name).is_file() for name in named)
+
+
+def test_no_file_skips_for_these_packages_without_saying_how_to_get_them() -> None:
+    packages = r"""importorskip\(\s*["'](?:torch|stable_baselines3|sb3_contrib|rejax|distrax|sbx|psutil)["']"""
+    found = [path for path in TESTS.rglob("test_*.py") if re.search(packages, path.read_text(encoding="utf-8"))]
+    assert not found, "use tests.extras.needed"
+
+
+def test_the_readme_says_the_same() -> None:
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert 'pip install -e ".[test,bench]"' in readme
+    assert '".[bench]"' in INSTALL
+    assert "CPU build" in readme
