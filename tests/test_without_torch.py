@@ -51,8 +51,8 @@ def test_import_of_jaxtrade_does_not_import_torch(seen, tmp_path):
 
 def test_a_whole_run_with_tensorboard_does_not_import_torch(seen, tmp_path):
     """Training, TensorBoard's files, checkpoints, evaluation and the picture."""
-    python("-m", "jaxtrade.cli", "train", "quickstart", *(x for text in TINY for x in ("--set", text)), "--run-dir", "run",
-           cwd=tmp_path)
+    settings = [x for text in TINY for x in ("--set", text)]
+    python("-m", "jaxtrade.cli", "train", "quickstart", *settings, "--run-dir", "run", cwd=tmp_path)
     assert list(tmp_path.glob("**/tensorboard/events.out.tfevents.*"))
     assert list(tmp_path.glob("**/equity.png"))
     assert not seen.exists(), seen.read_text()

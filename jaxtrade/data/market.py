@@ -37,6 +37,7 @@ from jaxtrade.data.features.schema import (
 from jaxtrade.data.features.table import float_table
 from jaxtrade.data.features.view import host_view
 from jaxtrade.data.intrabar import market_path, side_passages
+from jaxtrade.data.memory import release_memory
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.pairing import attach
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
@@ -174,6 +175,7 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
             missing rates.
     """
     require_seconds(config, seconds is not None)
+    release_memory()  # what reading the files left
     passages = None if seconds is None else side_passages(bars, seconds)
     contract, value = bars.contract, tick_values(bars, rates)
     context = context_features(config.env.task)
@@ -183,16 +185,18 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     dates = trade_dates(bars.time, contract)
     ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
-    tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
+    tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
                              for r in features.window_slices(ids)])
     _check_ranges(tr_sum, config, contract.under(config))
     rows = decision_sessions(bars, schedule, dates, config)
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, config))
+    release_memory()
     table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
+    del host
     arrays = {
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
-        "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
+        "tr_sum": tr_sum, "bars_to_flat": bars_to_flat(bars, schedule, dates),
         "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
         # No code reads this column, but its bytes are part of the fingerprints that earlier runs recorded.
         "symbol": np.zeros(len(rows.date), np.int32),
@@ -216,6 +220,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features((*config.env.features, *context)):
         notes += (NO_VOLUME,)
+    del dates, ids
+    release_memory()
     view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context)
     return Market(data=_to_device(arrays, digest, view, path, value), contract=contract, bars=bars,
                   trade_dates=rows.date, table=table, columns=columns, fingerprint=digest, synthetic=bars.synthetic,
@@ -229,17 +235,20 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, pat
     arrays: host arrays by name. digest: the fingerprint in hex. view, path, value: pytrees with NumPy leaves.
     """
     import jax
-    import jax.numpy as jnp
 
-    device = {name: jnp.asarray(value) for name, value in arrays.items()
+    def copied(array: np.ndarray) -> Any:
+        return jax.device_put(array, may_alias=False)
+
+    device = {name: copied(value) for name, value in arrays.items()
               if "." not in name and name not in ("table", "symbol")}
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "date", "complete")})
-    words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    ask = {name: jnp.asarray(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
-    return MarketData(**device, sessions=sessions, view=jax.tree.map(jnp.asarray, view), fingerprint=words,
-                      path=jax.tree.map(jnp.asarray, path), ask=Quotes(**ask) if ask else None,
-                      tick_value=jax.tree.map(jnp.asarray, value))
+    words = copied(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
+    ask = {name: copied(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
+    # Nobody else holds the view's arrays, so JAX may use their memory as it is.
+    return MarketData(**device, sessions=sessions, view=jax.tree.map(jax.device_put, view), fingerprint=words,
+                      path=jax.tree.map(copied, path), ask=Quotes(**ask) if ask else None,
+                      tick_value=jax.tree.map(copied, value))
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
@@ -258,7 +267,7 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
     for name, value in arrays.items():
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
-        digest.update(value.tobytes())
+        digest.update(value.reshape(-1).view(np.uint8))
     # Costs of a known contract are configuration, not data, so they stay out of the fingerprint. A user's contract
     # file may change after a run, so all of its figures are included.
     figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)

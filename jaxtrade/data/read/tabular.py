@@ -242,7 +242,7 @@ def _parquet(raw: bytes, source: str) -> Table:
         raise DataError(f"{source}: reading Parquet needs pyarrow. Fix: pip install pyarrow (or install "
                         "jaxtrade with its extra [parquet])") from None
     try:
-        frame = pq.read_table(io.BytesIO(raw)).to_pandas()
+        frame = pq.read_table(pa.BufferReader(raw)).to_pandas(split_blocks=True, self_destruct=True)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{source}: cannot be read as Parquet ({str(error).splitlines()[0]}). Fix: the file is cut or "
                         "damaged; write it again") from None
