@@ -77,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where Python is set to keep no compiled modules, each of many child processes would compile the package again.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["JAXTRADE_MARKETS_GB"] = "0"  # tests leave nothing in the user's cache; those of the cache name a folder
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))

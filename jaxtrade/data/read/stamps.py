@@ -18,7 +18,7 @@ SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America
 DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # not a stamp; not a whole second
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-OFFSET = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
+OFFSET = re.compile(r"[T\s]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
 
 
 def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | None, faults: Faults,
