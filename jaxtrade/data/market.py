@@ -228,7 +228,7 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
     for name, value in arrays.items():
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
-        digest.update(value.reshape(-1).view(np.uint8))
+        digest.update(value.reshape(-1).view(np.uint8).data)
     # Costs of a known contract are configuration, not data, so they stay out of the fingerprint. A user's contract
     # file may change after a run, so all of its figures are included.
     figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)

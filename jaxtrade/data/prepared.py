@@ -179,9 +179,10 @@ def _packed(host: HostMarket) -> Entry:
 
 def _unpacked(entry: Entry, contract: Contract) -> HostMarket:
     arrays, facts = dict(entry.arrays), entry.facts
-    own = {name: arrays.pop(name) for name in OF_BARS}
+    time, volume = (arrays.pop(name) for name in OF_BARS)
     ask = [arrays[f"ask.{name}"] for name in PRICES if f"ask.{name}" in arrays]
-    bars = Bars(**own, **{name: arrays[name] for name in PRICES}, bar_seconds=facts["bar_seconds"],
+    open_, high, low, close = (arrays[name] for name in PRICES)
+    bars = Bars(time, open_, high, low, close, volume, bar_seconds=facts["bar_seconds"],
                 contract=replace(contract, slippage_ticks=facts["slippage_ticks"]), source=facts["source"],
                 notes=tuple(facts["bars_notes"]), ask=Side(*ask) if ask else None,
                 legs=tuple(Leg(*fields) for fields in facts["legs"]))

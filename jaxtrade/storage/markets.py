@@ -18,6 +18,7 @@ import platform
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -100,7 +101,8 @@ def read_entry(path: Path) -> Entry | None:
             arrays[listed["name"]] = array
         if file.read(1):
             raise DamagedError("there are bytes after its last array")
-    os.utime(path)
+    with suppress(OSError):  # another process removed it after it was read, or it belongs to another user
+        os.utime(path)
     return Entry(arrays, head["facts"])
 
 
@@ -112,7 +114,7 @@ def _head(file: BinaryIO) -> dict[str, Any]:
     try:
         head = json.loads(line)
         digest = head.pop("digest")
-    except (ValueError, KeyError, AttributeError):  # not JSON, without a digest, not an object
+    except (ValueError, KeyError, TypeError, AttributeError):  # not JSON, without a digest, not an object
         raise DamagedError("its description cannot be read") from None
     if _line(head, digest) != line or digest != _text_digest(head):
         raise DamagedError("its description does not match its own digest")
@@ -161,14 +163,19 @@ def evict(folder: Path, limit: int, spared: Path) -> None:
         if path.suffix == SUFFIX:
             found.append((status.st_mtime, status.st_size, path))
         elif path.name.startswith(".") and now - status.st_mtime > ABANDONED:
-            path.unlink(missing_ok=True)
+            _remove(path)
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= limit:
             return
         if path != spared:
-            path.unlink(missing_ok=True)
+            _remove(path)
             total -= size
+
+
+def _remove(path: Path) -> None:
+    with suppress(FileNotFoundError, PermissionError):  # removed by another process; on Windows: read by one
+        path.unlink()
 
 
 def _line(head: Mapping[str, Any], digest: str) -> bytes:
@@ -182,5 +189,5 @@ def _text_digest(head: Mapping[str, Any]) -> str:
 def _digest(array: np.ndarray) -> str:
     """sha256 (hex) of dtype, shape and bytes."""
     digest = hashlib.sha256(f"{array.dtype.str}:{array.shape};".encode())
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

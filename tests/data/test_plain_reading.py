@@ -274,6 +274,12 @@ def test_numbers_as_stamps_read_the_same_either_way(rows, scale, options, either
     assert either_way(text.encode(), stamp="open", **options).time[0] == 1381152600
 
 
+@pytest.mark.parametrize("scale", [1, 1000, 10**6, 10**9])
+def test_whole_stamps_may_be_written_with_a_point(rows, scale, either_way):
+    text = "\n".join([HEAD, *(f"{(1381152600 + 60 * i) * scale}.0{row[20:]}" for i, row in enumerate(rows))])
+    assert either_way(text.encode(), stamp="open").time.tolist() == [1381152600 + 60 * i for i in range(6)]
+
+
 def test_several_contracts_read_the_same_either_way(rows, either_way):
     lines = [f"{HEAD},expiry,symbol"]
     for row in rows:

@@ -43,8 +43,7 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     else:
         numbers = as_numbers(series)
         if not np.isnan(numbers).any():
-            whole = series.astype("int64").to_numpy() if (numbers % 1 == 0).all() else numbers
-            return _epoch(numbers, whole, table, name, rows, faults, notes)
+            return _epoch(numbers, _whole(series, numbers), table, name, rows, faults, notes)
         utc = _text(series.astype(str), zone, name, rows, faults)
         _note_offset(str(series.iloc[0]), time_zone, notes)
     return _bounded(utc, table, name, rows, faults)
@@ -70,6 +69,18 @@ def _usual(table: Table, name: str, rows: np.ndarray, zone: Zone | None, time_zo
 
     naive = pd.Series(stamps.seconds.view("datetime64[s]"))
     return _bounded(_localize(naive, np.ones(len(rows), bool), zone, name, rows, faults), table, name, rows, faults)
+
+
+def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
+    """A column of numbers as int64[n], exactly; `numbers` themselves if one of them is not whole.
+
+    Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100 in any unit.
+    """
+    if (numbers % 1 != 0).any():
+        return numbers
+    if series.dtype.kind == "O" and not series.astype(str).str.strip().str.fullmatch(r"\d+").all():
+        return numbers.astype(np.int64)
+    return series.astype("int64").to_numpy()
 
 
 def _note_offset(first: str, time_zone: str | None, notes: list[str]) -> None:
