@@ -26,7 +26,8 @@ MOST_MAPS = 15_000
 # programs, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
     "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_old_run.py",
-    "test_readme.py", "test_seams.py", "test_source.py", "test_user_parts.py", "ablation/test_command.py",
+    "test_readme.py", "test_seams.py", "test_source.py", "test_user_parts.py", "test_without_torch.py",
+    "ablation/test_command.py",
     "ablation/test_matrix.py",
     "advisor/test_advising.py", "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py",
     "advisor/test_table.py", "curriculum/", "data/test_market_runs.py", "differential/", "env/", "evaluation/",
@@ -76,6 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Where Python is set to keep no compiled modules, each of many child processes would compile the package again.
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["JAXTRADE_MARKETS_GB"] = "0"  # tests leave nothing in the user's cache; those of the cache name a folder
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
 
 import pytest
 
 from jaxtrade.errors import DataError
 from jaxtrade.rl.ppo.reports import PROGRESS
+from jaxtrade.storage.events import EventWriter, masked_crc32c
 from jaxtrade.storage.sinks import (
     ConsoleSink,
     JsonlSink,
@@ -223,3 +225,30 @@ def test_tensorboard_hides_what_did_not_happen(tmp_path):
     assert "action_share/HOLD" in [value.tag for event in events for value in event.summary.value]
     last = events[-1]
     assert (last.session_log.status, last.step) == (last.session_log.START, 1001)
+
+
+def test_event_files_decode_by_the_published_format(tmp_path):
+    """Field by field with TensorBoard's message classes, and the checksum against RFC 3720's known answer."""
+    pytest.importorskip("tensorboardX")
+    assert masked_crc32c(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    writer = EventWriter(tmp_path / "new")
+    writer.scalars({"a b/é": 1.5, "/c": -2e300, "d": 0}, 2**40)
+    writer.close()
+    [path] = (tmp_path / "new").iterdir()
+    first, second = read_events(path.read_bytes())
+    assert (first.file_version, first.step) == ("brain.Event:2", 0)
+    assert second.step == 2**40
+    assert second.wall_time >= first.wall_time > 1.7e9
+    assert [(value.tag, value.simple_value) for value in second.summary.value] == [
+        ("a_b/é", 1.5), ("c", -math.inf), ("d", 0.0)]
+
+
+def test_a_resumed_run_adds_an_event_file_that_comes_later(tmp_path):
+    """TensorBoard reads a directory's files by name: what the second file forgets must have been read."""
+    for _ in range(12):
+        writer = EventWriter(tmp_path)
+        writer.scalars({"n": len(list(tmp_path.iterdir()))}, 1)
+        writer.close()
+    pytest.importorskip("tensorboardX")
+    read = [read_events(path.read_bytes())[1].summary.value[0].simple_value for path in sorted(tmp_path.iterdir())]
+    assert read == list(range(1, 13))

@@ -10,9 +10,10 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
-from jaxtrade.data.market import Market, decision_sessions, history_needed, read_keys
+from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.sources import read_keys
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
 NOTES_SHOWN = 20

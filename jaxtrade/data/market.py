@@ -6,13 +6,13 @@ All market data reach the device through this module.
 from __future__ import annotations
 
 import hashlib
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxtrade.config import RunConfig
-from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import Schedule, check_stamps, findings, local_seconds, schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import (
     SessionRows,
@@ -37,11 +37,12 @@ from jaxtrade.data.features.schema import (
 from jaxtrade.data.features.table import float_table
 from jaxtrade.data.features.view import host_view
 from jaxtrade.data.intrabar import market_path, side_passages
-from jaxtrade.data.read.bars import Bars, load_bars
-from jaxtrade.data.read.pairing import attach
-from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
-from jaxtrade.data.read.roll import explicit, splice_dates
-from jaxtrade.data.synthetic import bars_of_kind
+from jaxtrade.data.memory import release_memory
+from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.read.roll import splice_dates
+from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
@@ -76,81 +77,27 @@ class Market:
         return len(self.trade_dates)
 
 
-def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
-    """Keyword arguments with which `load_bars` reads a file of this configuration.
+def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
+    """Load the market of a run onto the device, from its files or from what an earlier start prepared of them.
 
-    quotes: whether the file is `data.quotes`, or has its columns. like: bars whose roll dates the file must follow.
-
-    `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of the trade bars are
-    left out for the quotes, and quote columns are left out for the trade bars.
+    tell: receives a line if a prepared market is damaged or cannot be kept; by default it is printed on stderr. Raises
+    ConfigError or DataError.
     """
-    data = config.data
-    others: tuple[str, ...] = ()
-    if data.quotes is not None:
-        others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
-    roll = data.roll if like is None else explicit(like.legs, trade_dates(like.time, like.contract))
-    return {"columns": {field: name for field, name in data.columns.items() if field not in others},
-            "time_zone": data.time_zone, "stamp": data.stamp, "price_scale": data.price_scale, "expiry": data.expiry,
-            "roll": roll, "start": data.start, "end": data.end, "follows": None if like is None else like.source}
-
-
-def bars_of(config: RunConfig) -> Bars:
-    """The bars that `config.data` names: bundled, synthetic or from a file, with the quotes of `data.quotes`.
-
-    Raises ConfigError (unknown market, contradictory keys) or DataError (faults in the files).
-    """
-    bars, data = _bars_alone(config), config.data
-    if data.quotes is None:
-        return bars
-    if data.source == "synthetic":
-        raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
-                          "bars: give them with --data FILE, or drop --quotes")
-    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases, so
-    # reading accepts any number of such rows (`missing=1.0`).
-    return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0,
-                                **read_keys(config, True, bars)))
-
-
-def _bars_alone(config: RunConfig) -> Bars:
-    data = config.data
-    contract = contract_of(data)
-    if data.source != "file" and data.file is not None:
-        raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
-    if data.source == "synthetic":
-        if data.roll != "off":
-            raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")
-        return bars_of_kind(contract, data)
-    if data.synthetic != "nq_like":
-        raise ConfigError(f"data.synthetic = {data.synthetic} is given but data.source = {data.source}; set "
-                          "data.source=synthetic")
-    if data.source == "bundled":
-        return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
-    if data.file is None:
-        raise ConfigError("data.source = file needs data.file (or --data FILE)")
-    return load_bars(data.file, contract, **read_keys(config, False))
-
-
-def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
-    """The second bars that `data.seconds` names, or None if it names none.
-
-    They are read with the keys of `data.file` (of `data.quotes` if that is given) and rolled on the same dates as
-    `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in the file).
-    """
-    data = config.data
-    if data.seconds is None:
-        return None
-    if data.source == "synthetic":
-        raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
-                          "the bars: give them with --data FILE, or drop --seconds")
-    # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the bar is not rebuilt.
-    return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True, bars))
-
-
-def load_market(config: RunConfig) -> Market:
-    """Load the market of a run onto the device. Raises ConfigError or DataError."""
+    tell = tell or _print_note
     require_seconds(config, config.data.seconds is not None)
-    bars = bars_of(config)
-    return build_market(bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract))
+    contract = contract_of(config.data)
+    shelf = shelf_of(config, contract)
+    host = None if shelf is None else restored(shelf, contract, tell)
+    if host is None:
+        bars = bars_of(config)
+        host = host_market(bars, config, seconds_of(config, bars), load_rates(config.data, bars.contract))
+        if shelf is not None:
+            keep(shelf, host, config, tell)
+    return _on_device(host, config)
+
+
+def _print_note(line: str) -> None:
+    print(f"note: {line}", file=sys.stderr, flush=True)
 
 
 def require_seconds(config: RunConfig, known: bool) -> None:
@@ -173,26 +120,34 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
             missing rates.
     """
+    return _on_device(host_market(bars, config, seconds, rates), config)
+
+
+def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> HostMarket:
+    """The part of `build_market` that does not need the device, with the same arguments and errors."""
     require_seconds(config, seconds is not None)
+    release_memory()  # what reading the files left
     passages = None if seconds is None else side_passages(bars, seconds)
     contract, value = bars.contract, tick_values(bars, rates)
     context = context_features(config.env.task)
-    columns = table_columns(config.env.features, context)
+    table_columns(config.env.features, context)  # raises for an unknown feature, before anything is computed
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
     ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
-    tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r])
+    tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
                              for r in features.window_slices(ids)])
     _check_ranges(tr_sum, config, contract.under(config))
     rows = decision_sessions(bars, schedule, dates, config)
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, config))
+    release_memory()
     table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
+    del host
     arrays = {
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
-        "tr_sum": tr_sum.astype(np.int32), "bars_to_flat": bars_to_flat(bars, schedule, dates),
+        "tr_sum": tr_sum, "bars_to_flat": bars_to_flat(bars, schedule, dates),
         "start": rows.start, "end": rows.end, "first": rows.first, "last": rows.last,
         # No code reads this column, but its bytes are part of the fingerprints that earlier runs recorded.
         "symbol": np.zeros(len(rows.date), np.int32),
@@ -216,10 +171,22 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features((*config.env.features, *context)):
         notes += (NO_VOLUME,)
+    return HostMarket(bars, arrays, digest, notes, has_volume)
+
+
+def _on_device(host: HostMarket, config: RunConfig) -> Market:
+    """Copy a prepared market to the device, with the view that the configuration's observations read.
+
+    Raises ConfigError as `build_market` does for figures that could overflow int32.
+    """
+    contract, table, context = host.bars.contract, host.arrays["table"], context_features(config.env.task)
+    _check_ranges(host.arrays["tr_sum"], config, contract.under(config))
+    release_memory()
     view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context)
-    return Market(data=_to_device(arrays, digest, view, path, value), contract=contract, bars=bars,
-                  trade_dates=rows.date, table=table, columns=columns, fingerprint=digest, synthetic=bars.synthetic,
-                  notes=notes, has_volume=has_volume)
+    return Market(data=_to_device(host.arrays, host.fingerprint, view, host.path, host.tick_value), contract=contract,
+                  bars=host.bars, trade_dates=host.arrays["date"].astype("datetime64[D]"), table=table,
+                  columns=table_columns(config.env.features, context), fingerprint=host.fingerprint,
+                  synthetic=host.bars.synthetic, notes=host.notes, has_volume=host.has_volume)
 
 
 def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, path: IntrabarPath | None,
@@ -229,17 +196,20 @@ def _to_device(arrays: dict[str, np.ndarray], digest: str, view: MarketView, pat
     arrays: host arrays by name. digest: the fingerprint in hex. view, path, value: pytrees with NumPy leaves.
     """
     import jax
-    import jax.numpy as jnp
 
-    device = {name: jnp.asarray(value) for name, value in arrays.items()
+    def copied(array: np.ndarray) -> Any:
+        return jax.device_put(array, may_alias=False)
+
+    device = {name: copied(value) for name, value in arrays.items()
               if "." not in name and name not in ("table", "symbol")}
     sessions = SessionTable(**{name: device.pop(name)
                                for name in ("start", "end", "first", "last", "date", "complete")})
-    words = jnp.asarray(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
-    ask = {name: jnp.asarray(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
-    return MarketData(**device, sessions=sessions, view=jax.tree.map(jnp.asarray, view), fingerprint=words,
-                      path=jax.tree.map(jnp.asarray, path), ask=Quotes(**ask) if ask else None,
-                      tick_value=jax.tree.map(jnp.asarray, value))
+    words = copied(np.frombuffer(bytes.fromhex(digest), ">u4").astype(np.uint32))
+    ask = {name: copied(arrays[f"ask.{name}"]) for name in PRICES if f"ask.{name}" in arrays}
+    # Nobody else holds the view's arrays, so JAX may use their memory as it is.
+    return MarketData(**device, sessions=sessions, view=jax.tree.map(jax.device_put, view), fingerprint=words,
+                      path=jax.tree.map(copied, path), ask=Quotes(**ask) if ask else None,
+                      tick_value=jax.tree.map(copied, value))
 
 
 def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
@@ -258,7 +228,7 @@ def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
     for name, value in arrays.items():
         value = np.ascontiguousarray(value)
         digest.update(f"{name}:{value.dtype.str}:{value.shape};".encode())
-        digest.update(value.tobytes())
+        digest.update(value.reshape(-1).view(np.uint8).data)
     # Costs of a known contract are configuration, not data, so they stay out of the fingerprint. A user's contract
     # file may change after a run, so all of its figures are included.
     figures = (contract.symbol, contract.tick_size, contract.tick_mills, contract.currency)

@@ -15,12 +15,13 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TextIO, runtime_checkable
 
 from jaxtrade.errors import DataError
+from jaxtrade.storage.events import EventWriter
 from jaxtrade.types import Row
 
 Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
@@ -274,40 +275,34 @@ class TensorBoardSink:
 
     def __init__(self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED) -> None:
         """resume_steps: TensorBoard is to hide what an earlier process wrote after this step."""
-        from tensorboardX import SummaryWriter  # imported here because it is slow to import
-
         self._names = names
-        self._writer = SummaryWriter(str(directory))
+        self._writer = EventWriter(directory)
         if resume_steps is not None:
             self.rewind(0, resume_steps)
 
     def rewind(self, update: int, steps: int) -> None:
-        """Make TensorBoard hide what was written after `steps`.
-
-        A start event with a step makes TensorBoard discard all older events with that step or a later one.
-        """
-        from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore[reportAttributeAccessIssue]
-
+        """Make TensorBoard hide what was written after `steps`."""
         del update
-        start = Event(step=steps + 1, session_log=SessionLog(status=SessionLog.START))
-        self._writer.file_writer.add_event(start, steps + 1)  # pyright: ignore[reportOptionalMemberAccess]
+        self._writer.forget_from(steps + 1)
         self._writer.flush()
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            for name, value in by_name(row, self._names).items():
-                self._write(name, value, row["steps"])
+            values = dict(_scalars("", by_name(row, self._names)))
+            self._writer.scalars(values, int(row["steps"]))
         self._writer.flush()
-
-    def _write(self, name: str, value: Any, steps: int) -> None:
-        if isinstance(value, list | dict):
-            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-                self._write(f"{name}/{key}", item, steps)
-        elif math.isfinite(value):
-            self._writer.add_scalar(name, value, steps)
 
     def message(self, text: str) -> None:
         del text
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _scalars(tag: str, value: Any) -> Iterator[tuple[str, float]]:
+    """(tag, number) of every finite number in a row; entries of lists and mappings become `tag/entry`."""
+    if isinstance(value, list | dict):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _scalars(f"{tag}/{key}" if tag else str(key), item)
+    elif math.isfinite(value):
+        yield tag, float(value)

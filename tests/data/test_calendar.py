@@ -21,6 +21,7 @@ from jaxtrade.data.calendar.schedule import (
     file_schedule,
     findings,
     inferred_schedule,
+    local_seconds,
     schedule_for,
     table_schedule,
     trade_dates,
@@ -589,3 +590,26 @@ def test_stray_prints_on_few_dates_are_findings(es_bars):
         check_stamps(schedule, mixed, es_bars.contract)
         lines = findings(schedule, mixed, 60, es_bars.contract)
         assert sum("inside a scheduled closure" in line for line in lines) == 2
+
+
+# --- by runs of dates ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Europe/London", "Asia/Kathmandu", "UTC"])
+def test_local_time_is_that_of_each_second(zone):
+    """Around every change of the clocks in two years, and in any order."""
+    hours = np.arange(1_356_998_400, 1_420_070_400, 1800)  # 2013 and 2014
+    mixed = np.random.default_rng(0).permutation(hours)[:5000]
+    for times in (hours, mixed, hours[:1], hours[:0]):
+        info = ZoneInfo(zone)
+        offsets = [datetime.fromtimestamp(int(t), UTC).astimezone(info).utcoffset().total_seconds() for t in times]
+        assert local_seconds(times, zone).tolist() == (times + np.array(offsets, np.int64)).tolist()
+
+
+def test_sessions_are_found_for_dates_in_any_order():
+    schedule = table_schedule(ES, np.datetime64("2013-10-07"), np.datetime64("2013-10-25"))
+    dates = np.random.default_rng(0).choice(np.arange("2013-10-01", "2013-11-05", dtype="datetime64[D]"), 200)
+    wanted = [list(schedule.dates).index(day) if day in schedule.dates else -1 for day in dates]
+    assert schedule.find(dates).tolist() == wanted
+    assert schedule.find(np.sort(dates)).tolist() == [schedule.find(np.array([day]))[0] for day in np.sort(dates)]
+    assert schedule.find(dates[:0]).tolist() == []

@@ -13,8 +13,9 @@ import pytest
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import FALLS, Passages, first_passages, market_path
-from jaxtrade.data.market import build_market, load_market, seconds_of
+from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.sources import seconds_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.env.params import make_params

@@ -13,9 +13,10 @@ from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import check_text, describe, describe_text
 from jaxtrade.data.features.columns import true_range_sum
 from jaxtrade.data.intrabar import side_passages
-from jaxtrade.data.market import bars_of, build_market, load_market
+from jaxtrade.data.market import build_market, load_market
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.read.pairing import attach
+from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import _largest_ranges, make_params
 from jaxtrade.errors import ConfigError, DataError

@@ -16,9 +16,10 @@ from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.calendar.sessions import window_ages
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.intrabar import FIELDS
-from jaxtrade.data.market import Market, bars_of, build_market, feature_windows, load_market, seconds_of
+from jaxtrade.data.market import Market, build_market, feature_windows, load_market
 from jaxtrade.data.read.bars import Bars, from_frame, load_bars
 from jaxtrade.data.read.roll import expiry_month, splice_dates
+from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.errors import ConfigError, DataError
 from tests.data.lifted import lifted_bars
 

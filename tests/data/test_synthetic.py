@@ -9,8 +9,9 @@ from jaxtrade.config import DataConfig, RunConfig, load_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import findings, schedule_for
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.market import bars_of, build_market
+from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import from_frame
+from jaxtrade.data.sources import bars_of
 from jaxtrade.data.synthetic import KINDS, bars_of_kind, synthetic_bars
 from jaxtrade.data.synthetic.expiries import expiry_table
 from jaxtrade.data.synthetic.statistics import compared, statistics, table

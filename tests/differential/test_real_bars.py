@@ -13,8 +13,9 @@ import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.market import bars_of, build_market
+from jaxtrade.data.market import build_market
 from jaxtrade.data.read.roll import splice_dates
+from jaxtrade.data.sources import bars_of
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams

@@ -18,8 +18,9 @@ import pytest
 
 from jaxtrade.config import RunConfig, make_config
 from jaxtrade.data.features.view import host_view
-from jaxtrade.data.market import Market, load_market, seconds_of
+from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.read.bars import Bars as FileBars
+from jaxtrade.data.sources import seconds_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams

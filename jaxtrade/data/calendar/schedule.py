@@ -54,17 +54,46 @@ class Schedule:
         """Index of each trade date's session, int64; -1 if the date has no session."""
         if not len(self.dates):
             return np.full(len(dates), -1)
-        at = np.minimum(np.searchsorted(self.dates, dates), len(self.dates) - 1)
-        return np.where(self.dates[at] == dates, at, -1)
+        starts = run_starts(dates)
+        days = dates[starts]
+        at = np.minimum(np.searchsorted(self.dates, days), len(self.dates) - 1)
+        return spread(np.where(self.dates[at] == days, at, -1), starts, len(dates))
+
+
+def run_starts(values: np.ndarray) -> np.ndarray:
+    """Places at which a value differs from the one before it, int64[runs], beginning with 0.
+
+    Bars come in time order, so their dates and hours stand in a few long runs. What depends on the date alone is
+    computed once per run.
+    """
+    return np.flatnonzero(np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]]))
+
+
+def spread(per_run: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
+    """The value of each element, [count], from the value of each run. starts: `run_starts`."""
+    return np.repeat(per_run, np.diff(starts, append=count))
 
 
 def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
-    """UTC seconds -> wall-clock seconds of the zone since its 1970-01-01 00:00, int64[T]."""
-    info = ZoneInfo(zone)
-    hours, inverse = np.unique(np.asarray(utc) // 3600, return_inverse=True)
-    offsets = [datetime.fromtimestamp(int(h) * 3600, UTC).astimezone(info).utcoffset() for h in hours]
-    shift = np.array([int(o.total_seconds()) if o is not None else 0 for o in offsets], np.int64)
-    return np.asarray(utc, np.int64) + (shift[inverse] if len(shift) else 0)
+    """UTC seconds -> wall-clock seconds of the zone since its 1970-01-01 00:00, int64[T].
+
+    A zone's offset is the same all day if it is the same at both ends of the day, and all hour otherwise.
+    """
+    utc, info = np.asarray(utc, np.int64), ZoneInfo(zone)
+
+    def offsets(times: np.ndarray, step: int) -> np.ndarray:
+        found = (datetime.fromtimestamp(int(t) * step, UTC).astimezone(info).utcoffset() for t in times)
+        return np.array([int(o.total_seconds()) if o is not None else 0 for o in found], np.int64)
+
+    days = utc // DAY
+    starts = run_starts(days)
+    known, inverse = np.unique(days[starts], return_inverse=True)
+    begin, end = offsets(known, DAY), offsets(known + 1, DAY)
+    local = utc + spread(begin[inverse], starts, len(utc))
+    changing = np.flatnonzero(spread((begin != end)[inverse], starts, len(utc)))
+    hours, inverse = np.unique(utc[changing] // 3600, return_inverse=True)
+    local[changing] = utc[changing] + offsets(hours, 3600)[inverse]
+    return local
 
 
 def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
@@ -279,7 +308,7 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, sour
     """
     days = trade_dates(time_, contract)
     closed = ~_in_session(schedule, time_, days)[1]
-    dates, bad = np.unique(days), np.unique(days[closed])
+    dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
     first = datetime.fromtimestamp(int(time_[np.argmax(closed)]), ZoneInfo(contract.zone))

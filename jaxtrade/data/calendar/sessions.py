@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxtrade.data.calendar.schedule import Schedule, hours_of, of_evening, wall_to_utc
+from jaxtrade.data.calendar.schedule import Schedule, hours_of, of_evening, run_starts, spread, wall_to_utc
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
@@ -75,10 +75,13 @@ def window_ids(dates: np.ndarray, schedule: Schedule, reset: Literal["hole", "se
     """
     if reset == "session":
         return np.concatenate([[0], np.cumsum(dates[1:] != dates[:-1])]).astype(np.int32)
-    before = np.searchsorted(schedule.dates, dates[:-1], side="right")
-    after = np.searchsorted(schedule.dates, dates[1:], side="left")
-    contract = np.searchsorted(splices, dates, side="right")
-    return np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(np.int32)
+    starts = run_starts(dates)
+    days = dates[starts]
+    before = np.searchsorted(schedule.dates, days[:-1], side="right")
+    after = np.searchsorted(schedule.dates, days[1:], side="left")
+    contract = np.searchsorted(splices, days, side="right")
+    ids = np.concatenate([[0], np.cumsum((after - before > 1) | (np.diff(contract) > 0))]).astype(np.int32)
+    return spread(ids, starts, len(dates))
 
 
 def window_ages(ids: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxtrade.data.features import indicators, patterns
 from jaxtrade.data.features.indicators import true_range_sum, true_ranges
-from jaxtrade.data.features.rolling import cumulative_sum, highest, lowest, sample_std, sum_of_last
+from jaxtrade.data.features.rolling import cumulative_sum, highest, lowest, sample_std, smooth, sum_of_last
 from jaxtrade.data.features.schema import (
     GROWTH_BARS,
     RSI_BARS,
@@ -54,27 +54,17 @@ def volume_mean(volume: np.ndarray) -> np.ndarray:
     return cumulative_sum(np.asarray(volume, np.float64), VOLUME_BARS) / counts
 
 
-def _smooth(values: np.ndarray, alpha: float, seed: float) -> np.ndarray:
-    """Exponential smoothing: y[i] = y[i-1] + alpha * (values[i] - y[i-1]), with y[-1] = seed."""
-    out = np.empty(len(values))
-    y = float(seed)
-    for i, x in enumerate(values.tolist()):
-        y += alpha * (x - y)
-        out[i] = y
-    return out
-
-
 def _seeded(values: np.ndarray, n: int, alpha: float) -> np.ndarray:
     """Exponential smoothing that starts with the mean of the first n values. NaN before that."""
     out = np.full(len(values), np.nan)
     if len(values) >= n:
         out[n - 1] = values[:n].sum() / n
-        out[n:] = _smooth(values[n:], alpha, out[n - 1])
+        out[n:] = smooth(values[n:], alpha, out[n - 1])
     return out
 
 
 def _seed_ema(close: np.ndarray, span: int) -> np.ndarray:
-    return np.concatenate([close[:1], _smooth(close[1:], 2 / (span + 1), close[0])]).astype(np.float64)
+    return np.concatenate([close[:1], smooth(close[1:], 2 / (span + 1), close[0])]).astype(np.float64)
 
 
 def _gains_losses(close: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

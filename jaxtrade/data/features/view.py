@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.data.features.schema import (
+    NOW,
     TIME_COLUMNS,
     Unit,
     context_column,
@@ -32,6 +33,9 @@ from jaxtrade.data.features.schema import (
     table_columns,
 )
 from jaxtrade.types import MarketView
+
+BLOCK = 1 << 14  # rows computed at once, so that temporary columns stay in the processor's cache
+ALIGNMENT = 64
 
 
 def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick: float) -> np.ndarray:
@@ -74,8 +78,38 @@ def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: 
 
     table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick: points.
     """
+    width = len(features) + len(TIME_COLUMNS[scaling])
+    has_levels = any(shape_of(feature_spec(name).unit, scaling).level for name in features)
+    leaves: dict[str, Any] = {"value": aligned(len(table), width), "now": aligned(len(table), len(NOW)),
+                              "level": aligned(len(table), width) if has_levels else None}
+    if context:
+        leaves["context"] = aligned(len(table), len(context))
+    for start in range(0, len(table), BLOCK):
+        rows = slice(start, start + BLOCK)
+        part = _block(table[rows], features, scaling, tick, context)
+        for name, columns in part.items():
+            if leaves[name] is not None:
+                for i, column in enumerate(columns):
+                    leaves[name][rows, i] = column
+    if has_levels and not leaves["level"].any():
+        leaves["level"] = None
+    return MarketView(**leaves, scaling=scaling, features=features)
+
+
+def aligned(rows: int, columns: int) -> np.ndarray:
+    """An uninitialised float32[rows, columns] that begins at a multiple of 64 bytes. JAX uses such memory as it is on a
+    CPU; any other array it copies."""
+    size = rows * columns * np.dtype(np.float32).itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT
+    return raw[skip:skip + size].view(np.float32).reshape(rows, columns)
+
+
+def _block(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: float, context: tuple[str, ...]
+           ) -> dict[str, list[np.ndarray]]:
+    """The columns of each leaf for some rows of the table, float64[n] each."""
     names = table_columns(features, context)
-    columns = dict(zip(names, table.astype(np.float64).T, strict=True))
+    columns = dict(zip(names, np.ascontiguousarray(table.T, np.float64), strict=True))
     close, per_atr = columns["close"], 1.0 / columns["atr"]
     values, levels = [], []
     for name in features:
@@ -85,13 +119,9 @@ def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: 
     values += [columns[name] for name in TIME_COLUMNS[scaling]]
     levels += [np.zeros_like(close)] * len(TIME_COLUMNS[scaling])
     now = [close, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
-    value, level, own = (np.stack(part, axis=1).astype(np.float32) for part in (values, levels, now))
-    leaves: dict[str, Any] = {"value": value, "level": level if level.any() else None, "now": own}
-    if context:
-        seen = [_at_own_bar(feature_spec(name).unit, scaling, columns[context_column(name)], now, tick)
-                for name in context]
-        leaves["context"] = np.stack(seen, axis=1).astype(np.float32)
-    return MarketView(**leaves, scaling=scaling, features=features)
+    seen = [_at_own_bar(feature_spec(name).unit, scaling, columns[context_column(name)], now, tick)
+            for name in context]
+    return {"value": values, "level": levels, "now": now, **({"context": seen} if context else {})}
 
 
 def _at_own_bar(unit: Unit, scaling: str, x: np.ndarray, now: list[np.ndarray], tick: float) -> np.ndarray:

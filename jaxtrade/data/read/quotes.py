@@ -56,9 +56,7 @@ def quoted(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarr
     """
     whole = np.ones(len(rows), bool)
     for side in SIDES:
-        cells = [table.columns[names[f"{side}_{price}"]].iloc[rows] for price in PRICES]
-        empty = [(column.isna() | (column.astype(str).str.strip() == "")).to_numpy(bool) for column in cells]
-        whole &= ~np.all(empty, axis=0)
+        whole &= ~np.all([table.empty(names[f"{side}_{price}"], rows) for price in PRICES], axis=0)
     return whole
 
 
@@ -71,12 +69,11 @@ def leave_out(table: Table, rows: np.ndarray, whole: np.ndarray, name: str, limi
     lost = rows[~whole]
     if not len(lost):
         return rows
-    cells = table.columns[name]
     share = len(lost) / len(rows)
     if share > limit:
         faults.add(f"{len(lost)} of {len(rows)} rows ({100 * share:.2f} %, limit {100 * limit:.0f} %) have no bid or "
                    "no ask at all", "choose a contract that is quoted throughout (data.expiry), or remove those rows",
-                   int(lost[0]), name, cells.iloc[int(lost[0])])
+                   int(lost[0]), name, table.cell(name, int(lost[0])))
     where = [_place(table, int(i)) for i in lost[:SHOWN]]
     notes.append(f"{len(lost)} of {len(rows)} rows have no bid or no ask and are left out, as if there were no bar: "
                  f"{', '.join(where)}{' ...' if len(lost) > SHOWN else ''}")

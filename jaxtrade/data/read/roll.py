@@ -18,7 +18,7 @@ from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.stamps import iso
-from jaxtrade.data.read.tabular import Table, as_numbers
+from jaxtrade.data.read.tabular import Table
 
 MONTHS = "FGHJKMNQUVXZ"
 START = "start"  # stands for the start of the data, from which the first contract is front
@@ -106,7 +106,7 @@ def roll_rows(table: Table, names: Mapping[str, str], contract: Contract, rows: 
         places.append(found)
         begins = ends
     faults.stop()
-    close = as_numbers(table.columns[names["close"]].iloc[rows]) * price_scale
+    close = table.numbers(names["close"], rows) * price_scale
     legs = [Leg(firsts[0][0], START)]
     for (old, _), (code, first) in pairwise(firsts):
         legs.append(Leg(code, first, *_step(codes, days, seconds, close, old, code, np.datetime64(first))))
@@ -122,11 +122,11 @@ def _check_order(codes: tuple[str, ...], faults: Faults) -> None:
 def contract_codes(table: Table, names: Mapping[str, str], rows: np.ndarray) -> np.ndarray:
     """The contract of each row as text, from the expiry column, or from the symbol column if there is no expiry."""
     name = names["expiry"] if "expiry" in names else names["symbol"]
-    return table.columns[name].iloc[rows].astype(str).to_numpy(str)
+    return table.series(name, rows).astype(str).to_numpy(str)
 
 
 def _volume(table: Table, names: Mapping[str, str], rows: np.ndarray, faults: Faults) -> np.ndarray:
-    volume = np.nan_to_num(as_numbers(table.columns[names["volume"]].iloc[rows])) if "volume" in names else np.zeros(1)
+    volume = np.nan_to_num(table.numbers(names["volume"], rows)) if "volume" in names else np.zeros(1)
     if not volume.any():
         faults.add("data.roll=volume, but the bars have no volume",
                    "name the splices, e.g. data.roll={201312: start, 201403: 2013-12-18}")

@@ -8,7 +8,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
+from jaxtrade.data.read.cells import whole_numbers
 from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.iso import read_iso
 from jaxtrade.data.read.tabular import Table, as_numbers
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
@@ -16,7 +18,7 @@ SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America
 DATED = re.compile(r"\d{4}-?\d\d-?\d\d")
 UNREAD, BROKEN = np.iinfo(np.int64).min, np.iinfo(np.int64).min + 1  # not a stamp; not a whole second
 UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-OFFSET = re.compile(r"\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
+OFFSET = re.compile(r"[T\s]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?\s*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|\d[Zz]$")
 
 
 def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | None, faults: Faults,
@@ -27,9 +29,12 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     (always UTC). The unit of integers is the only one that puts every stamp between 1990 and 2100.
     """
     zone = _zone(time_zone, faults)
-    series = table.columns[name].iloc[rows].reset_index(drop=True)
-    if not len(series):
+    if not len(rows):
         return np.zeros(0, np.int64)
+    usual = _usual(table, name, rows, zone, time_zone, faults, notes)
+    if usual is not None:
+        return usual
+    series = table.series(name, rows).reset_index(drop=True)
     kind = series.dtype.kind if hasattr(series.dtype, "kind") else "O"
     if getattr(series.dtype, "tz", None) is not None:
         utc = _seconds(series.dt.tz_convert("UTC").dt.tz_localize(None))
@@ -38,11 +43,49 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
     else:
         numbers = as_numbers(series)
         if not np.isnan(numbers).any():
-            return _epoch(numbers, series, name, rows, faults, notes)
+            return _epoch(numbers, _whole(series, numbers), table, name, rows, faults, notes)
         utc = _text(series.astype(str), zone, name, rows, faults)
-        if time_zone is not None and OFFSET.search(str(series.iloc[0])):
-            notes.append(f"stamps carry their own offset; data.time_zone={time_zone} is not needed")
-    return _bounded(utc, series, name, rows, faults)
+        _note_offset(str(series.iloc[0]), time_zone, notes)
+    return _bounded(utc, table, name, rows, faults)
+
+
+def _usual(table: Table, name: str, rows: np.ndarray, zone: Zone | None, time_zone: str | None, faults: Faults,
+           notes: list[str]) -> np.ndarray | None:
+    """`parse_stamps` for a text column in bytes whose cells all have one usual form; None for any other column."""
+    cells = table.cells(name)
+    if cells is None:
+        return None
+    chosen = cells.chosen(rows)
+    whole = whole_numbers(chosen)
+    if whole is not None:
+        return _epoch(whole.astype(np.float64), whole, table, name, rows, faults, notes)
+    stamps = read_iso(chosen)
+    if stamps is None:
+        return None
+    if stamps.aware:
+        _note_offset(chosen.text(0), time_zone, notes)
+        return _bounded(stamps.seconds, table, name, rows, faults)
+    import pandas as pd
+
+    naive = pd.Series(stamps.seconds.view("datetime64[s]"))
+    return _bounded(_localize(naive, np.ones(len(rows), bool), zone, name, rows, faults), table, name, rows, faults)
+
+
+def _whole(series: Any, numbers: np.ndarray) -> np.ndarray:
+    """A column of numbers as int64[n], exactly; `numbers` themselves if one of them is not whole.
+
+    Text such as 1381152600.0 goes over float64, which holds every second of the years 1990 to 2100 in any unit.
+    """
+    if (numbers % 1 != 0).any():
+        return numbers
+    if series.dtype.kind == "O" and not series.astype(str).str.strip().str.fullmatch(r"\d+").all():
+        return numbers.astype(np.int64)
+    return series.astype("int64").to_numpy()
+
+
+def _note_offset(first: str, time_zone: str | None, notes: list[str]) -> None:
+    if time_zone is not None and OFFSET.search(first):
+        notes.append(f"stamps carry their own offset; data.time_zone={time_zone} is not needed")
 
 
 def iso(seconds: int) -> str:
@@ -114,29 +157,33 @@ def _localize(naive: Any, valid: np.ndarray, zone: Zone | None, name: str, rows:
     return out
 
 
-def _epoch(numbers: np.ndarray, series: Any, name: str, rows: np.ndarray, faults: Faults,
+def _epoch(numbers: np.ndarray, whole: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults,
            notes: list[str]) -> np.ndarray:
+    """numbers: float64[n]. whole: the same as int64[n] if all of them are whole."""
     fits = [unit for unit, scale in UNITS.items()
             if (numbers >= EARLIEST * scale).all() and (numbers <= LATEST * scale).all()]
     if len(fits) != 1:
         faults.add("numbers that are not seconds, milli-, micro- or nanoseconds since 1970 of years 1990-2100",
-                   "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z", int(rows[0]), name, series.iloc[0])
+                   "write stamps as ISO 8601, e.g. 2013-10-07T13:30:00Z", int(rows[0]), name,
+                   table.cell(name, int(rows[0])))
         faults.stop()
     notes.append(f"column '{name}' read as {fits[0]} since 1970 (UTC)")
-    whole = series.astype("int64").to_numpy() if (numbers % 1 == 0).all() else numbers
     scale = UNITS[fits[0]]
-    return _bounded(np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64), series, name, rows, faults)
+    utc = np.where(whole % scale != 0, BROKEN, whole // scale).astype(np.int64)
+    return _bounded(utc, table, name, rows, faults)
 
 
-def _bounded(utc: np.ndarray, series: Any, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+def _bounded(utc: np.ndarray, table: Table, name: str, rows: np.ndarray, faults: Faults) -> np.ndarray:
+    if len(utc) and utc.min() >= EARLIEST and utc.max() <= LATEST:
+        return utc
     lost = (utc == UNREAD) | (utc == BROKEN)
     for i in np.flatnonzero(utc == BROKEN):
         faults.add("a stamp between whole seconds", "give bars stamped at whole seconds", int(rows[i]), name,
-                   series.iloc[int(i)])
+                   table.cell(name, int(rows[i])))
     for i in np.flatnonzero(utc == UNREAD):
         faults.add("not an ISO 8601 stamp", "write YYYY-MM-DD HH:MM:SS, with an offset or with data.time_zone set",
-                   int(rows[i]), name, series.iloc[int(i)])
+                   int(rows[i]), name, table.cell(name, int(rows[i])))
     for i in np.flatnonzero(~lost & (utc != 0) & ((utc < EARLIEST) | (utc > LATEST))):
         faults.add("a stamp outside 1990-2100", "check the column and its unit", int(rows[i]), name,
-                   series.iloc[int(i)])
+                   table.cell(name, int(rows[i])))
     return np.where(lost, 0, utc)

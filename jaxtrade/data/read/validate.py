@@ -13,7 +13,7 @@ from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
-from jaxtrade.data.read.tabular import Table, as_numbers
+from jaxtrade.data.read.tabular import Table
 
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
 ALIASES = {
@@ -76,7 +76,7 @@ def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults:
 
 def _only_numbers(table: Table, names: list[str]) -> list[str]:
     """The columns in which every cell is a number."""
-    return [name for name in names if len(table) and np.isfinite(as_numbers(table.columns[name])).all()]
+    return [name for name in names if len(table) and np.isfinite(table.numbers(name)).all()]
 
 
 def _missing(field: str, wanted: str, present: list[str], unused: list[str], faults: Faults) -> None:
@@ -121,7 +121,7 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
         rows = _rolled(table, keys, roll, rows, faults, follows)
         faults.stop()
     for key in keys:
-        values = table.columns[key].iloc[rows].astype(str)
+        values = table.series(key, rows).astype(str)
         counts = values.value_counts()
         spreads = [v for v in counts.index if SPREAD.search(v.upper()) and product_of(v) != v.upper().replace("/", "")]
         if spreads:
@@ -157,7 +157,7 @@ def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults:
         return rows
     if not isinstance(roll, dict):
         return rows
-    cells = table.columns[keys[0]].astype(str)
+    cells = table.series(keys[0]).astype(str)
     for code in roll:
         if (cells == code).any():
             continue
@@ -181,10 +181,10 @@ def _choose(table: Table, keys: list[str], expiry: str, rows: np.ndarray, faults
                    "drop data.expiry, or map the column with data.columns={expiry: NAME}")
         return rows
     for key in keys:
-        match = (table.columns[key].astype(str) == expiry).to_numpy(bool)
+        match = (table.series(key).astype(str) == expiry).to_numpy(bool)
         if match.any():
             return rows[match]
-    counts = table.columns[keys[0]].astype(str).value_counts()
+    counts = table.series(keys[0]).astype(str).value_counts()
     faults.add(f"no row of contract '{expiry}' in column '{keys[0]}'",
                f"set data.expiry to one of {', '.join(map(str, counts.index[:8]))}")
     return rows
@@ -196,17 +196,16 @@ def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, second
         faults.add(f"{len(seconds)} bars: too few to know the bar length", "give at least one session of bars")
         return 1
     name = names["time"]
-    cells = table.columns[name]
     several = "" if "expiry" in names or "symbol" in names else (
         "; or, if the file holds several contracts, add an expiry or symbol column and set data.expiry")
     step = np.diff(seconds)
     read = (seconds[1:] != 0) & (seconds[:-1] != 0)
     for i in np.flatnonzero((step == 0) & read):
         faults.add("a duplicate stamp", f"remove one of the two rows{several}",
-                   int(rows[i + 1]), name, cells.iloc[int(rows[i + 1])])
+                   int(rows[i + 1]), name, table.cell(name, int(rows[i + 1])))
     for i in np.flatnonzero((step < 0) & read):
         faults.add("a stamp earlier than the row before: rows are not sorted", f"sort the file by time{several}",
-                   int(rows[i + 1]), name, cells.iloc[int(rows[i + 1])])
+                   int(rows[i + 1]), name, table.cell(name, int(rows[i + 1])))
     ahead = step[(step > 0) & read]
     if not len(ahead):
         return 1
@@ -219,51 +218,58 @@ def check_steps(table: Table, names: Mapping[str, str], rows: np.ndarray, second
     for i in np.flatnonzero((step > 0) & read & ((step < length) | (step % length != 0))):
         faults.add(f"{step[i]} s after the row before, in a file of {length} s bars",
                    "give bars of one length, stamped on its grid", int(rows[i + 1]), name,
-                   cells.iloc[int(rows[i + 1])])
+                   table.cell(name, int(rows[i + 1])))
     return length
 
 
 def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray, contract: Contract,
                  price_scale: float, faults: Faults, notes: list[str]) -> tuple[list[np.ndarray], np.ndarray]:
     """([open, high, low, close] int32 ticks, volume float64) of the chosen rows. Records faults."""
-    tick = float(contract.tick_size)
     points = {}
     for field in PRICES:
         points[field] = _numbers(table, names[field], rows, "price", faults) * price_scale
         for i in np.flatnonzero(points[field] <= 0):
             faults.add("a price that is not positive", NOT_POSITIVE, int(rows[i]), names[field],
-                       table.columns[names[field]].iloc[int(rows[i])])
+                       table.cell(names[field], int(rows[i])))
     _check_range(table, names, rows, seconds, points, contract, faults, notes)
-    exact = {field: values / tick for field, values in points.items()}
-    ticks = {field: np.round(np.nan_to_num(values, nan=1.0)) for field, values in exact.items()}
-    for field in PRICES:
-        off = np.abs(exact[field] - ticks[field]) > TICK_NOISE
-        for i in np.flatnonzero(off):
-            faults.add(f"off the tick of {contract.symbol} ({contract.tick_size})",
-                       "check data.market and data.price_scale; prices are never rounded", int(rows[i]), names[field],
-                       table.columns[names[field]].iloc[int(rows[i])])
-        if (ticks[field] >= MAX_TICKS).any():
-            i = int(np.flatnonzero(ticks[field] >= MAX_TICKS)[0])
-            faults.add(f"{ticks[field][i]:.0f} ticks, more than {MAX_TICKS}", "check data.price_scale", int(rows[i]),
-                       names[field], table.columns[names[field]].iloc[int(rows[i])])
+    ticks = [_ticks(table, names[field], rows, points[field], contract, faults) for field in PRICES]
     _check_shape(table, names, rows, points, faults)
-    volume = np.zeros(len(rows))
-    if "volume" in names:
-        volume = _numbers(table, names["volume"], rows, "volume", faults)
-        for i in np.flatnonzero(volume < 0):
-            faults.add("a negative volume", "remove the row, or check data.columns", int(rows[i]), names["volume"],
-                       table.columns[names["volume"]].iloc[int(rows[i])])
-    return [np.clip(ticks[field], 0, MAX_TICKS).astype(np.int32) for field in PRICES], volume
+    if "volume" not in names:
+        return ticks, np.zeros(len(rows))
+    volume = _numbers(table, names["volume"], rows, "volume", faults)
+    for i in np.flatnonzero(volume < 0):
+        faults.add("a negative volume", "remove the row, or check data.columns", int(rows[i]), names["volume"],
+                   table.cell(names["volume"], int(rows[i])))
+    return ticks, volume
+
+
+def _ticks(table: Table, name: str, rows: np.ndarray, points: np.ndarray, contract: Contract, faults: Faults
+           ) -> np.ndarray:
+    """One price column in ticks, int32[n]. Records faults for prices off the tick or beyond MAX_TICKS.
+
+    points: float64[n]; NaN, which is recorded already, becomes 1 tick.
+    """
+    exact = points / float(contract.tick_size)
+    ticks = np.round(np.nan_to_num(exact, nan=1.0))
+    for i in np.flatnonzero(np.abs(np.subtract(exact, ticks, out=exact), out=exact) > TICK_NOISE):
+        faults.add(f"off the tick of {contract.symbol} ({contract.tick_size})",
+                   "check data.market and data.price_scale; prices are never rounded", int(rows[i]), name,
+                   table.cell(name, int(rows[i])))
+    beyond = np.flatnonzero(ticks >= MAX_TICKS)
+    if len(beyond):
+        i = int(beyond[0])
+        faults.add(f"{ticks[i]:.0f} ticks, more than {MAX_TICKS}", "check data.price_scale", int(rows[i]), name,
+                   table.cell(name, int(rows[i])))
+    return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32)
 
 
 def _numbers(table: Table, name: str, rows: np.ndarray, what: str, faults: Faults) -> np.ndarray:
     """A column as numbers. A cell that is not a number becomes NaN and is recorded as a fault."""
-    cells = table.columns[name].iloc[rows]
-    values = as_numbers(cells)
+    values = table.numbers(name, rows)
     bad = ~np.isfinite(values)
     for i in np.flatnonzero(bad):
         faults.add(f"not a finite {what}", "remove the row or write a plain number with a decimal point",
-                   int(rows[i]), name, cells.iloc[int(i)])
+                   int(rows[i]), name, table.cell(name, int(rows[i])))
     return np.where(bad, np.nan, values)
 
 
@@ -274,14 +280,14 @@ def _check_shape(table: Table, names: Mapping[str, str], rows: np.ndarray, point
     NaN passes, because every comparison with it is False; `_numbers` has already recorded it.
     """
     for i in np.flatnonzero(points["high"] < points["low"]):
-        low = table.columns[names["low"]].iloc[int(rows[i])]
+        low = table.cell(names["low"], int(rows[i]))
         faults.add(f"high is below low ({low})", "remove the row, or check data.columns", int(rows[i]), names["high"],
-                   table.columns[names["high"]].iloc[int(rows[i])])
+                   table.cell(names["high"], int(rows[i])))
     for field in ("open", "close"):
         outside = (points[field] > points["high"]) | (points[field] < points["low"])
         for i in np.flatnonzero(outside & (points["high"] >= points["low"])):
             faults.add(f"{field} is outside low..high", "remove the row, or check data.columns", int(rows[i]),
-                       names[field], table.columns[names[field]].iloc[int(rows[i])])
+                       names[field], table.cell(names[field], int(rows[i])))
 
 
 def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, seconds: np.ndarray,
@@ -309,7 +315,7 @@ def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
         faults.add(f"{len(wrong)} of {int(of_year.sum())} bars of {year} contradict {contract.symbol}, which traded "
                    f"between {bounds[0]:.{contract.decimals}f} and {bounds[1]:.{contract.decimals}f}{hint}",
                    "check data.market and data.price_scale (back-adjusted prices are not tradable prices)",
-                   int(rows[i]), names[field], table.columns[names[field]].iloc[int(rows[i])])
+                   int(rows[i]), names[field], table.cell(names[field], int(rows[i])))
         other_market |= 2 * len(wrong) > int(of_year.sum())
     if other_market:
         faults.stop()

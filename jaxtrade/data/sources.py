@@ -1,0 +1,86 @@
+"""The bars that a configuration names: bundled, synthetic or from files, with quotes and seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.read.bars import Bars, load_bars
+from jaxtrade.data.read.pairing import attach
+from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
+from jaxtrade.data.read.roll import explicit
+from jaxtrade.data.synthetic import bars_of_kind
+from jaxtrade.errors import ConfigError
+
+
+def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
+    """Keyword arguments with which `load_bars` reads a file of this configuration.
+
+    quotes: whether the file is `data.quotes`, or has its columns. like: bars whose roll dates the file must follow.
+
+    `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of the trade bars are
+    left out for the quotes, and quote columns are left out for the trade bars.
+    """
+    data = config.data
+    others: tuple[str, ...] = ()
+    if data.quotes is not None:
+        others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
+    roll = data.roll if like is None else explicit(like.legs, trade_dates(like.time, like.contract))
+    return {"columns": {field: name for field, name in data.columns.items() if field not in others},
+            "time_zone": data.time_zone, "stamp": data.stamp, "price_scale": data.price_scale, "expiry": data.expiry,
+            "roll": roll, "start": data.start, "end": data.end, "follows": None if like is None else like.source}
+
+
+def bars_of(config: RunConfig) -> Bars:
+    """The bars that `config.data` names: bundled, synthetic or from a file, with the quotes of `data.quotes`.
+
+    Raises ConfigError (unknown market, contradictory keys) or DataError (faults in the files).
+    """
+    bars, data = _bars_alone(config), config.data
+    if data.quotes is None:
+        return bars
+    if data.source == "synthetic":
+        raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
+                          "bars: give them with --data FILE, or drop --quotes")
+    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases, so
+    # reading accepts any number of such rows (`missing=1.0`).
+    return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0,
+                                **read_keys(config, True, bars)))
+
+
+def _bars_alone(config: RunConfig) -> Bars:
+    data = config.data
+    contract = contract_of(data)
+    if data.source != "file" and data.file is not None:
+        raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
+    if data.source == "synthetic":
+        if data.roll != "off":
+            raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")
+        return bars_of_kind(contract, data)
+    if data.synthetic != "nq_like":
+        raise ConfigError(f"data.synthetic = {data.synthetic} is given but data.source = {data.source}; set "
+                          "data.source=synthetic")
+    if data.source == "bundled":
+        return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
+    if data.file is None:
+        raise ConfigError("data.source = file needs data.file (or --data FILE)")
+    return load_bars(data.file, contract, **read_keys(config, False))
+
+
+def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
+    """The second bars that `data.seconds` names, or None if it names none.
+
+    They are read with the keys of `data.file` (of `data.quotes` if that is given) and rolled on the same dates as
+    `bars`. Raises ConfigError (seconds with synthetic bars) or DataError (faults in the file).
+    """
+    data = config.data
+    if data.seconds is None:
+        return None
+    if data.source == "synthetic":
+        raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
+                          "the bars: give them with --data FILE, or drop --seconds")
+    # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the bar is not rebuilt.
+    return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True, bars))
