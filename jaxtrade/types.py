@@ -82,6 +82,8 @@ class MarketView(struct.PyTreeNode):
     now: float32[T, 4] figures of the current bar, which scale its observation window.
     scaling, features: the configuration that the view was built for (static).
     context: float32[T, 28] observation slots about the bar itself. None (static) for tasks that do not show them.
+    windows, level_windows: float32[T, W (F + 3)] for each bar the rows of `value` and `level` that its window shows
+        (`data.windows`). None (static) where windows are slices of `value` and `level`.
     """
 
     value: Array
@@ -90,6 +92,8 @@ class MarketView(struct.PyTreeNode):
     scaling: str = struct.field(pytree_node=False, default="relative")
     features: tuple[str, ...] = struct.field(pytree_node=False, default=())
     context: Array | None = None
+    windows: Array | None = None
+    level_windows: Array | None = None
 
 
 class MarketData(struct.PyTreeNode):

@@ -83,6 +83,9 @@ class DataConfig(Section, frozen=True):
     start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
     end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
+    windows: Literal["auto", "slices", "table"] = Field(
+        default="auto", description="how observations find their windows of bars: slices of the features, or rows of a "
+        "table, the same values in far more memory (about 1 KB a bar); auto: a table on a TPU, slices elsewhere")
     window_reset: Literal["hole", "session"] = Field(default="hole", description="feature windows restart after a hole "
                                                      "longer than one session, or with every trade date")
     synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(

@@ -43,6 +43,7 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
+from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
@@ -183,7 +184,10 @@ def _on_device(host: HostMarket, config: RunConfig) -> Market:
     _check_ranges(host.arrays["tr_sum"], config, contract.under(config))
     release_memory()
     view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context)
-    return Market(data=_to_device(host.arrays, host.fingerprint, view, host.path, host.tick_value), contract=contract,
+    data = _to_device(host.arrays, host.fingerprint, view, host.path, host.tick_value)
+    if wants_tables(config):
+        data = data.replace(view=with_tables(data.view, config.env.window))
+    return Market(data=data, contract=contract,
                   bars=host.bars, trade_dates=host.arrays["date"].astype("datetime64[D]"), table=table,
                   columns=table_columns(config.env.features, context), fingerprint=host.fingerprint,
                   synthetic=host.bars.synthetic, notes=host.notes, has_volume=host.has_volume)

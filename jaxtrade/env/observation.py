@@ -119,12 +119,18 @@ def window_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -> 
     level, per_atr, log_per_atr, log_per_volume = _pattern(config)
     width = len(config.features) + len(TIME_NAMES)
 
-    def window(column: Array) -> Array:  # rows are contiguous in memory, so the window is a single slice
+    def window(column: Array, table: Array | None) -> Array:
+        if table is not None:
+            return table[row]
+        # Rows are contiguous in memory, so the window is a single slice.
         return jax.lax.dynamic_slice_in_dim(column.reshape(-1), (row - config.window) * width, config.window * width)
 
-    x = window(view.value)
+    if view.windows is not None and view.windows.shape[-1] != config.window * width:
+        raise ConfigError(f"the market has tables of windows of {view.windows.shape[-1] // width} bars, the "
+                          f"environment env.window={config.window}; make both from one configuration")
+    x = window(view.value, view.windows)
     if view.level is not None:
-        x = (window(view.level) - level * now["close"]) + x
+        x = (window(view.level, view.level_windows) - level * now["close"]) + x
     return (x * (per_atr * now["per_atr"] + (1.0 - per_atr))
             + (log_per_atr * now["log_per_atr"] + log_per_volume * now["log_per_volume"]))
 

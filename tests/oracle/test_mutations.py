@@ -193,7 +193,7 @@ MUTATIONS = (
              "return walk(leg, bar, falls, jnp.bool_(False), contract, stop_level)", "full/path"),
     Mutation("path: the bar before", "execution", "(2 * row + short) * 3 * count",
              "(2 * row - 2 + short) * 3 * count", "full/path"),
-    Mutation("prices against their own bar", "observation", "(window(view.level) - level * now[\"close\"]) + x", "x"),
+    Mutation("prices against their own bar", "observation", "(window(view.level, view.level_windows) - level * now[\"close\"]) + x", "x"),
     Mutation("an end-of-day mark rises inside the session", "rules", "rules.trailing == Trailing.INTRADAY",
              "rules.trailing != Trailing.STATIC", "rewards"),
     Mutation("a static floor moves when a session ends", "rules", "rules.trailing == Trailing.END_OF_DAY",
