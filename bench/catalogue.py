@@ -25,7 +25,9 @@ BENCHES = {  # module -> what it measures
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "ablation": "what each optimisation is worth",
+    "accelerator": "programs compiled for a described GPU or TPU, without one: launches, loops, memory",
 }
+TIMELESS = ("accelerator",)  # they measure no time of this machine: run by name alone, and on a busy machine too
 
 WITH_PUREJAXRL = ("ppo_train", "memory")  # benches that have its side
 PUREJAXRL_COMMIT = "31756b197773a52db763fdbe6d635e4b46522a73"  # what was tested
@@ -37,12 +39,17 @@ NO_CHECKOUT = f"is no package: `{FETCH_PUREJAXRL}`, then add `--purejaxrl pureja
 class Options(NamedTuple):
     """What a bench is given. quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or
     more for a result that is quoted. purejaxrl: the user's own checkout of PureJaxRL, which is no package; its side is
-    left out (and the result says so) where it is None.
+    left out (and the result says so) where it is None. targets, shapes: of `accelerator`, all if empty. install: put
+    the compilers in place first. code: a checkout whose package `accelerator` compiles instead of this one.
     """
 
     quick: bool = False
     repeats: int = 7
     purejaxrl: Path | None = None
+    targets: tuple[str, ...] = ()
+    shapes: tuple[str, ...] = ()
+    install: bool = False
+    code: Path | None = None
 
 
 def run(name: str, options: Options, command: Sequence[str], load: float | None) -> dict[str, Any]:

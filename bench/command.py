@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from jaxtrade.errors import ConfigError, DataError
 
 from . import catalogue, figures, idle, table
+from .described import COMPILED_SHAPES, DEVICES
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
@@ -33,7 +34,9 @@ class Request(NamedTuple):
 
 
 def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None = None, out: Path | None = None,
-            compare: Path | None = None, purejaxrl: Path | None = None, force: bool = False) -> Request:
+            compare: Path | None = None, purejaxrl: Path | None = None, force: bool = False,
+            targets: Sequence[str] = (), shapes: Sequence[str] = (), install: bool = False,
+            code: Path | None = None) -> Request:
     """Check the arguments; no name means every bench. Quick results go to a folder of their own.
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
@@ -43,7 +46,13 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
             raise ConfigError(f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                               f"(benches: {', '.join(catalogue.BENCHES)})")
-    chosen = tuple(dict.fromkeys(names)) or tuple(catalogue.BENCHES)
+    chosen = tuple(dict.fromkeys(names)) or tuple(name for name in catalogue.BENCHES if name not in catalogue.TIMELESS)
+    if (targets or shapes or install or code) and chosen != ("accelerator",):
+        raise ConfigError("--target, --shape, --install and --code belong to `jaxtrade bench accelerator`; leave them "
+                          "out, or run that bench alone")
+    for flag, given, known in (("--target", targets, DEVICES), ("--shape", shapes, COMPILED_SHAPES)):
+        if unknown := [name for name in given if name not in known]:
+            raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")
     least = 1 if quick else LEAST_REPEATS
     if repeats is not None and repeats < least:
         raise ConfigError(f"--repeats {repeats}: expected at least {least}"
@@ -59,7 +68,8 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
     if compare is not None and not any(_earlier(compare, name) for name in chosen):
         raise DataError(f"--compare {compare}: no result of {', '.join(chosen)} in it")
     kept = repeats or (QUICK_REPEATS if quick else REPEATS)
-    return Request(chosen, catalogue.Options(quick, kept, purejaxrl), folder, compare, force)
+    return Request(chosen, catalogue.Options(quick, kept, purejaxrl, tuple(targets), tuple(shapes),
+                                             install, code), folder, compare, force)
 
 
 def run(asked: Request) -> int:
@@ -69,7 +79,7 @@ def run(asked: Request) -> int:
     Raises ConfigError, before anything runs, for full benches on a machine that is not idle (without `force`).
     """
     load = idle.load()
-    found = [] if asked.options.quick else idle.reasons(load)
+    found = [] if asked.options.quick or set(asked.names) <= set(catalogue.TIMELESS) else idle.reasons(load)
     if found and not asked.force:
         raise ConfigError(idle.refusal(found))
     if len(asked.names) == 1:
@@ -98,7 +108,10 @@ def stamped(name: str, options: catalogue.Options) -> list[str]:
     """The command that a result names: what changes the measurement, and no folder of this machine."""
     return ["jaxtrade", "bench", name, *(["--quick"] if options.quick else []),
             *(["--repeats", str(options.repeats)] if options.repeats != REPEATS and not options.quick else []),
-            *(["--purejaxrl", "DIR"] if options.purejaxrl else [])]
+            *(["--purejaxrl", "DIR"] if options.purejaxrl else []),
+            *(word for target in options.targets for word in ("--target", target)),
+            *(word for shape in options.shapes for word in ("--shape", shape)),
+            *(["--code", "DIR"] if options.code else [])]
 
 
 def _one(name: str, asked: Request, load: float | None) -> int:
@@ -108,7 +121,8 @@ def _one(name: str, asked: Request, load: float | None) -> int:
         print(f"note: PureJaxRL is left out: it {catalogue.NO_CHECKOUT}", file=sys.stderr)
     print(f"bench {name} ...", file=sys.stderr, flush=True)
     result = catalogue.run(name, asked.options, stamped(name, asked.options), load)
-    found = [] if asked.options.quick else idle.reasons(load, result["stamp"]["steal"])
+    timed = not asked.options.quick and name not in catalogue.TIMELESS
+    found = idle.reasons(load, result["stamp"]["steal"]) if timed else []
     result |= {"forced": bool(found) and asked.force, "reasons": found}
     print(json.dumps(result), flush=True)  # before writing: a full disk loses no measurement
     path = None if found and not asked.force else catalogue.write(result, asked.out)

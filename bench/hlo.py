@@ -1,4 +1,4 @@
-"""Reads the text of a compiled XLA module: its kernel launches, its loops, and the work of its matrix products.
+"""Reads the text of a compiled XLA module: its launches, its loops, and the bytes that they move.
 
 A launch is one kernel, copy, sort or library call that the host (or a captured graph) starts on the device. The count
 of a computation is the number of its operations that start one, and a loop counts its body as often as it runs.
@@ -6,9 +6,10 @@ of a computation is the number of its operations that start one, and a loop coun
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 # Operations that start nothing: they name, group or reinterpret values. `while`, `call` and `conditional` start what
@@ -18,6 +19,7 @@ FREE = frozenset({
     "opt-barrier", "add-dependency", "while", "call", "conditional", "copy-done", "all-reduce-done", "async-done",
     "async-update", "fusion-done", "domain",
 })
+CALLING = ("while", "call", "conditional", "async-start")
 BYTES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8,
          "u64": 8, "f64": 8}
 
@@ -27,13 +29,15 @@ _CALLED = re.compile(r"(?:to_apply|calls|body|condition|true_computation|false_c
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _SCOPE = re.compile(r'op_name="([^"]*)"')
-_TILES = re.compile(r"\{[^{}]*\}")
+_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
+_NUMBER = re.compile(r"constant\((\d+)\)")
 
 
 @dataclass(frozen=True)
 class Operation:
     """One instruction. shape: its result as written. calls: computations that it calls, by role. trips: how often a
-    loop runs, None where the compiler does not know. scope: `op_name` of its metadata, the named scopes of the source.
+    loop runs, None where the compiler does not say. scope: `op_name` of its metadata, the named scopes of the source.
+    computation: that it belongs to. cycles: the compiler's estimate, 0 for none.
     """
 
     name: str
@@ -44,6 +48,8 @@ class Operation:
     trips: int | None
     scope: str
     line: str
+    computation: str
+    cycles: int
 
     @property
     def launches(self) -> bool:
@@ -71,26 +77,58 @@ class Module:
 
     computations: dict[str, list[Operation]] = field(default_factory=dict)
     entry: str = ""
-    _counts: dict[tuple[str, int], int] = field(default_factory=dict)
+    _counts: dict[tuple[str, str, int], float] = field(default_factory=dict)
 
     def launches(self, computation: str | None = None, unknown: int = 1) -> int:
         """Launches of one run. unknown: rounds that a loop of unknown length is counted with."""
-        name = self.entry if computation is None else computation
-        if (name, unknown) not in self._counts:
-            self._counts[name, unknown] = sum(self._of(each, unknown) for each in self.computations[name])
-        return self._counts[name, unknown]
+        return int(self._total("launches", lambda each: int(each.launches), computation or self.entry, unknown))
 
-    def _of(self, operation: Operation, unknown: int) -> int:
+    def bytes(self, unknown: int = 1) -> int:
+        """Bytes that the launches of one run read and write (`moved_bytes`)."""
+        return int(self._total("bytes", self._moved, self.entry, unknown))
+
+    def cycles(self, unknown: int = 1) -> int:
+        """The compiler's own estimate of the cycles of one run; 0 where it makes none."""
+        return int(self._total("cycles", lambda each: each.cycles, self.entry, unknown))
+
+    def _moved(self, operation: Operation) -> int:
+        return moved_bytes(operation, self.shapes[operation.computation]) if operation.launches else 0
+
+    @functools.cached_property
+    def shapes(self) -> dict[str, dict[str, str]]:
+        """Computation -> name of an operation -> shape of its result."""
+        return {name: {each.name: each.shape for each in operations} for name, operations in self.computations.items()}
+
+    def _total(self, what: str, of: Callable[[Operation], float], name: str, unknown: int) -> float:
+        if (what, name, unknown) not in self._counts:
+            self._counts[what, name, unknown] = sum(self._of(what, of, each, unknown)
+                                                    for each in self.computations[name])
+        return self._counts[what, name, unknown]
+
+    def _of(self, what: str, of: Callable[[Operation], float], operation: Operation, unknown: int) -> float:
+        called = [self._total(what, of, name, unknown) for role, name in operation.calls.items()
+                  if role != "condition"] if operation.opcode in CALLING else []
         match operation.opcode:
             case "while":
-                trips = unknown if operation.trips is None else operation.trips
-                return trips * self.launches(operation.calls["body"], unknown)
+                return self.trips(operation, unknown) * called[0]
             case "conditional":  # the longest branch, and the predicate's way to the host
-                return 1 + max(self.launches(name, unknown) for role, name in operation.calls.items()
-                               if role not in ("body", "condition"))
+                return 1 + max(called)
             case "call" | "async-start":
-                return sum(self.launches(name, unknown) for name in operation.calls.values())
-        return int(operation.launches)
+                return sum(called)
+        return of(operation)
+
+    def trips(self, loop: Operation, unknown: int = 1) -> int:
+        """Rounds of a loop: as the compiler says, or else the constant below which its counter must stay."""
+        return self._trips(loop) or unknown
+
+    def _trips(self, loop: Operation) -> int | None:
+        if loop.trips is not None:
+            return loop.trips
+        condition = {each.name: each for each in self.computations[loop.calls["condition"]]}
+        limits = [_NUMBER.search(condition[name].line) for each in condition.values()
+                  if each.opcode == "compare" and "direction=LT" in each.line for name in each.operands
+                  if name in condition and condition[name].opcode == "constant"]
+        return int(limits[0].group(1)) if len(limits) == 1 and limits[0] else None
 
     def loops(self, unknown: int = 1) -> Iterator[Loop]:
         """Every loop that the entry reaches, outer ones before inner ones."""
@@ -100,9 +138,9 @@ class Module:
         for operation in self.computations[name]:
             if operation.opcode == "while":
                 body = operation.calls["body"]
-                yield Loop(operation.name, path, operation.scope, operation.trips, runs, self.launches(body, unknown))
-                trips = unknown if operation.trips is None else operation.trips
-                yield from self._loops(body, (*path, operation.name), runs * trips, unknown)
+                yield Loop(operation.name, path, operation.scope, self._trips(operation), runs,
+                           self.launches(body, unknown))
+                yield from self._loops(body, (*path, operation.name), runs * self.trips(operation, unknown), unknown)
             elif operation.opcode in ("call", "conditional"):
                 for called in operation.calls.values():
                     yield from self._loops(called, path, runs, unknown)
@@ -122,41 +160,21 @@ class Module:
         return next(each.calls["body"] for operations in self.computations.values() for each in operations
                     if each.name == loop)
 
-    def product_flops(self, unknown: int = 1) -> int:
-        """Floating-point operations of all matrix products of one run, 2 M N K each, also inside fusions and library
-        calls."""
-        return self._flops(self.entry, unknown, {})
 
-    def _flops(self, name: str, unknown: int, seen: dict[str, int]) -> int:
-        if name not in seen:
-            total = 0
-            shapes = {each.name: each.shape for each in self.computations[name]}
-            for each in self.computations[name]:
-                times = (unknown if each.trips is None else each.trips) if each.opcode == "while" else 1
-                total += dot_flops(each, shapes)
-                total += times * sum(self._flops(called, unknown, seen) for role, called in each.calls.items()
-                                     if role != "condition" and called in self.computations)
-            seen[name] = total
-        return seen[name]
+def moved_bytes(operation: Operation, shapes: dict[str, str]) -> int:
+    """Bytes that one launch reads and writes: its result and its operands. shapes: results beside it, by name.
 
-
-def dot_flops(operation: Operation, shapes: dict[str, str]) -> int:
-    """2 M N K of one product, 0 for any other operation. shapes: results of the operations beside it, by name."""
-    dots = operation.opcode == "dot"
-    if not dots and "__cublas$" not in operation.line:
-        return 0
-    contracted = re.search(r"lhs_contracting_dim\w*\"?[=:][{\[]([^}\]]*)[}\]]", operation.line)
-    if contracted is None or operation.operands[0] not in shapes:
-        return 0
-    sizes = dimensions(shapes[operation.operands[0]])
-    depth = math.prod(sizes[int(index.strip().strip('"'))] for index in contracted.group(1).split(",") if index.strip())
-    return 2 * math.prod(dimensions(operation.shape)) * depth
-
-
-def dimensions(shape: str) -> tuple[int, ...]:
-    """Sizes of the first array of a shape such as `f32[4,5]{1,0}`."""
-    found = _SHAPE.search(shape)
-    return tuple(int(size) for size in found.group(2).split(",") if size) if found else ()
+    Of an operand that is only looked into (a gather or a slice), as many bytes count as the result has. Of a result
+    that is updated in place, as many count as the update has.
+    """
+    result = shape_bytes(operation.shape)
+    operands = [shape_bytes(shapes.get(name, "")) for name in operation.operands]
+    kind = operation.name
+    if "dynamic-update-slice" in kind or "dynamic_update_slice" in kind:
+        return 2 * sum(size for size in operands if size < result)
+    if "slice" in kind or "gather" in kind:
+        operands = [min(size, result) for size in operands]
+    return result + sum(operands)
 
 
 def shape_bytes(shape: str) -> int:
@@ -176,12 +194,12 @@ def parse(text: str) -> Module:
                 module.entry = current
         elif current is not None and line.startswith("}"):
             current = None
-        elif current is not None and (operation := _operation(line)) is not None:
+        elif current is not None and (operation := _operation(line, current)) is not None:
             module.computations[current].append(operation)
     return module
 
 
-def _operation(line: str) -> Operation | None:
+def _operation(line: str, computation: str) -> Operation | None:
     stripped = line.strip().removeprefix("ROOT ")
     name, equals, rest = stripped.partition(" = ")
     if not equals:
@@ -192,9 +210,10 @@ def _operation(line: str) -> Operation | None:
              ((found.group(0), found.group(1)) for found in _CALLED.finditer(tail))}
     if branches := _BRANCHES.search(tail):
         calls |= {f"branch {i}": each.strip().lstrip("%") for i, each in enumerate(branches.group(1).split(","))}
-    trips, scope = _TRIPS.search(tail), _SCOPE.search(tail)
+    trips, scope, cycles = _TRIPS.search(tail), _SCOPE.search(tail), _CYCLES.search(tail)
     return Operation(name.lstrip("%"), opcode.strip(), shape, _operands(tail), calls,
-                     int(trips.group(1)) if trips else None, scope.group(1) if scope else "", stripped)
+                     int(trips.group(1)) if trips else None, scope.group(1) if scope else "", stripped, computation,
+                     int(cycles.group(1)) if cycles else 0)
 
 
 def _split_shape(rest: str) -> tuple[str, str]:

@@ -111,6 +111,15 @@ def _add_bench(commands: Any) -> None:
                        "package; docs/benchmarks.md says how to fetch it); without it, that side is left out")
     bench.add_argument("--force", action="store_true", help="write full results although the machine is not idle "
                        "(load average above 0.3, steal time above 1 %% during a side); they are marked")
+    compiled = bench.add_argument_group("of the bench `accelerator`, which compiles for devices that are not here")
+    compiled.add_argument("--target", action="append", default=[], metavar="NAME",
+                          help="a device: h200, h100, a100, v5e, v6e; may be repeated (default: all)")
+    compiled.add_argument("--shape", action="append", default=[], metavar="NAME",
+                          help="a program: reference, default, gru, env, evaluation; may be repeated (default: all)")
+    compiled.add_argument("--install", action="store_true", help="put the compilers' packages into a folder of their "
+                          "own first (JAXTRADE_COMPILERS, default in the cache folder; about 1.5 GB for all)")
+    compiled.add_argument("--code", type=Path, metavar="DIR", help="a checkout of another version to compile instead "
+                          "of this one")
 
 
 def _add_doctor(commands: Any) -> None:

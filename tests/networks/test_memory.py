@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.networks.heads import ActorCritic
-from jaxtrade.networks.memory import GRU, forget, recall
+from jaxtrade.networks.memory import GRU, cell, forget, recall, run_gru
 
 WIDTH, SIZE = 3, 5
 STEPS, SEQUENCES = 7, 4
@@ -135,3 +135,46 @@ def test_torsos_read_observation_and_memory(network, sequences):
     other = net.apply({"params": parameters}, carry + 1, x, method="heads")
     assert not np.allclose(logits, other[0])
     assert not np.allclose(value, other[1])
+
+
+def test_the_gradient_by_hand_is_that_of_autodiff(network, sequences):
+    """`run_gru` against the same steps differentiated by JAX, for weights, carry and gates."""
+    _, parameters = network
+    weights = parameters["gru"]["recurrent"]
+    _, first, carry = sequences
+    rng = np.random.default_rng(2)
+    gates = jnp.asarray(rng.normal(size=(STEPS, SEQUENCES, 3 * WIDTH)), jnp.float32)
+    factors = jnp.asarray(rng.normal(size=(STEPS, SEQUENCES, WIDTH)), jnp.float32)
+
+    def by_steps(weights, carry, gates):
+        def step(carry, now):
+            gates, first = now
+            carry = forget(carry, first)
+            carry = cell(carry @ weights[0] + weights[1], gates, carry)
+            return carry, carry
+
+        return jax.lax.scan(step, carry, (gates, jnp.asarray(first)))[1]
+
+    def ours(weights, carry, gates):
+        return run_gru("highest", weights, carry, gates, jnp.asarray(first))
+
+    given = ((weights["kernel"], weights["bias"]), jnp.asarray(carry), gates)
+    np.testing.assert_allclose(ours(*given), by_steps(*given), rtol=1e-6, atol=1e-6)
+    expected, found = (jax.grad(lambda *x, run=run: (factors * run(*x)).sum(), argnums=(0, 1, 2))(*given)
+                       for run in (by_steps, ours))
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_without_run_is_stepped(network, sequences):
+    """A network of one's own may have `read` and `step` alone."""
+    net, parameters = network
+
+    class Stepping:
+        def apply(self, variables, *arguments, method):
+            return net.apply(variables, *arguments, method=method)
+
+    observations, first, carry = sequences
+    rows = jnp.asarray(observations.reshape(-1, SIZE)), jnp.asarray(first.reshape(-1))
+    np.testing.assert_allclose(recall(Stepping(), parameters, jnp.asarray(carry), *rows),
+                               recall(net, parameters, jnp.asarray(carry), *rows), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,170 @@
+"""Compile one program for a described device and write its figures: `accelerator_child.py TARGET SHAPE OUT [quick]`.
+
+A process of its own, because the environment variables of each platform must be set before JAX starts. It uses of
+jaxtrade only what earlier versions have too, so that `--code` can compile those.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "reference": {"num_envs": 4096, "num_steps": 128, "num_minibatches": 16, "hidden": (256, 256, 128)},
+    "default": {"num_envs": 256, "num_steps": 128, "num_minibatches": 8},
+    "gru": {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"},
+    "env": {"num_envs": 4096, "num_steps": 128},
+    "evaluation": {"num_envs": 256, "num_steps": 128},
+}
+LEARNING = ("reference", "default", "gru")
+QUICK = {"num_steps": 4, "num_minibatches": 2}
+SESSIONS = 8  # of the market: its length is in no count, and a table of windows takes memory
+
+
+class Work(NamedTuple):
+    """A function, shapes of its arguments, the environment steps of one run, and which argument it may overwrite."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    steps: int
+    donated: tuple[int, ...] = ()
+
+
+def own(name: str) -> Any:
+    """A module of this folder, also where the package that is compiled is another version."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"jaxtrade_accelerator_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def update(world: Any, platform: str) -> Work:
+    """One update of PPO as `jaxtrade train` makes it."""
+    import jax
+
+    from jaxtrade.env.summary import summarise
+    from jaxtrade.rl.ppo import make_ppo
+
+    told = {"platform": platform} if "platform" in inspect.signature(make_ppo).parameters else {}
+    algorithm = make_ppo(world.config, world.env, 100, summarise=summarise, **told)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
+    return Work(lambda state, params: algorithm.update(state, params, None), (state, world.params),
+                algorithm.steps_per_update, (0,))
+
+
+def env_loop(world: Any, num_envs: int, num_steps: int) -> Work:
+    """The environment alone, every slot of every observation summed."""
+    import jax
+    from jaxtrade.bench.programs import stepping
+
+    return Work(stepping(world.env, num_envs, num_steps), (world.params, jax.random.key(0)), num_envs * num_steps)
+
+
+def evaluation(world: Any, platform: str) -> Work:
+    """The greedy policy on all sessions, one bar after the other, as an evaluation plays them."""
+    import jax
+    import jax.numpy as jnp
+
+    from jaxtrade.evaluation import agents, backtest
+    from jaxtrade.rl.ppo import make_ppo
+
+    told = {"platform": platform} if "platform" in inspect.signature(make_ppo).parameters else {}
+    algorithm = make_ppo(world.config, world.env, 100, **told)
+    policy = jax.eval_shape(lambda: algorithm.policy(algorithm.init(jax.random.key(0), world.params)))
+    agent, bars = agents.greedy(algorithm, policy, world.env), len(backtest.decision_bars(
+        world.params.market, world.sessions).rows)
+
+    def run(carry: Any, params: Any, key: Any, renew: Any) -> Any:
+        return backtest._scan(world.env, agent.act, agent.forget, bars, False, carry, params, key, renew)
+
+    return Work(run, (agent.carry, world.params, jax.random.key(0), jnp.bool_(False)), bars)
+
+
+def work_of(shape: str, platform: str, quick: bool) -> tuple[Work, dict[str, Any]]:
+    """The program of a shape, and its configuration."""
+    from jaxtrade.bench import setting
+
+    chosen = SHAPES[shape] | (QUICK if quick else {})
+    world = setting.world(SESSIONS, ppo=chosen)
+    if platform == "tpu" and importlib.util.find_spec("jaxtrade.data.windows"):
+        from jaxtrade.data.windows import with_tables
+
+        market = world.params.market
+        view = with_tables(market.view, world.config.env.window)
+        world = world._replace(params=world.params.replace(market=market.replace(view=view)))
+    if shape in LEARNING:
+        return update(world, platform), chosen
+    if shape == "env":
+        return env_loop(world, chosen["num_envs"], chosen["num_steps"]), chosen
+    return evaluation(world, platform), chosen
+
+
+def topology(device: Any) -> Any:
+    """The described device as JAX's compiler takes it."""
+    from jax.experimental import topologies
+
+    if device.platform == "tpu":
+        return topologies.get_topology_desc(platform="tpu", topology_name=device.topology)
+    return topologies.get_topology_desc(topology_name="1x1x1", platform="cuda", topology="1x1x1",
+                                        target_config=device.target)
+
+
+def phases(module: Any, chosen: dict[str, Any]) -> dict[str, int | float]:
+    """Launches of the parts of an update: of one rollout step, of one minibatch, and of all loops between rollout and
+    epochs, per time step. The rollout is the loop of its length with the most launches; the epochs are the loop that
+    has the most."""
+    outer = [loop for loop in module.loops() if not loop.path]
+    rollout = max((loop for loop in outer if loop.trips == chosen["num_steps"]), key=lambda loop: loop.own)
+    epochs = max(outer, key=lambda loop: loop.own * (loop.trips or 1) * (loop.name != rollout.name))
+    inner = max((loop for loop in module.loops() if loop.path == (epochs.name,)), key=lambda loop: loop.own)
+    after = sum(loop.own * (loop.trips or 1) for loop in outer if loop.name not in (rollout.name, epochs.name))
+    return {"rollout_step": rollout.own, "minibatch": inner.own,
+            "after_rollout_per_step": round(after / chosen["num_steps"], 2)}
+
+
+def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
+    """Figures of the compiled program.
+
+    launches: of one run; a loop whose length depends on the data counts as one round. row_loops: loops that the
+    compiler made of look-ups, one round for each row. bytes: that the launches move. product_flops: of all matrix
+    products as traced. temporaries: bytes beside arguments and results. cycles: the compiler's estimate, 0 for none.
+    """
+    import jax
+
+    hlo, device = own("hlo"), own("described").DEVICES[target]
+    work, chosen = work_of(shape, device.platform, quick)
+    where = jax.sharding.SingleDeviceSharding(topology(device).devices[0])
+    arguments = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), work.arguments)
+    start = time.perf_counter()
+    program = jax.jit(work.function, donate_argnums=work.donated).lower(*arguments).compile()
+    seconds = time.perf_counter() - start
+    module = hlo.parse(program.as_text())
+    from jaxtrade.bench.programs import matmul_flops
+
+    found: dict[str, Any] = {"steps": work.steps, "launches": module.launches()}
+    if shape in LEARNING:
+        found |= phases(module, chosen)
+    else:
+        found["step"] = max(loop.own for loop in module.loops())
+    return found | {
+        "row_loops": sum(not loop.scope.endswith("while") for loop in module.loops()),
+        "unknown_loops": sum(loop.trips is None for loop in module.loops()),
+        "bytes": module.bytes(), "product_flops": matmul_flops(work.function, *work.arguments),
+        "temporaries": program.memory_analysis().temp_size_in_bytes, "cycles": module.cycles(),
+        "compile_seconds": round(seconds, 1),
+    }
+
+
+if __name__ == "__main__":
+    result = report(sys.argv[1], sys.argv[2], "quick" in sys.argv[4:])
+    Path(sys.argv[3]).write_text(json.dumps(result), encoding="utf-8")

@@ -1,0 +1,92 @@
+"""Programs compiled for devices that are not here: the budgets of launches, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import accelerator
+from bench.catalogue import Options
+from bench.command import request
+from bench.described import DEVICES
+from jaxtrade.errors import ConfigError
+
+FOUND = {"steps": 1000, "launches": 100, "product_flops": 10**9, "bytes": 10**6, "cycles": 0}
+
+
+def compiled(target, shape, **options):
+    if not accelerator.installed(DEVICES[target].platform):
+        pytest.skip(f"needs the compiler for {target}: jaxtrade bench accelerator --install --target {target}")
+    return accelerator.measure(target, shape, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "budget"), [
+    ("reference", {"rollout_step": 22, "after_rollout_per_step": 3, "minibatch": 45, "launches": 7500, "row_loops": 0,
+                   "temporaries": 330_000_000}),
+    ("default", {"launches": 5000, "row_loops": 0}),
+    ("gru", {"launches": 30_000, "row_loops": 0}),
+    ("env", {"step": 12, "row_loops": 0}),
+])
+def test_launches_on_an_h200_stay_within_their_budgets(shape, budget):
+    found = compiled("h200", shape)
+    assert {name: found[name] for name in budget if found[name] > budget[name]} == {}
+
+
+@pytest.mark.slow
+def test_no_lookup_becomes_a_loop_over_rows_on_a_tpu():
+    assert compiled("v5e", "reference", quick=True)["row_loops"] == 0
+
+
+def test_the_estimate_by_hand():
+    """100 launches of 3 us; 1 GFLOP at 0.4 of 67 TFLOP/s; 1 MB at 0.6 of 4.8 TB/s."""
+    estimate = accelerator.with_estimate(FOUND, DEVICES["h200"])["estimate"]
+    seconds = 100 * 3e-6 + 1e9 / (0.4 * 67e12) + 1e6 / (0.6 * 4.8e12)
+    assert estimate["steps_per_second"] == pytest.approx(1000 / seconds, abs=1)
+    assert estimate["seconds"]["launches"] == 0.0003
+    by_cycles = accelerator.with_estimate(FOUND | {"cycles": 940_000}, DEVICES["v5e"])["estimate"]
+    assert by_cycles == {"steps_per_second": 1_000_000, "seconds": {"cycles": 0.001}}
+
+
+def test_a_target_without_its_compiler_is_left_out_by_name(monkeypatch, tmp_path):
+    monkeypatch.setenv(accelerator.FOLDER, str(tmp_path))
+    found = accelerator.run(Options(targets=("h200", "v5e")))
+    assert set(found["left_out"]) == {"h200", "v5e"}
+    assert "--install" in found["left_out"]["v5e"]
+    assert found["targets"] == {}
+
+
+def test_only_the_compilers_processes_see_their_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv(accelerator.FOLDER, str(tmp_path / "compilers"))
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    gpu, tpu = (accelerator.environment(DEVICES[name], Path("old")) for name in ("h200", "v5e"))
+    assert gpu["PYTHONPATH"].split(":") == [str(tmp_path / "compilers"), "old", "mine"]
+    assert (gpu["JAX_PLATFORMS"], tpu["JAX_PLATFORMS"]) == ("cpu,cuda", "cpu")
+    assert "autotune_level=0" in gpu["XLA_FLAGS"]
+
+
+def test_its_flags_are_checked():
+    with pytest.raises(ConfigError, match=r"--target b100: expected one of h200"):
+        request(["accelerator"], targets=["b100"])
+    with pytest.raises(ConfigError, match="belong to"):
+        request(["env_step"], targets=["h200"])
+    assert "accelerator" not in request(quick=True).names
+    assert request(["accelerator"], shapes=["gru"]).options.shapes == ("gru",)
+
+
+def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
+    monkeypatch.setenv(accelerator.FOLDER, str(tmp_path))
+    with pytest.raises(RuntimeError, match="v5e, reference"):
+        accelerator.measure("v5e", "reference")
+
+
+def test_the_committed_result_names_what_was_compiled():
+    path = Path("bench/results/accelerator.json")
+    if not path.exists():
+        pytest.skip("no committed result in this folder")
+    found = json.loads(path.read_text())
+    assert set(found["targets"]) == {"h200", "a100", "v5e", "v6e"}
+    assert all(figures["estimate"]["steps_per_second"] > 0 for shapes in found["targets"].values()
+               for figures in shapes.values())

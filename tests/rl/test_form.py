@@ -1,0 +1,183 @@
+"""The forms of PPO's program for a CPU and for a GPU or TPU compute the same update, up to rounding."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import load_config
+from jaxtrade.data.windows import table_bytes, with_tables
+from jaxtrade.env.summary import summarise
+from jaxtrade.errors import ConfigError
+from jaxtrade.networks import distributions
+from jaxtrade.networks.heads import ActorCritic
+from jaxtrade.networks.pair import PAIR, pack, unpack
+from jaxtrade.rl.flat import layout_of, map_parts
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.form import CPU, DEVICE, form_of
+from jaxtrade.rl.schedules import optimiser
+from jaxtrade.runs.setup import Setup, prepare
+
+SMALL = ("rollout.num_envs=16", "rollout.num_steps=32", "ppo.num_minibatches=4", "ppo.num_epochs=2",
+         "network.hidden=[16,8]", "episode.max_steps=25")
+KINDS = {"mlp": (), "gru": ("network.kind=gru", "network.rnn_width=8"),
+         "one layer": ("network.hidden=[8]",), "no layer": ("network.hidden=[]",),
+         "advised": ("env.task=advised",), "seed scaling": ("env.scaling=seed",)}
+
+
+@functools.cache
+def setup(kind: str) -> Setup:
+    return prepare(load_config("quickstart", (*SMALL, *KINDS[kind])))
+
+
+@pytest.mark.parametrize("kind", ["mlp", "gru", pytest.param("one layer", marks=pytest.mark.slow), "no layer",
+                                  pytest.param("advised", marks=pytest.mark.slow)])
+def test_an_update_is_the_same_in_both_forms(kind):
+    """The rollout is the same, and every parameter within 1e-6 of the largest of its array."""
+    found = []
+    for platform in ("cpu", "gpu"):
+        algorithm = make_ppo(setup(kind).config, setup(kind).env, 4, summarise=summarise, precision="highest",
+                             platform=platform)
+        state = jax.jit(algorithm.init)(jax.random.key(0), setup(kind).params)
+        found.append(jax.jit(algorithm.update)(state, setup(kind).params, None))
+    (one, metrics), (other, others) = found
+    np.testing.assert_array_equal(one.env_state.row, other.env_state.row)
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(other.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * max(np.abs(a).max(), 1e-2))
+    for name, value in metrics.items():
+        np.testing.assert_allclose(others[name], value, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def test_the_platform_decides():
+    assert form_of("cpu") is CPU
+    assert form_of("cuda") is form_of("tpu") is form_of("gpu") is DEVICE
+    assert form_of() is (CPU if jax.default_backend() == "cpu" else DEVICE)
+
+
+@pytest.mark.parametrize("hidden", [(6, 5), (4,)])
+def test_a_pair_gives_both_networks_outputs(hidden):
+    network = ActorCritic(3, hidden, precision="highest")
+    rng = np.random.default_rng(0)
+    parameters = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
+                              network.init(jax.random.key(0), None, jnp.zeros(7))["params"])
+    x = jnp.asarray(rng.normal(size=(5, 7)), jnp.float32)
+    apart = jax.vmap(lambda x: network.apply({"params": parameters}, None, x, method="heads"))(x)
+    packed = pack(parameters)
+    assert set(packed) == {PAIR}
+    together = jax.vmap(lambda x: network.apply({"params": packed}, None, x, method="heads"))(x)
+    value = jax.vmap(lambda x: network.apply({"params": packed}, None, x, method="value"))(x)
+    for one, other in zip((*apart, apart[1]), (*together, value), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+    back = unpack(packed, parameters)
+    assert jax.tree.structure(back) == jax.tree.structure(parameters)
+    jax.tree.map(np.testing.assert_array_equal, back, parameters)
+
+
+def test_no_gradient_reaches_the_zeros_of_a_pair():
+    network = ActorCritic(3, (4,))
+    packed = pack(network.init(jax.random.key(0), None, jnp.zeros(5))["params"])
+
+    def loss(packed):
+        logits, value = network.apply({"params": packed}, None, jnp.ones(5), method="heads")
+        return jnp.square(logits).sum() + value
+
+    head = jax.grad(loss)(packed)[PAIR]["policy_head"]
+    assert not head["kernel"][1, :, 1:].any()
+    assert not head["bias"][1, 1:].any()
+    assert head["bias"][1, 0] == 1.0
+
+
+def test_a_layout_and_its_vector():
+    rng = np.random.default_rng(0)
+    tree = {name: jnp.asarray(rng.normal(size=shape), jnp.float32)
+            for name, shape in {"a": (5000,), "b": (3, 2), "c": (), "d": (70, 70)}.items()}
+    layout = layout_of(tree)
+    vector = layout.flat(tree)
+    assert vector.shape == (5000 + 6 + 1 + 4900,)
+    jax.tree.map(np.testing.assert_array_equal, layout.tree(vector), tree)
+    np.testing.assert_array_equal(vector[:6].reshape(3, 2), tree["b"])  # small arrays first
+    state = optimiser().init(tree)
+    flat = map_parts(layout.flat, state, tree)
+    assert flat[1].mu.shape == vector.shape
+    back = map_parts(lambda old, new: layout.tree(new), state, tree, flat)
+    assert jax.tree.structure(back) == jax.tree.structure(state)
+    jax.tree.map(np.testing.assert_array_equal, back, state)
+
+
+def test_both_ways_to_a_log_probability_and_an_entropy():
+    rng = np.random.default_rng(0)
+    logits = jnp.asarray(rng.normal(size=(200, 7)) * 10.0 ** rng.integers(-2, 3, (200, 1)), jnp.float32)
+    mask = jnp.asarray(rng.random((200, 7)) < 0.5).at[:, 0].set(True)
+    action = distributions.mode(logits, mask)
+    chosen, entropy = distributions.log_prob_and_entropy(logits, mask, action)
+    np.testing.assert_allclose(chosen, distributions.log_prob(logits, mask, action), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(entropy, distributions.entropy(logits, mask), rtol=1e-4, atol=1e-6)
+    by_hand, _ = distributions.log_prob_and_entropy(jnp.log(jnp.array([0.25, 0.5, 0.25])),
+                                                    jnp.array([True, True, False]), jnp.int32(0))
+    np.testing.assert_allclose(by_hand, np.log(1 / 3), rtol=1e-6)
+
+
+def test_gradients_of_both_ways_agree_and_illegal_actions_have_none():
+    logits, mask = jnp.array([0.3, -2.0, 1e30, 4.0]), jnp.array([True, True, False, True])
+
+    def one(x):
+        return distributions.log_prob(x, mask, jnp.int32(1)) + 3 * distributions.entropy(x, mask)
+
+    def other(x):
+        chosen, entropy = distributions.log_prob_and_entropy(x, mask, jnp.int32(1))
+        return chosen + 3 * entropy
+
+    expected, found = jax.grad(one)(logits), jax.grad(other)(logits)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert found[2] == 0.0
+
+
+# --- windows as tables ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["mlp", "seed scaling"])
+def test_a_table_gives_the_same_observations(kind):
+    """Bit by bit, at every row that an environment may stand at."""
+    env, params = setup(kind).env, setup(kind).params
+    view = params.market.view
+    tabled = params.replace(market=params.market.replace(view=with_tables(view, env.config.window)))
+    state, ref = env.reset(jax.random.key(0), params)
+    del state
+    rows = jnp.arange(env.config.window, view.value.shape[0], 7, dtype=jnp.int32)
+    refs = jax.vmap(lambda row: ref.replace(row=row[None]))(rows)
+    slices, table = (jax.jit(jax.vmap(env.observe, (0, None)))(refs, each) for each in (params, tabled))
+    np.testing.assert_array_equal(table, slices)
+    width = view.value.shape[1] * env.config.window
+    assert tabled.market.view.windows.shape == (view.value.shape[0], width)
+    assert (tabled.market.view.level_windows is None) == (view.level is None)
+
+
+def test_a_table_is_made_where_the_configuration_asks():
+    config = load_config("quickstart", (*SMALL, "data.windows=table"))
+    assert prepare(config).params.market.view.windows is not None
+    assert setup("mlp").params.market.view.windows is None
+
+
+def test_a_table_that_does_not_fit_is_refused_with_its_size():
+    class Full:
+        def memory_stats(self):
+            return {"bytes_limit": 3_000_000, "bytes_in_use": 1_000_000}
+
+    view = setup("mlp").params.market.view
+    # two tables (values and levels) of 20 bars x 11 numbers, padded from 220 to 256, of 4 bytes
+    assert table_bytes(view, 20) == view.value.shape[0] * 256 * 4 * 2
+    with pytest.raises(ConfigError, match=r"data.windows=table needs .* GB for .* bars.* has 0.0 GB left"):
+        with_tables(view, 20, Full())
+
+
+def test_a_table_of_other_windows_is_refused():
+    env, params = setup("mlp").env, setup("mlp").params
+    wrong = params.replace(market=params.market.replace(view=with_tables(params.market.view, 3)))
+    _, ref = env.reset(jax.random.key(0), params)
+    with pytest.raises(ConfigError, match="windows of 3 bars"):
+        env.observe(ref, wrong)
