@@ -21,6 +21,7 @@ from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.types import PyTree, SessionSet
 
@@ -65,7 +66,8 @@ def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
 
 
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
-              tell: Callable[[str], None] | None = None, other: bool = False) -> dict[int, EvaluationResult]:
+              tell: Callable[[str], None] | None = None, other: bool = False,
+              programs: Programs | None = None) -> dict[int, EvaluationResult]:
     """Evaluate policies on a split, compare them with the baselines, and write the results to files.
 
     The files go to `evaluation/<split>`; a run with several seeds has one folder `evaluation/<split>/seed_<n>` for
@@ -75,6 +77,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         policies: by seed.
         path: the run folder.
         other: whether another advisor than the run's own is used; the folder is then `evaluation/<split>-advised`.
+        programs: holds the programs that were begun for this evaluation.
     """
     sessions, config = _held_out(setup, split), setup.config
     _, manifest = rundir.read_run(path)
@@ -84,7 +87,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         provenance = manifest | {"split": split} | setup.stack.provenance(seed)
         results[seed] = evaluate(setup.env, params, setup.market, sessions, config, algorithm=setup.algorithm,
                                  policy=policy, provenance=provenance, trained_on=setup.splits["train"],
-                                 notes=[known.note] if known else [])
+                                 notes=[known.note] if known else [], programs=programs)
         write(results[seed], setup.stack.folder(folder, seed))
     seeds.write(results, folder)
     return results
