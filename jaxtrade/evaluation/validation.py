@@ -29,7 +29,7 @@ def mean_reward(
     decisions = decision_bars(params.market, sessions)
     params = params.replace(sessions=sessions)
     key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
-    records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, rewarded=True, programs=programs)
+    records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, True, programs)
                for policy in policies]
     return float(np.mean([record.reward.sum(dtype=np.float64) for record in records])) / len(decisions.ids)
 

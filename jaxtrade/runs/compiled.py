@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.evaluate import begin_evaluation
 from jaxtrade.evaluation.validation import begin_mean_reward
-from jaxtrade.rl.state import Policy
 from jaxtrade.runs.setup import Setup, policies_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
@@ -25,21 +22,24 @@ def programs_of(setup: Setup, store: Store | None) -> Programs:
     return Programs(None if setup.config.imports else store, setup.facts)
 
 
-def begin_evaluations(programs: Programs, setup: Setup, state: PyTree, validation: EnvParams | None = None) -> None:
-    """Begin the programs that score and evaluate the run's policies. state: the run's state, abstract or not.
+def begin_for_run(programs: Programs, setup: Setup, state: PyTree, validation: EnvParams | None) -> None:
+    """Begin the programs that score and evaluate the policies of a run that trains.
 
-    validation: parameters that show the validation sessions, if the run scores its policy on them. With an advisor
-    nothing is begun for the evaluation, because the advice that it shows is not known yet.
+    state: the run's state, abstract or not. validation: parameters that show the validation sessions, if the run
+    scores its policy on them.
     """
-    policy = _policy_like(setup, state)
+    policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
     if validation is not None:
         begin_mean_reward(programs, setup.env, validation, setup.splits["validation"], setup.algorithm, policy)
-    if setup.fusion is None:
-        split = setup.splits[setup.evaluation_split()]
-        begin_evaluation(programs, setup.env, setup.params, setup.market, split, setup.config, setup.algorithm,
-                         policy.replace(opening=None))
+    begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
 
 
-def _policy_like(setup: Setup, state: Any) -> Policy:
-    """Shapes and types of one of the run's policies."""
-    return jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
+def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: str) -> None:
+    """Begin the programs that evaluate policies on a split. policy: one of them, abstract or not.
+
+    Does nothing for a run with an advisor, because the advice that an evaluation shows is not known yet, or for a split
+    without sessions.
+    """
+    if setup.fusion is None and int(setup.splits[split].count):
+        begin_evaluation(programs, setup.env, setup.params, setup.market, setup.splits[split], setup.config,
+                         setup.algorithm, policy)

@@ -20,8 +20,10 @@ from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import check_advisor
+from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.types import PyTree, SessionSet
 
@@ -94,7 +96,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
 
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
-                 advisor: str | None = None, overrides: Sequence[str] = ()) -> str:
+                 advisor: str | None = None, overrides: Sequence[str] = (), store: Store | None = None) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
     Args:
@@ -102,14 +104,16 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
         advisor: an advisor to use instead of the run's own. The policy keeps the trust that training gave it. The
             results go to `evaluation/<split>-advised`, beside those of the run's own advisor.
         overrides: options of that advisor, as `advisor.key=value`.
+        store: where compiled programs are kept, as in `runs.train.run`.
     Raises:
         ConfigError, DataError, CheckpointError.
     """
     setup = _advised(open_run(path)[0], path, advisor, overrides)
     chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
     policies = {each: _load(path, setup.config, each) for each in chosen}
-    with rundir.locked(path):
-        results = evaluate_policies(setup, policies, split, path, other=advisor is not None)
+    with rundir.locked(path), programs_of(setup, store) as programs:
+        begin_evaluations(programs, setup, next(iter(policies.values())), split)
+        results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs)
     if not as_json:
         return seeds.table(results)
     return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)

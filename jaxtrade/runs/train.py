@@ -24,7 +24,7 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
-from jaxtrade.runs.compiled import begin_evaluations, programs_of
+from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
@@ -224,7 +224,7 @@ def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAd
         return train(job.setup.algorithm, job.setup.params, config=config.train, sinks=[*job.sinks, job.watch],
                      metadata=job.metadata, checkpoint_dir=job.path / "checkpoints", hooks=hooks,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=job.programs,
-                     ahead=lambda state: begin_evaluations(job.programs, job.setup, state, job.validation), **start)
+                     ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
     except (InterruptedRunError, PreemptedError) as stop:
         raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {job.path}") from None
 

@@ -100,9 +100,9 @@ class Programs:
         if text is not None:
             pending._future = self._pool.submit(self._read, job, text)
             return pending
-        pending._lowered = program.lower(*static, *args)
+        lowered = pending._lowered = program.lower(*static, *args)
         pending.seconds = time.perf_counter() - start
-        pending._future = self._pool.submit(self._compile, job, pending._lowered)
+        pending._future = self._pool.submit(self._compile, job, lowered)
         return pending
 
     def begun(self, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = ()) -> Pending | None:

@@ -38,7 +38,7 @@ MAGIC = b"jaxtrade program 1\n"
 PROGRAM, KEY = ".program", ".key"  # suffixes
 MOST_BYTES = 512 * 2**20  # of a folder; a program takes about 100 KB to 1 MB
 OLD_SECONDS = 3600.0  # an unfinished file of this age is left over from a process that was killed
-APART = {"xla_embed_ir_in_executable": False}
+APART: dict[str, str | bool] = {"xla_embed_ir_in_executable": False}
 LAPACK = "lapack_"  # functions of linear algebra on a CPU
 PLACEMENT = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}  # XLA removes these calls
 _CALL = re.compile(r"custom_call @([\w.$]+)")
@@ -166,7 +166,7 @@ class Store:
     def __init__(self, folder: Path, source: Source, warn: Callable[[str], None], most_bytes: int = MOST_BYTES) -> None:
         self.folder, self.source = folder, source
         self._warn, self._most = warn, most_bytes
-        self._failed = False
+        self._failed, self._lock = False, threading.Lock()
 
     def text_of(self, key: str) -> str | None:
         """The text key of a kept program. None if there is none, or if the source files have changed meanwhile."""
@@ -246,9 +246,12 @@ class Store:
             new.replace(path)
             self._evict()
         except OSError as error:
-            self._failed = True  # one note is enough
-            self._warn(f"{self.folder}: programs are not kept for the next start: {error}")
-        return not self._failed
+            with self._lock:
+                first, self._failed = not self._failed, True
+            if first:  # one note is enough
+                self._warn(f"{self.folder}: programs are not kept for the next start: {error}")
+            return False
+        return True
 
     def _evict(self) -> None:
         """Remove the files that were not used for longest, until the others fit."""
@@ -264,6 +267,6 @@ class Store:
         total, newest = sum(size for _, size, _ in found), max((time for time, _, _ in found), default=0.0)
         for time, size, path in sorted(found):
             unfinished = path.suffix == ".tmp"
-            if total > self._most and not unfinished or unfinished and newest - time > OLD_SECONDS:
+            if (newest - time > OLD_SECONDS) if unfinished else (total > self._most):
                 path.unlink(missing_ok=True)
                 total -= size

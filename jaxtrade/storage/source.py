@@ -17,8 +17,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jaxtrade.types import PyTree
-
 PACKAGE = Path(__file__).resolve().parent.parent
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "numpy")
 # Variables that XLA and its CPU backend read.
@@ -97,7 +95,7 @@ def surroundings(env: Mapping[str, str] = os.environ) -> dict[str, Any]:
                        jax.device_count(), jax.process_count()]}
 
 
-def described(args: PyTree) -> list[Any]:
+def described(args: Any) -> list[Any]:
     """Structure, shapes and types of arguments, as plain values. Arrays may be abstract (`jax.ShapeDtypeStruct`)."""
     import jax
 
@@ -106,7 +104,7 @@ def described(args: PyTree) -> list[Any]:
                         for leaf in leaves]]
 
 
-def text_key(name: str, lowered: Any, args: PyTree) -> str:
+def text_key(name: str, lowered: Any, args: Any) -> str:
     """sha256 (hex) of a lowered program (`jax.stages.Lowered`), the structure of its arguments and result, and
     `surroundings`. Programs of equal keys are equal, whatever source they come from."""
     whole = {"name": name, "text": lowered.as_text(), "arguments": described(args),
@@ -114,7 +112,7 @@ def text_key(name: str, lowered: Any, args: PyTree) -> str:
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
-def program_key(name: str, facts: Mapping[str, Any], args: PyTree, source: Source) -> str:
+def program_key(name: str, facts: Mapping[str, Any], args: Any, source: Source) -> str:
     """sha256 (hex) of all that a program depends on.
 
     name: of the program. facts: plain values that determine what it computes (the configuration, the data). args: its

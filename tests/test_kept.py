@@ -1,0 +1,364 @@
+"""Programs that are kept as files: what finds them, what does not, and what happens to a bad file."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.storage import kept, source
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.kept import KEY, MAGIC, PROGRAM, Store
+from jaxtrade.storage.programs import KEEP, kept_programs
+from jaxtrade.storage.source import program_key, read_source, unchanged
+
+SOURCE = read_source()
+ARGS = {"a": jnp.ones((3, 2)), "b": jnp.int32(4)}
+
+
+def double(tree):
+    return {"sum": jnp.sum(tree["a"]) * tree["b"], "twice": 2 * tree["a"]}
+
+
+def program():
+    return jax.jit(double)
+
+
+def store(folder, said=None, **keywords):
+    assert SOURCE is not None
+    return Store(folder, SOURCE, [].append if said is None else said.append, **keywords)
+
+
+def begun(folder, name="double", args=(ARGS,), said=None, made=None, facts=None, keep=True):
+    """Compile or read `double` as a start of a command does -> (the program, whether it was read)."""
+    with Programs(store(Path(folder), said), facts) as programs:
+        pending = programs.begin(name, made or program(), args, keep=keep)
+        return pending.wait(), pending.kept
+
+
+def names(folder, suffix):
+    return sorted(path.name for path in Path(folder).glob(f"*{suffix}")) if Path(folder).exists() else []
+
+
+# --- the key ----------------------------------------------------------------------------------------------------------
+
+
+def key(name="n", facts=None, args=(ARGS,), files=SOURCE):
+    assert files is not None
+    return program_key(name, facts or {"config": {"x": 1}}, args, files)
+
+
+class Pair(NamedTuple):
+    a: jax.Array
+    b: jax.Array
+
+
+@pytest.mark.parametrize("other", [
+    {"name": "m"}, {"facts": {"config": {"x": 2}}}, {"args": (ARGS | {"a": jnp.ones((2, 3))},)},
+    {"args": (ARGS | {"a": jnp.ones((3, 2), jnp.int32)},)}, {"args": (Pair(**ARGS),)}, {"args": (ARGS, None)},
+    {"args": (ARGS | {"b": jax.ShapeDtypeStruct((), jnp.int32, weak_type=True)},)},
+    {"files": source.Source("0" * 64, ())}], ids=lambda other: next(iter(other)))
+def test_what_a_program_is_made_of_is_in_its_key(other):
+    assert key() == key()
+    assert key() != key(**other)
+
+
+def test_values_are_not_in_the_key():
+    assert key() == key(args=({"a": np.zeros((3, 2), np.float32), "b": jax.ShapeDtypeStruct((), jnp.int32)},))
+
+
+@pytest.mark.parametrize("variable", ["XLA_FLAGS", "NPROC", "LIBTPU_INIT_ARGS"])
+def test_variables_that_xla_reads_are_in_the_key(monkeypatch, variable):
+    before = key()
+    monkeypatch.setenv(variable, "7")
+    assert key() != before
+
+
+@pytest.mark.parametrize(("setting", "value"), [
+    ("jax_default_matmul_precision", "bfloat16"), ("jax_default_prng_impl", "rbg"), ("jax_debug_nans", True),
+    ("jax_disable_most_optimizations", None), ("jax_threefry_partitionable", None)])
+def test_settings_of_jax_are_in_the_key(setting, value):
+    before, was = key(), jax.config.values[setting]
+    jax.config.update(setting, not was if value is None else value)
+    try:
+        assert key() != before
+    finally:
+        jax.config.update(setting, was)
+    assert key() == before
+
+
+def test_where_jax_keeps_its_own_programs_is_not_in_the_key(tmp_path):
+    before, was = key(), jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        assert key() == before
+    finally:
+        jax.config.update("jax_compilation_cache_dir", was)
+
+
+@pytest.mark.parametrize("part", ["_versions", "_processor"])
+def test_versions_and_processor_are_in_the_key(monkeypatch, part):
+    before = key()
+    monkeypatch.setattr(source, part, lambda: {"jax": "0.0"})
+    assert key() != before
+
+
+def test_the_source_is_every_file_by_name_and_content(tmp_path):
+    package = tmp_path / "package"
+    (package / "storage").mkdir(parents=True)
+    (package / "storage" / "source.py").write_text("a = 1\n")
+    first = read_source(package)
+    assert first is not None
+    assert read_source(package) == first
+    assert unchanged(first, package)
+
+    (package / "storage" / "source.py").write_text("a = 2\n")
+    edited = read_source(package)
+    assert edited is not None
+    assert edited.digest != first.digest
+    assert not unchanged(first, package)
+
+    (package / "more.py").write_text("")
+    added = read_source(package)
+    assert added is not None
+    assert added.digest not in (first.digest, edited.digest)
+    (package / "more.py").rename(package / "most.py")
+    renamed = read_source(package)
+    assert renamed is not None
+    assert renamed.digest != added.digest
+
+
+def test_without_source_files_nothing_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "jaxtrade.so").touch()
+    assert read_source(tmp_path) is None
+    monkeypatch.setitem(jax.config.values, "jax_compilation_cache_dir", str(tmp_path))
+    assert kept_programs(None, print) is None
+
+
+def test_it_can_be_switched_off():
+    assert kept_programs(SOURCE, print, {}) is not None  # the tests have a cache folder
+    assert kept_programs(SOURCE, print, {KEEP: "0"}) is None
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_start_reads_what_the_first_compiled(tmp_path):
+    first, was_kept = begun(tmp_path)
+    assert not was_kept
+    assert (len(names(tmp_path, PROGRAM)), len(names(tmp_path, KEY))) == (1, 1)
+    again, was_kept = begun(tmp_path)
+    assert was_kept
+    for one, other in zip(jax.tree.leaves(first(ARGS)), jax.tree.leaves(again(ARGS)), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert again(ARGS).keys() == {"sum", "twice"}
+    assert again.out_info["twice"].shape == (3, 2)
+
+
+def test_a_second_start_does_not_trace(tmp_path):
+    traced = []
+
+    def counted(tree):
+        traced.append(1)
+        return double(tree)
+
+    assert not begun(tmp_path, made=jax.jit(counted))[1]
+    assert begun(tmp_path, made=jax.jit(counted))[1]
+    assert traced == [1]
+
+
+def test_an_edit_that_changes_no_program_compiles_none(tmp_path):
+    """Other facts, the same lowered text: the program is read after tracing, and found at once next time."""
+    begun(tmp_path)
+    assert begun(tmp_path, facts={"edited": True})[1]
+    assert (len(names(tmp_path, PROGRAM)), len(names(tmp_path, KEY))) == (1, 2)
+
+
+def test_an_edit_that_changes_the_program_compiles_it(tmp_path):
+    begun(tmp_path)
+    other = jax.jit(lambda tree: {"sum": jnp.sum(tree["a"]) * tree["b"], "twice": 3 * tree["a"]})
+    made, was_kept = begun(tmp_path, facts={"edited": True}, made=other)
+    assert not was_kept
+    assert float(made(ARGS)["twice"][0, 0]) == 3.0
+
+
+def test_other_names_of_the_same_figures_are_another_program(tmp_path):
+    begun(tmp_path)
+    renamed = jax.jit(lambda tree: {"total": jnp.sum(tree["a"]) * tree["b"], "twice": 2 * tree["a"]})
+    assert begun(tmp_path, facts={"edited": True}, made=renamed)[0](ARGS).keys() == {"total", "twice"}
+
+
+def test_donated_arguments_stay_donated(tmp_path):
+    made = jax.jit(lambda x: x + 1, donate_argnums=0)
+    begun(tmp_path, args=(jnp.zeros(4),), made=made)
+    again, was_kept = begun(tmp_path, args=(jnp.zeros(4),), made=made)
+    given = jnp.zeros(4)
+    np.testing.assert_array_equal(again(given), np.ones(4))
+    assert was_kept
+    assert given.is_deleted()
+
+
+def test_arguments_of_another_shape_are_refused(tmp_path):
+    begun(tmp_path)
+    again, _ = begun(tmp_path)
+    with pytest.raises(TypeError):
+        again(ARGS | {"a": jnp.ones((4, 2))})
+
+
+def test_random_keys_and_named_tuples_come_back(tmp_path):
+    def split(key):
+        return Pair(*jax.random.split(key))
+
+    made = jax.jit(split)
+    given = jax.random.key(3)
+    first, _ = begun(tmp_path, args=(given,), made=made)
+    # `Pair` is no class of this package, so the structure of the result cannot be read.
+    assert not begun(tmp_path, args=(given,), made=made)[1]
+    tupled = jax.jit(lambda key: tuple(split(key)))
+    begun(tmp_path, "tuple", (given,), made=tupled)
+    again, was_kept = begun(tmp_path, "tuple", (given,), made=tupled)
+    assert was_kept
+    assert (jax.random.key_data(again(given)[1]) == jax.random.key_data(first(given).b)).all()
+
+
+def test_another_process_reads_a_program_that_calls_lapack(tmp_path):
+    """LAPACK is loaded when a program is lowered. A process that only reads one must load it too, or it crashes."""
+    code = ("import sys, jax, jax.numpy as jnp\n"
+            "from tests.test_kept import begun\n"
+            "made = jax.jit(lambda x: jnp.linalg.qr(x)[1])\n"
+            "run, was_kept = begun(sys.argv[1], args=(jnp.eye(3) * 2,), made=made)\n"
+            "print(was_kept, abs(float(run(jnp.eye(3) * 2)[0, 0])))\n")
+    found = [subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True,
+                            cwd=Path(__file__).parents[1], env=os.environ, timeout=300).stdout.split()
+             for _ in range(2)]
+    assert found == [["False", "2.0"], ["True", "2.0"]]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"", lambda data: data[:-9] + b"x" + data[-8:],
+                                    lambda data: data.replace(b"program 1", b"program 0")])
+def test_a_damaged_program_is_said_and_compiled_again(tmp_path, damage):
+    begun(tmp_path)
+    path = tmp_path / names(tmp_path, PROGRAM)[0]
+    path.write_bytes(damage(path.read_bytes()))
+    said = []
+    again, was_kept = begun(tmp_path, said=said)
+    assert not was_kept
+    assert float(again(ARGS)["sum"]) == 24.0
+    assert len(said) == 1
+    assert str(path) in said[0]
+    assert begun(tmp_path)[1]
+
+
+def test_a_damaged_key_is_a_miss(tmp_path):
+    begun(tmp_path)
+    (tmp_path / names(tmp_path, KEY)[0]).write_bytes(b"\xff" * 64)
+    assert begun(tmp_path)[1]  # by its text, after tracing
+    (tmp_path / names(tmp_path, KEY)[0]).write_text("../" + "a" * 61)
+    assert begun(tmp_path)[1]
+
+
+def test_a_key_whose_program_was_removed_is_a_miss(tmp_path):
+    begun(tmp_path)
+    (tmp_path / names(tmp_path, PROGRAM)[0]).unlink()
+    assert not begun(tmp_path)[1]
+    assert begun(tmp_path)[1]
+
+
+def forged(program, tree=b""):
+    body = zlib.compress(b"\0" + len(program).to_bytes(8, "little") + program + tree)
+    return MAGIC + hashlib.sha256(body).digest() + body
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+def test_a_program_resolves_no_other_names():
+    with pytest.raises(pickle.UnpicklingError, match="system does not belong in a program"):
+        kept.unpacked(forged(pickle.dumps(Evil())), ())
+    for value in (Evil(), Pair(ARGS["a"], ARGS["b"]), np.ndarray):
+        with pytest.raises(pickle.UnpicklingError, match="is no node of a result"):
+            kept._TreeReader(io.BytesIO(pickle.dumps(value))).load()
+
+
+def test_a_folder_that_cannot_be_written_is_said_once(tmp_path):
+    (tmp_path / "file").touch()
+    said = []
+    with Programs(store(tmp_path / "file", said)) as programs:
+        for name in ("one", "two"):
+            programs.begin(name, jax.jit(double), (ARGS,)).wait()
+    assert len(said) == 1
+    assert "not kept for the next start" in said[0]
+
+
+def test_a_folder_that_can_only_be_read_still_serves(tmp_path, monkeypatch):
+    begun(tmp_path)
+
+    def refused(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "utime", refused)
+    assert begun(tmp_path)[1]
+
+
+def test_files_are_the_users_alone(tmp_path):
+    begun(tmp_path / "new")
+    if os.name != "nt":
+        assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()} == {0o600}
+
+
+def test_the_oldest_programs_go_first(tmp_path):
+    for at, width in enumerate((3, 4, 5)):
+        begun(tmp_path, args=(ARGS | {"a": jnp.ones((width, 2))},))
+        for path in tmp_path.iterdir():
+            if path.stat().st_mtime > 1000:
+                os.utime(path, (at + 1, at + 1))
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    assert len(sizes) == 6
+    small = store(tmp_path, most_bytes=sum(sizes.values()) - 1)
+    small._evict()
+    assert len(names(tmp_path, PROGRAM) + names(tmp_path, KEY)) in (4, 5)
+    assert begun(tmp_path, args=(ARGS | {"a": jnp.ones((5, 2))},))[1]
+
+
+# --- what is not kept -------------------------------------------------------------------------------------------------
+
+
+def test_a_program_that_calls_the_host_is_not_kept(tmp_path):
+    def called(tree):
+        jax.debug.callback(lambda x: None, tree["b"])
+        return double(tree)
+
+    said = []
+    made, _ = begun(tmp_path, said=said, made=jax.jit(called))
+    made(ARGS)
+    assert names(tmp_path, PROGRAM) == names(tmp_path, KEY) == []
+    assert said == ["the program 'double' is not kept for the next start: it calls the host"]
+
+
+def test_a_program_that_is_not_to_be_kept_is_not(tmp_path):
+    assert not begun(tmp_path, keep=False)[1]
+    assert not tmp_path.exists() or not list(tmp_path.iterdir())
+
+
+def test_source_that_changed_while_the_process_runs_neither_leaves_nor_takes_a_program(tmp_path, monkeypatch):
+    begun(tmp_path / "kept")
+    monkeypatch.setattr(kept, "unchanged", lambda source: False)
+    begun(tmp_path / "new")
+    assert names(tmp_path / "new", KEY) == []
+    traced = []
+    begun(tmp_path / "kept", made=jax.jit(lambda tree: (traced.append(1), double(tree))[1]))
+    assert traced == [1]
