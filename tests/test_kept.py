@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
+import json
 import os
-import pickle
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from jaxtrade.storage import kept, source
+from jaxtrade.rl.state import EpisodeTotals, Policy
+from jaxtrade.storage import executable, kept, source
 from jaxtrade.storage.compiling import Programs
-from jaxtrade.storage.kept import KEY, MAGIC, PROGRAM, Store
+from jaxtrade.storage.kept import KEY, PROGRAM, Store
 from jaxtrade.storage.programs import KEEP, kept_programs
 from jaxtrade.storage.source import program_key, read_source, unchanged
 
 SOURCE = read_source()
 ARGS = {"a": jnp.ones((3, 2)), "b": jnp.int32(4)}
+
+
+def jaxtrade_state():
+    return Policy({"layer": EpisodeTotals(jnp.zeros(2), jnp.zeros(2))}, None)
 
 
 def double(tree):
@@ -275,22 +278,20 @@ def test_a_key_whose_program_was_removed_is_a_miss(tmp_path):
     assert begun(tmp_path)[1]
 
 
-def forged(program, tree=b""):
-    body = zlib.compress(b"\0" + len(program).to_bytes(8, "little") + program + tree)
-    return MAGIC + hashlib.sha256(body).digest() + body
+@pytest.mark.parametrize("name", ["os:system", "subprocess:Popen", "jaxtrade.errors:ConfigError", "jaxtrade.none:None",
+                                  "tests.test_kept:Pair", "numpy:ndarray"])
+def test_a_result_has_nodes_of_known_classes_only(name):
+    with pytest.raises(ValueError, match=f"{name} is no node of a result"):
+        executable._tree_of([name, "NoneType", None, []])
 
 
-class Evil:
-    def __reduce__(self):
-        return os.system, ("true",)
-
-
-def test_a_program_resolves_no_other_names():
-    with pytest.raises(pickle.UnpicklingError, match="system does not belong in a program"):
-        kept.unpacked(forged(pickle.dumps(Evil())), ())
-    for value in (Evil(), Pair(ARGS["a"], ARGS["b"]), np.ndarray):
-        with pytest.raises(pickle.UnpicklingError, match="is no node of a result"):
-            kept._TreeReader(io.BytesIO(pickle.dumps(value))).load()
+@pytest.mark.parametrize("value", [
+    3, None, (1, [2, {"b": 3, "a": (4,)}]), jaxtrade_state(), optax.adam(1e-3).init({"w": jnp.ones(2)})],
+    ids=["leaf", "none", "nested", "state", "optimiser"])
+def test_the_structure_of_a_result_comes_back(value):
+    structure = jax.tree.structure(value)
+    described = json.loads(json.dumps(executable._tree(structure)))
+    assert executable._tree_of(described) == structure
 
 
 def test_a_folder_that_cannot_be_written_is_said_once(tmp_path):

@@ -171,10 +171,16 @@ def test_an_error_of_a_compilation_is_raised_where_the_program_is_needed():
 
 def test_nothing_is_left_running_after_an_interrupt():
     gate = threading.Event()
-    with pytest.raises(KeyboardInterrupt), Programs() as programs:
-        waiting = [programs.begin(str(i), Lowered(gate), (jnp.zeros(i),)) for i in range(5)]
-        threading.Timer(0.2, gate.set).start()
-        raise KeyboardInterrupt
+    waiting = []
+
+    def interrupted():
+        with Programs() as programs:
+            waiting.extend(programs.begin(str(i), Lowered(gate), (jnp.zeros(i),)) for i in range(5))
+            threading.Timer(0.2, gate.set).start()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert not compiling()
     assert waiting[-1]._future.cancelled()
 

@@ -246,7 +246,7 @@ def begin_backtest(
     args = (agent.carry, params, jax.random.key(0), np.bool_(renew))
     if programs.begun(_scan, args, static) is None:
         name = f"evaluation of {agent.name}, {length} bars" + (", with rewards" if rewarded else "")
-        programs.begin(name, _scan, args, static)
+        programs.begin(name, _scan, args, static, later=True)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))

@@ -121,14 +121,20 @@ def begin_evaluation(
     params = params.replace(sessions=sessions)
     for agent in standard_agents(env, market, config, algorithm, policy):
         begin_backtest(programs, env, agent, params, decisions)
+    programs.also(lambda: _key_of(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
     programs.also(picture.load)
+
+
+def _key_of(key: jax.Array, name: str) -> jax.Array:
+    """The random key of an agent. Its draws do not depend on the other agents."""
+    return jax.random.fold_in(key, zlib.crc32(name.encode()))
 
 
 def _evaluate_one(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array,
     programs: Programs | None
 ) -> AgentResult:
-    key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on the other agents
+    key = _key_of(key, agent.name)
     account = backtest(env, agent, params, decisions, "account", key, programs=programs)
     strategy = backtest(env, agent, params, decisions, "strategy", key, programs=programs)
     table = trades.assemble_trades(strategy, decisions, params)

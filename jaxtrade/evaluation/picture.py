@@ -24,6 +24,7 @@ ENDS = ((EndReason.TARGET, "passed", LONG), (EndReason.BUST, "bust", SHORT),
 def load() -> None:
     """Load matplotlib, which takes half a second."""
     importlib.import_module("matplotlib.backends.backend_agg")
+    importlib.import_module("matplotlib.figure")
 
 
 def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:

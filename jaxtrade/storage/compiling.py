@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -80,7 +80,7 @@ class Programs:
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
 
     def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
-              keep: bool = True) -> Pending:
+              keep: bool = True, later: bool = False) -> Pending:
         """Begin to compile a jitted function, or to read it, and return at once (after tracing and lowering).
 
         Args:
@@ -88,9 +88,11 @@ class Programs:
             program: jitted function of (*static, *args).
             args: arguments, concrete or abstract (`jax.ShapeDtypeStruct`).
             keep: False for a program that depends on more than name and facts say, or that calls the host.
+            later: compile or read it once the programs that were begun before are ready, so as not to delay them.
         Raises what tracing raises. An error of XLA is raised by `Pending.wait`.
         """
         start, pending = time.perf_counter(), Pending()
+        before = [each._future for each in self._begun.values()] if later else []
         self._begun[_signature(program, static, args)] = pending
         text = key = None
         if keep and self._store is not None and _on_one_device(args):
@@ -98,11 +100,11 @@ class Programs:
             text = self._store.text_of(key)
         job = _Job(pending, name, program, static, args, key)
         if text is not None:
-            pending._future = self._pool.submit(self._read, job, text)
+            pending._future = self._submit(before, self._read, job, text)
             return pending
         lowered = pending._lowered = program.lower(*static, *args)
         pending.seconds = time.perf_counter() - start
-        pending._future = self._pool.submit(self._compile, job, lowered)
+        pending._future = self._submit(before, self._compile, job, lowered)
         return pending
 
     def begun(self, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = ()) -> Pending | None:
@@ -136,6 +138,16 @@ class Programs:
                 self._later(functools.partial(_keep, store, key, text, job.name, data, like))
         job.pending.seconds += time.perf_counter() - start
         return compiled
+
+    def _submit(self, before: list[Future[Any]], task: Callable[..., Any], *given: Any) -> Future[Any]:
+        """Do a task in a thread once `before` are done. They came earlier, so they have a thread or an earlier place in
+        the queue."""
+
+        def run() -> Any:
+            wait(before)
+            return task(*given)
+
+        return self._pool.submit(run)
 
     def _later(self, task: Callable[[], object]) -> None:
         if not self._closing:

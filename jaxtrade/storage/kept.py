@@ -1,136 +1,30 @@
 """Compiled programs as files, so that the next start of a command neither traces nor lowers nor compiles.
 
 JAX's own cache is keyed by the lowered program, so JAX must first trace and lower it. The files here are keyed by what
-the program is made from (`source.program_key`). A file holds what JAX itself serialises, and a checksum over it.
-
-JAX serialises with pickle. The reader here resolves only the names that a program needs: some of JAX's classes, and
-classes of pytrees. Any other name makes the file unreadable. A program is machine code all the same, so only the user
-may be able to write to the folder.
+the program is made from (`source.program_key`). `executable` says what a file holds.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import io
 import math
 import os
-import pickle
-import re
 import secrets
-import sys
 import threading
-import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
-import numpy as np
 from jax._src import config  # no public setting holds for one compilation
-from jax.experimental import serialize_executable
-from jaxlib import lapack
 
+from jaxtrade.storage.executable import FAULTS, calls, packed, unpacked
 from jaxtrade.storage.source import Source, unchanged
 from jaxtrade.types import PyTree
 
-MAGIC = b"jaxtrade program 1\n"
 PROGRAM, KEY = ".program", ".key"  # suffixes
 MOST_BYTES = 512 * 2**20  # of a folder; a program takes about 100 KB to 1 MB
 OLD_SECONDS = 3600.0  # an unfinished file of this age is left over from a process that was killed
 APART: dict[str, str | bool] = {"xla_embed_ir_in_executable": False}
-LAPACK = "lapack_"  # functions of linear algebra on a CPU
-PLACEMENT = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}  # XLA removes these calls
-_CALL = re.compile(r"custom_call @([\w.$]+)")
-# Names in a serialised program: its shapes, its layout on one device, and JAX's random keys.
-_NAMES = {
-    "jax": {"P"},
-    "jax._src.core": {"ManualAxisType", "MemorySpace", "ShapedArray"},
-    "jax._src.interpreters.pxla": {"AllArgsInfo", "UnloadedMeshExecutable"},
-    "jax._src.layout": {"Layout"},
-    "jax._src.linear_util": {"DebugInfo"},
-    "jax._src.mesh": {"AbstractMesh"},
-    "jax._src.named_sharding": {"_unpickle_named_sharding"},
-    "jax._src.random.prng": {"KeyTy", "PRNGImpl"},
-    "jax._src.random.threefry2x32": {"threefry_fold_in", "threefry_random_bits", "threefry_seed", "threefry_split"},
-    "jax._src.sharding_impls": {"_unpickle_single_device_sharding"},
-    "jax._src.stages": {"ArgInfo"},
-    "jaxlib._jax": {"DeviceList"},
-    "numpy": {"dtype"},
-}
-# Names in the structure of a result, besides the classes of its nodes.
-_TREES = {"jax._src.tree_util": {"default_registry", "tracing_registry"}, "jaxlib._jax.pytree": {"PyTreeDef"}}
-_PACKAGES = ("jaxtrade", "optax", "flax")  # whose classes may be nodes
-FAULTS = (pickle.UnpicklingError, EOFError, zlib.error, AttributeError, KeyError, IndexError, TypeError, ValueError,
-          NotImplementedError, ImportError, jax.errors.JaxRuntimeError)
-
-
-class _ProgramReader(serialize_executable._JaxPjrtUnpickler):  # pyright: ignore[reportPrivateUsage] (JAX has no other)
-    """Unpickles a program. It resolves `_NAMES` only."""
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        if name not in _NAMES.get(module, ()):
-            raise pickle.UnpicklingError(f"{module}.{name} does not belong in a program")
-        return super().find_class(module, name)
-
-
-class _TreeReader(pickle.Unpickler):
-    """Unpickles the structure of a result. It resolves `_TREES`, and the classes of nodes that are already loaded."""
-
-    def find_class(self, module: str, name: str, /) -> Any:
-        if name in _TREES.get(module, ()):
-            return super().find_class(module, name)
-        found = getattr(sys.modules.get(module), name, None)
-        if module.partition(".")[0] not in _PACKAGES or not isinstance(found, type) or not _is_node(found):
-            raise pickle.UnpicklingError(f"{module}.{name} is no node of a result")
-        return found
-
-
-def _is_node(found: type) -> bool:
-    """Whether JAX takes instances of a class as nodes: a named tuple, or a frozen dataclass that flax registered."""
-    return (issubclass(found, tuple) and hasattr(found, "_fields")) or hasattr(found, "_flax_dataclass")
-
-
-def calls(text: str) -> set[str]:
-    """Names of the compiled functions outside XLA that a lowered program calls. text: its StableHLO."""
-    return set(_CALL.findall(text))
-
-
-def packed(compiled: jax.stages.Compiled, called: set[str]) -> bytes:
-    """A compiled program as bytes. called: from `calls`.
-
-    Raises ValueError if it calls the host, or a function that might not be there when it is read; one of `FAULTS` if
-    it cannot be serialised.
-    """
-    made = compiled._executable._unloaded_executable  # pyright: ignore (what `serialize` reads)
-    if made.host_callbacks or made.ordered_effects or made.unordered_effects or made.keepalive:
-        raise ValueError("it calls the host")
-    if unknown := sorted(name for name in called if not name.startswith(LAPACK) and name not in PLACEMENT):
-        raise ValueError(f"it calls {', '.join(unknown)}")
-    program, _, result = serialize_executable.serialize(compiled)
-    solves = any(name.startswith(LAPACK) for name in called)
-    body = zlib.compress(bytes([solves]) + len(program).to_bytes(8, "little") + program + pickle.dumps(result), 1)
-    return MAGIC + hashlib.sha256(body).digest() + body
-
-
-def unpacked(data: bytes, args: PyTree) -> jax.stages.Compiled:
-    """The program in `data`. args: its arguments; they give the structure that a call must have.
-
-    Raises pickle.UnpicklingError for damaged bytes or an unknown name, and one of `FAULTS` if this version of JAX
-    cannot load it.
-    """
-    start = len(MAGIC) + 32
-    if not data.startswith(MAGIC) or hashlib.sha256(data[start:]).digest() != data[len(MAGIC):start]:
-        raise pickle.UnpicklingError("the checksum is wrong")
-    content = zlib.decompress(data[start:])
-    if content[0]:
-        lapack.prepare_lapack_call("geqrf_ffi", np.float32)  # loads LAPACK, as lowering does; without it a call crashes
-    end = 9 + int.from_bytes(content[1:9], "little")
-    device = jax.local_devices()[0]
-    unloaded, info, no_kwargs = _ProgramReader(io.BytesIO(content[9:end]), device.client, [device]).load()
-    result = _TreeReader(io.BytesIO(content[end:])).load()
-    given = jax.tree.structure((tuple(args), {}))
-    return jax.stages.Compiled(unloaded.load(), [], given.unflatten(info), result, no_kwargs=no_kwargs)
 
 
 class _Hits(threading.local):
