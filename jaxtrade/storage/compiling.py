@@ -133,9 +133,8 @@ class Programs:
             found = store.read(text, job.args) if store.holds(text) else None
             compiled, data = (found, None) if found is not None else store.compiled(lowered, job.name)
             job.pending.kept = found is not None
-            like = jax.tree.map(lambda leaf: 0, job.args)  # the structure alone: no array is held back
             if found is not None or data is not None:
-                self._later(functools.partial(_keep, store, key, text, job.name, data, like))
+                self._later(functools.partial(_keep, store, key, text, data))
         job.pending.seconds += time.perf_counter() - start
         return compiled
 
@@ -154,9 +153,9 @@ class Programs:
             self._pool.submit(task)
 
 
-def _keep(store: Store, key: str, text: str, name: str, data: bytes | None, args: PyTree) -> None:
+def _keep(store: Store, key: str, text: str, data: bytes | None) -> None:
     """Keep a program, or only note its key if the store holds the program already (`data` is None)."""
-    if data is None or store.write(text, name, data, args):
+    if data is None or store.write(text, data):
         store.link(key, text)
 
 

@@ -114,16 +114,9 @@ class Store:
             self._warn(f"the program '{name}' is not kept for the next start: {error}")
             return made, None
 
-    def write(self, text: str, name: str, data: bytes, args: PyTree) -> bool:
-        """Keep a program. data: from `compiled`. name: for messages. Returns whether it is kept."""
-        if self._failed:
-            return False
-        try:
-            unpacked(data, args)  # a program that cannot be read is not kept
-        except FAULTS as error:
-            self._warn(f"the program '{name}' is not kept for the next start: {error}")
-            return False
-        return self._replace(f"{text}{PROGRAM}", data)
+    def write(self, text: str, data: bytes) -> bool:
+        """Keep a program. data: from `compiled`. Returns whether it is kept."""
+        return not self._failed and self._replace(f"{text}{PROGRAM}", data)
 
     def link(self, key: str, text: str) -> None:
         """Note which text a key lowers to, unless the source files have changed meanwhile."""
