@@ -174,6 +174,8 @@ def second_answers(tables: Sequence[KindTable], config: RunConfig, plan: Plan, b
 class KnownAdvice:
     """The `training.hooks.Exchange` of a matrix. The state holds all advice, so the host exchanges nothing."""
 
+    inside = False
+
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm, changed to learn with the advice in its own state."""
 

@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     from jaxtrade.ablation.report import table, write
     from jaxtrade.ablation.run import ablate
 
-    keep_programs()
+    keep_programs(args)
     paths = list[Path]()
     found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)), folder)
     print(table(found))

@@ -17,6 +17,7 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 from jaxtrade.runs import rundir
+from jaxtrade.storage.source import read_source
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
@@ -25,15 +26,15 @@ DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPER
 
 def _evaluate(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
+    store = keep_programs(args)
     from jaxtrade.runs.evaluate import evaluate_run, grid_run
 
-    keep_programs()
     if args.intrabar_grid or args.cost_grid:
         print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
                        args.seed, args.advisor, args.overrides))
         return 0
     print(evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
-                       overrides=args.overrides))
+                       overrides=args.overrides, store=store))
     return 0
 
 
@@ -59,9 +60,9 @@ def _data(args: argparse.Namespace) -> int:
 
 def _replay(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
+    keep_programs(args)
     from jaxtrade.runs.evaluate import replay_run
 
-    keep_programs()
     for line in replay_run(Path(args.run), args.session, args.seed):
         print(line)
     return 0
@@ -98,15 +99,18 @@ def bench_module(name: str) -> ModuleType:
 
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run}
+KEEPING = ("train", "curriculum", "evaluate")  # commands that keep whole programs
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point. Returns the exit code.
+    """Entry point. Returns the exit code. argv: default: the process's own command line.
 
     0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
     75 preempted, 76 diverged, 130 Ctrl-C.
     """
     args = build_parser().parse_args(argv)
+    # Only for the process's own command line: code that calls this function may have changed any part of this package.
+    args.source_files = read_source() if argv is None and args.command in KEEPING else None
     try:
         return COMMANDS[args.command](args)
     except JaxtradeError as error:

@@ -10,11 +10,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.contracts import BUNDLED, require_bundled
 from jaxtrade.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from jaxtrade.storage.kept import Store
 
 MARKET = ("market", "contract", "data", "seconds", "quotes")  # flags that choose the bars
 # `--test` takes about a minute on two cores, with compilation.
@@ -143,12 +146,20 @@ def check_names(config: RunConfig, own_files: bool = False) -> None:
             raise DataError(f"{path}: there is no such file; check --{flag} (or data.{key})")
 
 
-def keep_programs() -> None:
-    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible."""
-    from jaxtrade.storage.programs import use_cache
+def keep_programs(args: argparse.Namespace) -> Store | None:
+    """Keep compiled programs for the next run. Prints a note on stderr if that is impossible.
+
+    Returns the store of whole programs. None without `args.source`, the source files as they were when the process
+    began: its caller may have changed any part of this package. Such a process still uses JAX's cache.
+    """
+    from jaxtrade.storage.programs import kept_programs, use_cache
+
+    def note(problem: str) -> None:
+        print(f"note: {problem}", file=sys.stderr)
 
     if problem := use_cache():
-        print(f"note: {problem}", file=sys.stderr)
+        note(problem)
+    return kept_programs(getattr(args, "source_files", None), note)
 
 
 def say(line: str) -> None:

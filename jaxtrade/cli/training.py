@@ -46,15 +46,15 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
     """Train a new run. source: the path of its source run, if any."""
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
+    store = keep_programs(args)
     from jaxtrade.runs.source import load_source, require_same
     from jaxtrade.runs.train import run
 
-    keep_programs()
     pin_threads()  # must precede JAX, which loading a source starts
     loaded = load_source(Path(source)) if source else None
     if loaded is not None and args.onward:
         require_same(loaded, config)
-    result = run(config, path, loaded)
+    result = run(config, path, loaded, store)
     print(result.table)
     return result.exit_code
 
@@ -62,10 +62,10 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
 def _resume(args: argparse.Namespace) -> int:
     refuse(args, (*_KEPT, "onward"), f"--resume {args.resume}: a resumed run keeps its configuration")
     rundir.read_run(Path(args.resume))
+    store = keep_programs(args)
     from jaxtrade.runs.train import resume
 
-    keep_programs()
-    result = resume(Path(args.resume))
+    result = resume(Path(args.resume), store)
     print(result.table)
     return result.exit_code
 
@@ -96,10 +96,10 @@ def curriculum(args: argparse.Namespace) -> int:
     market = course.phases[0].config.data.market
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(market, "curriculum")
     rundir.check_new(path)
+    store = keep_programs(args)
     from jaxtrade.curriculum.phases import run_curriculum
 
-    keep_programs()
-    result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase)
+    result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase, store)
     print(result.report)
     return result.exit_code
 
@@ -109,10 +109,10 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
     from jaxtrade.curriculum.config import read_curriculum
 
     read_curriculum(Path(args.resume))
+    store = keep_programs(args)
     from jaxtrade.curriculum.phases import resume_curriculum
 
-    keep_programs()
-    result = resume_curriculum(Path(args.resume))
+    result = resume_curriculum(Path(args.resume), store)
     print(result.report)
     return result.exit_code
 

@@ -38,6 +38,7 @@ from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import params_shown, prepare
 from jaxtrade.runs.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
 from jaxtrade.runs.train import resume, run
+from jaxtrade.storage.kept import Store
 from jaxtrade.storage.programs import pin_threads
 
 BEGIN = "begin.json"
@@ -90,8 +91,8 @@ def first_phase(curriculum: Curriculum, source: Source | None, name: str | None)
 
 
 def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = None,
-                   phase: str | None = None) -> CurriculumResult:
-    """Train all phases, from the first or from the one after `source`, in a new folder.
+                   phase: str | None = None, store: Store | None = None) -> CurriculumResult:
+    """Train all phases, from the first or from the one after `source`, in a new folder. store: as in `runs.train.run`.
 
     Raises ConfigError or DataError before anything is written, and the errors of `runs.train.run`.
     """
@@ -112,7 +113,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
         path.rmdir()
     new.rename(path)
     with rundir.locked(path):
-        return _run_phases(curriculum, path)
+        return _run_phases(curriculum, path, store)
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
@@ -133,8 +134,8 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
         before = config, f"phase {phase.name}"
 
 
-def resume_curriculum(path: Path) -> CurriculumResult:
-    """Continue the curriculum in a folder from where it stopped.
+def resume_curriculum(path: Path, store: Store | None = None) -> CurriculumResult:
+    """Continue the curriculum in a folder from where it stopped. store: as in `runs.train.run`.
 
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
     """
@@ -145,10 +146,10 @@ def resume_curriculum(path: Path) -> CurriculumResult:
                           "a new one with the change")
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
     with rundir.locked(path):
-        return _run_phases(curriculum, path)
+        return _run_phases(curriculum, path, store)
 
 
-def _run_phases(curriculum: Curriculum, path: Path) -> CurriculumResult:
+def _run_phases(curriculum: Curriculum, path: Path, store: Store | None) -> CurriculumResult:
     begin = read_json(path / BEGIN)
     source = None if begin["from"] is None else Path(begin["from"])
     rows: list[dict[str, Any]] = []
@@ -158,7 +159,7 @@ def _run_phases(curriculum: Curriculum, path: Path) -> CurriculumResult:
             continue
         folder = path / "phases" / f"{number}-{phase.name}"
         if not (folder / "gate.json").is_file():
-            _train_phase(phase, folder, source)
+            _train_phase(phase, folder, source, store)
             rundir.write_json(folder / "gate.json", _outcome(phase, folder, source))
         row: dict[str, Any] = read_json(folder / "gate.json")
         row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
@@ -183,7 +184,7 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
+def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store | None) -> None:
     """Train a phase's run to its end: start it, resume it, or do nothing if it is finished."""
     if (folder / "summary.json").is_file():
         return
@@ -202,9 +203,9 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None) -> None:
     try:
         if not (folder / "manifest.json").is_file():
             shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed early; it holds no results
-            run(phase.config, folder, loaded)
+            run(phase.config, folder, loaded, store)
         else:
-            resume(folder)
+            resume(folder, store)
     except (InterruptedRunError, PreemptedError) as stop:
         what = str(stop).partition("; continue with")[0]
         raise type(stop)(f"{what}; continue with: jaxtrade curriculum --resume {folder.parents[1]}") from None

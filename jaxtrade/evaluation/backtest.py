@@ -28,6 +28,7 @@ from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.state import OFF, Account, AccountParams, EndReason, EnvParams, EnvState, Order, Trailing
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation.agents import Act, Agent, Forget
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
 
 MONEY_LIMIT = OFF // 2  # beyond this |equity| one more bar could overflow int32
@@ -123,9 +124,9 @@ def without_rules(account: AccountParams) -> AccountParams:
 
     The contract cap and the reward unit stay. The high-water mark follows live equity.
     """
-    off, no = jnp.int32(OFF), jnp.bool_(False)
-    return account.replace(drawdown=off, daily_loss=off, target=off, floor_cap=off, min_days=jnp.int32(0),
-                           stop_at_target=no, fail_on_daily_loss=no, trailing=jnp.int32(Trailing.INTRADAY))
+    off, no = np.int32(OFF), np.bool_(False)
+    return account.replace(drawdown=off, daily_loss=off, target=off, floor_cap=off, min_days=np.int32(0),
+                           stop_at_target=no, fail_on_daily_loss=no, trailing=np.int32(Trailing.INTRADAY))
 
 
 def order_is_legal(state: EnvState, order: Order, params: EnvParams) -> Array:
@@ -205,7 +206,7 @@ def _scan(
 
 def backtest(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, which: Pass, key: Array,
-    rewarded: bool = False
+    rewarded: bool = False, programs: Programs | None = None
 ) -> Record:
     """Run one pass over all decision bars. The leaves of the record are NumPy arrays.
 
@@ -215,16 +216,37 @@ def backtest(
         which: "account" or "strategy".
         key: typed key. Each bar draws from `fold_in(key, row)`, so both passes and repeated calls draw the same.
         rewarded: also record rewards, by `params.reward_weights`.
+        programs: holds the program if `begin_backtest` was called for it. Else it is compiled here.
     Raises:
         ConfigError: equity came near the int32 limit of mills.
         RuntimeError: a decision bar was missed, or an account or a session ended with a position (a bug of this
             package, never the user's fault).
     """
     params, renew = _of_pass(params, which)
-    record = jax.device_get(
-        _scan(env, agent.act, agent.forget, len(decisions.rows), rewarded, agent.carry, params, key,
-              jnp.bool_(renew)))
+    static = (env, agent.act, agent.forget, len(decisions.rows), rewarded)
+    args = (agent.carry, params, key, np.bool_(renew))
+    begun = None if programs is None else programs.begun(_scan, args, static)
+    record = jax.device_get(_scan(*static, *args) if begun is None else begun.wait()(*args))
     return _checked(record, agent.name, decisions, renew)
+
+
+def begin_backtest(
+    programs: Programs, env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars,
+    rewarded: bool = False
+) -> None:
+    """Begin to compile the program of `backtest`, which serves both passes, with any random key.
+
+    Agents with one `act` share a program, which is begun once. agent: its carry may be abstract
+    (`jax.ShapeDtypeStruct`). It must be an agent that the configuration determines, because its name stands for what
+    it does in the key of a kept program.
+    """
+    params, renew = _of_pass(params, "account")
+    length = len(decisions.rows)
+    static = (env, agent.act, agent.forget, length, rewarded)
+    args = (agent.carry, params, jax.random.key(0), np.bool_(renew))
+    if programs.begun(_scan, args, static) is None:
+        name = f"evaluation of {agent.name}, {length} bars" + (", with rewards" if rewarded else "")
+        programs.begin(name, _scan, args, static, later=True)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -260,8 +282,8 @@ def _of_pass(params: EnvParams, which: Pass) -> tuple[EnvParams, bool]:
     int64. Years of trading then fit int32.
     """
     account = params.account if which == "account" else without_rules(params.account)
-    renew = bool((account.drawdown >= OFF) & (account.target >= OFF))
-    return params.replace(account=account, max_steps=jnp.int32(0)), renew
+    renew = bool(np.asarray(account.drawdown) >= OFF and np.asarray(account.target) >= OFF)
+    return params.replace(account=account, max_steps=np.int32(0)), renew
 
 
 def _checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:

@@ -21,10 +21,11 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, picture, report, trades
 from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
-from jaxtrade.evaluation.backtest import DecisionBars, backtest, decision_bars
+from jaxtrade.evaluation.backtest import DecisionBars, backtest, begin_backtest, decision_bars
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def evaluate(
     provenance: Mapping[str, Any] | None = None,
     trained_on: SessionSet | None = None,
     notes: Sequence[str] = (),
+    programs: Programs | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
 
@@ -76,6 +78,7 @@ def evaluate(
         provenance: copied to the JSON report unchanged (versions, device, digests).
         trained_on: sessions on which the policy was trained. The result is labelled "in sample" if it contains any.
         notes: further labels for the reader of the report.
+        programs: holds the programs that `begin_evaluation` has begun.
     Raises:
         DataError: the session set is empty.
         ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
@@ -92,7 +95,7 @@ def evaluate(
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     key = jax.random.key(config.seed)
-    results = [_evaluate_one(env, agent, params, decisions, start_balance, key) for agent in agents]
+    results = [_evaluate_one(env, agent, params, decisions, start_balance, key, programs) for agent in agents]
     contract = market.contract
     return EvaluationResult(
         agents=tuple(results),
@@ -106,12 +109,34 @@ def evaluate(
     )
 
 
+def begin_evaluation(
+    programs: Programs, env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
+    algorithm: Algorithm, policy: PyTree
+) -> None:
+    """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract.
+
+    Also begins to load the library that draws pictures. Raises as `evaluate`.
+    """
+    decisions = decision_bars(market.data, sessions)
+    params = params.replace(sessions=sessions)
+    for agent in standard_agents(env, market, config, algorithm, policy):
+        begin_backtest(programs, env, agent, params, decisions)
+    programs.also(lambda: _key_of(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
+    programs.also(picture.load)
+
+
+def _key_of(key: jax.Array, name: str) -> jax.Array:
+    """The random key of an agent. Its draws do not depend on the other agents."""
+    return jax.random.fold_in(key, zlib.crc32(name.encode()))
+
+
 def _evaluate_one(
-    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array
+    env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array,
+    programs: Programs | None
 ) -> AgentResult:
-    key = jax.random.fold_in(key, zlib.crc32(agent.name.encode()))  # draws do not depend on the other agents
-    account = backtest(env, agent, params, decisions, "account", key)
-    strategy = backtest(env, agent, params, decisions, "strategy", key)
+    key = _key_of(key, agent.name)
+    account = backtest(env, agent, params, decisions, "account", key, programs=programs)
+    strategy = backtest(env, agent, params, decisions, "strategy", key, programs=programs)
     table = trades.assemble_trades(strategy, decisions, params)
     if int(table.net.sum()) != int(strategy.equity[-1]):
         raise RuntimeError(f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}")

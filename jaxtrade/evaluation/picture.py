@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ OTHERS = ("#8e6bbf", "#6b7280", "#c98f1c", "#2a9d8f", "#b5485d", "#7a8b3f", "#a0
 MAX_MARKED_TRADES = 1500
 ENDS = ((EndReason.TARGET, "passed", LONG), (EndReason.BUST, "bust", SHORT),
         (EndReason.DAILY_LOSS, "failed, daily loss", "#7b241c"))
+
+
+def load() -> None:
+    """Load matplotlib, which takes half a second."""
+    importlib.import_module("matplotlib.backends.backend_agg")
+    importlib.import_module("matplotlib.figure")
 
 
 def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:

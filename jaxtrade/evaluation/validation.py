@@ -10,23 +10,33 @@ import numpy as np
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import greedy
-from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.backtest import backtest, begin_backtest, decision_bars
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 
 def mean_reward(
-    env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree]
+    env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree],
+    programs: Programs | None = None
 ) -> float:
     """Mean reward per session of greedy policies on `sessions`, averaged over the policies.
 
     Only the account pass of `backtest` runs. An account lives on from session to session, so reward terms that pay for
     a level (not for a change) can be larger than in training. After the end of an account, the rest of its session
-    earns 0. The program is compiled once per algorithm and number of bars; new weights do not compile again. Raises
-    DataError and ConfigError as `backtest`.
+    earns 0. The program is compiled once per algorithm and number of bars; new weights do not compile again.
+    `programs` may hold it already (`begin_mean_reward`). Raises DataError and ConfigError as `backtest`.
     """
     decisions = decision_bars(params.market, sessions)
     params = params.replace(sessions=sessions)
     key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
-    records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, rewarded=True)
+    records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, True, programs)
                for policy in policies]
     return float(np.mean([record.reward.sum(dtype=np.float64) for record in records])) / len(decisions.ids)
+
+
+def begin_mean_reward(
+    programs: Programs, env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policy: PyTree
+) -> None:
+    """Begin to compile the program of `mean_reward`. policy: may be abstract (`jax.ShapeDtypeStruct`)."""
+    decisions = decision_bars(params.market, sessions)
+    begin_backtest(programs, env, greedy(algorithm, policy, env), params.replace(sessions=sessions), decisions, True)

@@ -30,6 +30,7 @@ from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.source import Source, begin, open_source
 from jaxtrade.storage import checkpoint
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import LoopState, PyTree
 
 METRICS = "metrics.jsonl"  # in the run folder
@@ -119,18 +120,24 @@ class Resumed:
 Beginning = Fresh | Resumed | Transferred
 
 
-def transferred(setup: Setup, source: Source, resume_update: int | None = None) -> Transferred:
+def transferred(setup: Setup, source: Source, programs: Programs | None = None,
+                resume_update: int | None = None) -> Transferred:
     """The beginning of a run from `source`. setup: made from a configuration that `adopt` returned.
+
+    programs: where `init` is compiled. Default: here.
 
     Raises ConfigError.
     """
     init = jax.jit(setup.stack.wrap(setup.algorithm).init)
-    fresh = init(setup.stack.keys(setup.config.seed), setup.params)
+    args = (setup.stack.keys(setup.config.seed), setup.params)
+    fresh = init(*args) if programs is None else programs.begin("init", init, args).wait()(*args)
     return Transferred(*begin(setup.config, source, fresh), resume_update)
 
 
-def resumed(setup: Setup, path: Path, manifest: dict[str, Any]) -> Beginning:
+def resumed(setup: Setup, path: Path, manifest: dict[str, Any], programs: Programs | None = None) -> Beginning:
     """How the run at `path` continues: from its newest good checkpoint, or from its beginning if it saved none.
+
+    programs: as in `transferred`.
 
     Raises CheckpointError (every checkpoint is damaged) or ConfigError (its source run has changed).
     """
@@ -138,7 +145,7 @@ def resumed(setup: Setup, path: Path, manifest: dict[str, Any]) -> Beginning:
         return Resumed(checkpoint.restore_latest(path / "checkpoints", _state_like(setup, manifest)))
     again = 0 if (path / METRICS).exists() else None
     if manifest.get("source"):
-        return transferred(setup, source_again(path, manifest["source"]), again)
+        return transferred(setup, source_again(path, manifest["source"]), programs, again)
     return Fresh(again)
 
 

@@ -20,7 +20,10 @@ from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import check_advisor
+from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.types import PyTree, SessionSet
 
@@ -65,7 +68,8 @@ def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
 
 
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
-              tell: Callable[[str], None] | None = None, other: bool = False) -> dict[int, EvaluationResult]:
+              tell: Callable[[str], None] | None = None, other: bool = False,
+              programs: Programs | None = None) -> dict[int, EvaluationResult]:
     """Evaluate policies on a split, compare them with the baselines, and write the results to files.
 
     The files go to `evaluation/<split>`; a run with several seeds has one folder `evaluation/<split>/seed_<n>` for
@@ -75,6 +79,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         policies: by seed.
         path: the run folder.
         other: whether another advisor than the run's own is used; the folder is then `evaluation/<split>-advised`.
+        programs: holds the programs that were begun for this evaluation.
     """
     sessions, config = _held_out(setup, split), setup.config
     _, manifest = rundir.read_run(path)
@@ -84,14 +89,14 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         provenance = manifest | {"split": split} | setup.stack.provenance(seed)
         results[seed] = evaluate(setup.env, params, setup.market, sessions, config, algorithm=setup.algorithm,
                                  policy=policy, provenance=provenance, trained_on=setup.splits["train"],
-                                 notes=[known.note] if known else [])
+                                 notes=[known.note] if known else [], programs=programs)
         write(results[seed], setup.stack.folder(folder, seed))
     seeds.write(results, folder)
     return results
 
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
-                 advisor: str | None = None, overrides: Sequence[str] = ()) -> str:
+                 advisor: str | None = None, overrides: Sequence[str] = (), store: Store | None = None) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
     Args:
@@ -99,14 +104,16 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
         advisor: an advisor to use instead of the run's own. The policy keeps the trust that training gave it. The
             results go to `evaluation/<split>-advised`, beside those of the run's own advisor.
         overrides: options of that advisor, as `advisor.key=value`.
+        store: where compiled programs are kept, as in `runs.train.run`.
     Raises:
         ConfigError, DataError, CheckpointError.
     """
     setup = _advised(open_run(path)[0], path, advisor, overrides)
     chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
     policies = {each: _load(path, setup.config, each) for each in chosen}
-    with rundir.locked(path):
-        results = evaluate_policies(setup, policies, split, path, other=advisor is not None)
+    with rundir.locked(path), programs_of(setup, store) as programs:
+        begin_evaluations(programs, setup, next(iter(policies.values())), split)
+        results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs)
     if not as_json:
         return seeds.table(results)
     return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import jax
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import EnvConfig, RunConfig
@@ -52,6 +56,20 @@ class Setup:
         """How the run's agents are stacked: one, or several along a leading axis."""
         return stack_of(self.config)
 
+    @cached_property
+    def policy_of(self) -> Callable[[LoopState], Policy]:
+        """The compiled function from the run's state to its policies, stacked as the state is."""
+        return jax.jit(self.stack.map(self.algorithm.policy))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """All that decides what the run's programs compute, besides the source code: configuration, data, contract.
+
+        The seed is left out: it is an argument of the programs.
+        """
+        config = self.config.model_dump(mode="json", exclude={"seed"})
+        return {"config": config, "data": self.market.fingerprint, "contract": repr(self.market.contract)}
+
     def evaluation_split(self) -> str:
         """The split to evaluate: `test`, or `train` (in sample) if no session is held out."""
         return "test" if int(self.splits["test"].count) else "train"
@@ -92,7 +110,7 @@ def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
     if advice is not None:  # all agents share it, so it lacks the leading axis that `stack.map` expects
         state = state.replace(advice=None)
     trust = None if setup.fusion is None or advice is None else setup.fusion.trust(advice.outcomes)
-    policies = setup.stack.map(setup.algorithm.policy)(state)
+    policies = setup.policy_of(state)
     return [policy.replace(fusion=trust) for policy in setup.stack.agents(policies)]
 
 

@@ -13,6 +13,7 @@ import jax
 
 from jaxtrade.config import RunConfig
 from jaxtrade.env.stages import describe as describe_stages
+from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
@@ -23,9 +24,12 @@ from jaxtrade.rl.state import finished
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
+from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.kept import Store
 from jaxtrade.storage.programs import pin_threads
 from jaxtrade.storage.sinks import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
 from jaxtrade.training import control
@@ -61,12 +65,15 @@ class RunResult:
         return seeds.table(self.evaluations)
 
 
-def run(config: RunConfig, path: Path | None = None, source: Source | None = None) -> RunResult:
+def run(config: RunConfig, path: Path | None = None, source: Source | None = None,
+        store: Store | None = None) -> RunResult:
     """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
 
     Args:
         path: the new run folder; default `runs/<market-task-utc-id>`.
         source: a source run (`source.load_source`) that this run begins from, as `config.transfer` says.
+        store: where compiled programs are kept for the next start. Give one only in a process that has not changed
+            any part of this package: a kept program is found by source files, configuration and data.
     Raises:
         ConfigError, DataError: before anything is written.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
@@ -77,7 +84,13 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
     else:
         config = adopt(config, source)
     setup = prepare(config)
-    begins = Fresh() if source is None else transferred(setup, source)
+    with programs_of(setup, store) as programs:
+        return _run(setup, path, source, programs)
+
+
+def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs) -> RunResult:
+    config = setup.config
+    begins = Fresh() if source is None else transferred(setup, source, programs)
     path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
     manifest = rundir.provenance(config, setup.market.fingerprint)
     if source is not None and begins.coverage is not None:
@@ -85,11 +98,11 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
     check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
     with rundir.locked(path):
-        return _train_and_evaluate(setup, path, begins)
+        return _train_and_evaluate(setup, path, begins, programs)
 
 
-def resume(path: Path) -> RunResult:
-    """Continue a run from its newest good checkpoint, then evaluate it.
+def resume(path: Path, store: Store | None = None) -> RunResult:
+    """Continue a run from its newest good checkpoint, then evaluate it. store: as in `run`.
 
     The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
     have changed), CheckpointError, RunLockedError.
@@ -100,15 +113,16 @@ def resume(path: Path) -> RunResult:
     if "xla_flags" in manifest:  # earlier versions did not record the flags
         os.environ["XLA_FLAGS"] = manifest["xla_flags"]
     setup, _ = open_run(path)
-    with rundir.locked(path):
-        return _train_and_evaluate(setup, path, resumed(setup, path, manifest))
+    with programs_of(setup, store) as programs, rundir.locked(path):
+        return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs)
 
 
 class _Job:
-    """One run in its folder: its parts, its beginning and its sinks."""
+    """One run in its folder: its parts, its beginning, its programs and its sinks."""
 
-    def __init__(self, setup: Setup, path: Path, beginning: Beginning) -> None:
-        self.setup, self.path, self.beginning = setup, path, beginning
+    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs) -> None:
+        self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
+        self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
         self.config = setup.config
         names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
         self.sinks: list[MetricSink] = [ConsoleSink(names=names, columns=columns),
@@ -172,10 +186,11 @@ def _controller(job: _Job) -> control.Controller | None:
         least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
         chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
     params, _ = params_shown(setup, "validation", job.path, job.tell)
+    job.validation = params
 
     def score(state: PyTree) -> float:
         return mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
-                           jax.device_get(policies_of(setup, state)))
+                           jax.device_get(policies_of(setup, state)), job.programs)
 
     controller = control.Controller(
         chosen, score, job.path / control.FOLDER, chunk_updates=config.train.chunk_updates,
@@ -208,7 +223,8 @@ def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAd
     try:
         return train(job.setup.algorithm, job.setup.params, config=config.train, sinks=[*job.sinks, job.watch],
                      metadata=job.metadata, checkpoint_dir=job.path / "checkpoints", hooks=hooks,
-                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, **start)
+                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=job.programs,
+                     ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
     except (InterruptedRunError, PreemptedError) as stop:
         raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {job.path}") from None
 
@@ -224,8 +240,8 @@ def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     return policies
 
 
-def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning) -> RunResult:
-    job = _Job(setup, path, beginning)
+def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs: Programs) -> RunResult:
+    job = _Job(setup, path, beginning, programs)
     try:
         for line in _opening_lines(job):
             job.tell(line)
@@ -240,7 +256,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning) -> RunRe
         if controller and controller.state.scores:
             _save_policies(job, controller.best(trained.state), BEST_FOLDER)
         trained = trained._replace(health=_whole_health(job, trained))
-        results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell)
+        results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs)
         for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
         if advice is not None:

@@ -1,21 +1,30 @@
-"""How programs are compiled: XLA's settings, and a cache of compiled programs that persists between runs.
+"""How programs are compiled: XLA's settings, and the folder of compiled programs that persists between runs.
 
-JAX keys a cache entry by program, versions, flags and device, so it never loads a stale one. The folder may be deleted
-at any time. Only the user may write to it, because anyone who can write to it can run code as this user.
+JAX's cache is in the folder itself. JAX keys an entry by program, versions, flags and device, so it never loads a stale
+one. The subfolder `KEPT` holds programs that commands keep whole (`kept.Store`). Both may be deleted at any time. Only
+the user may write to them, because anyone who can write to them can run code as this user.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jaxtrade.storage.kept import Store
+    from jaxtrade.storage.source import Source
 
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 # This option fuses loops that share their inputs. Without it, XLA's CPU compiler repeats the whole computation for
 # every leaf of a result: an environment step would be computed about twenty times.
 FUSION = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
+KEEP = "JAXTRADE_KEEP_PROGRAMS"  # 0: keep no programs in `KEPT`
+KEPT = "kept"
+TESTED = ("0.10.",)  # versions of JAX whose programs `storage.executable` can keep
 LEAST_SECONDS = 0.2  # programs that compile faster than this are not cached
 
 
@@ -76,3 +85,23 @@ def use_cache() -> str:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
     return ""
+
+
+def kept_programs(source: Source | None, warn: Callable[[str], None],
+                  env: Mapping[str, str] = os.environ) -> Store | None:
+    """The store of whole programs, in JAX's cache folder. Call this after `use_cache`.
+
+    None if JAX has no local cache folder, if `JAX_ENABLE_COMPILATION_CACHE` is off, if `KEEP` is 0, without `source`,
+    or with a version of JAX that was not tested (`TESTED`): keeping a program uses JAX's internals. source, warn: as in
+    `kept.Store`.
+    """
+    import jax
+
+    folder = jax.config.jax_compilation_cache_dir  # pyright: ignore
+    off = env.get(KEEP) == "0" or not jax.config.jax_enable_compilation_cache  # pyright: ignore
+    tested = jax.__version__.startswith(TESTED)
+    if off or not tested or source is None or folder is None or "://" in str(folder):
+        return None
+    from jaxtrade.storage.kept import Store
+
+    return Store(Path(folder) / KEPT, source, warn)

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import functools
-import time
-from typing import Any, Self
+import threading
+from typing import Any
 
 import jax
 import numpy as np
 
+from jaxtrade.storage.compiling import Pending, Programs
 from jaxtrade.training.hooks import Exchange
 from jaxtrade.types import Algorithm, Array, PyTree
 
 
-class _Compilations:
-    """Counts the programs that XLA compiles in this process, by JAX's monitoring events."""
+class _Compilations(threading.local):
+    """Counts the programs that XLA compiles, by thread: others are compiled beside a run, and do not delay it."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        jax.monitoring.register_event_duration_secs_listener(self._listen)
+    count = 0
 
-    def _listen(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
-        del duration_secs, kwargs
-        self.count += event == "/jax/core/compile/backend_compile_duration"
+
+_COMPILATIONS = _Compilations()
+
+
+def _listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+    """JAX calls this in the thread that has compiled a program, or read it from JAX's cache."""
+    del duration_secs, kwargs
+    _COMPILATIONS.count += event == "/jax/core/compile/backend_compile_duration"
 
 
 @functools.cache  # one listener per process
-def _compilations() -> _Compilations:
-    return _Compilations()
+def _count_compilations() -> _Compilations:
+    jax.monitoring.register_event_duration_secs_listener(_listen)
+    return _COMPILATIONS
 
 
 def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None = None) -> Any:
@@ -47,35 +52,45 @@ def chunk_program(algorithm: Algorithm, updates: int, exchange: Exchange | None 
 
 
 class Chunk:
-    """A compiled chunk. compile_seconds: time of the compilation. recompiles: programs compiled while chunks ran."""
+    """A chunk that is being compiled. recompiles: programs that were compiled because chunks ran."""
 
-    def __init__(self, program: Any) -> None:
-        """program: from `chunk_program`."""
+    def __init__(self, pending: Pending) -> None:
+        """pending: the program, from `chunk_program`."""
         self.recompiles = 0
-        self.compile_seconds = 0.0
-        self._program = program
+        self._pending = pending
 
-    def compile(self, state: PyTree, params: PyTree, inputs: PyTree = None) -> Self:
-        """Compile ahead of time for arguments with these shapes and dtypes. Returns the chunk itself."""
-        start = time.perf_counter()
-        self._program = self._program.lower(state, params, inputs).compile()
-        self.compile_seconds = time.perf_counter() - start
-        return self
+    @property
+    def compile_seconds(self) -> float:
+        """Time spent on the program: traced, lowered and compiled, or read if an earlier start had kept it."""
+        return self._pending.seconds
+
+    @property
+    def kept(self) -> bool:
+        """Whether the program was read."""
+        return self._pending.kept
+
+    def wait(self) -> None:
+        """Wait until the program is ready. Raises what its compilation raised."""
+        self._pending.wait()
 
     def __call__(self, state: PyTree, params: PyTree,
                  inputs: PyTree = None) -> tuple[PyTree, dict[str, np.ndarray], PyTree]:
         """Run the chunk and wait for the device. Metrics and news are NumPy arrays.
 
-        Programs that are compiled meanwhile count as recompiles.
+        Programs that this thread compiles meanwhile count as recompiles.
         """
-        before = _compilations().count
-        state, metrics, news = self._program(state, params, inputs)
+        program, counted = self._pending.wait(), _count_compilations()
+        before = counted.count
+        state, metrics, news = program(state, params, inputs)
         state, (measured, news) = jax.block_until_ready(state), jax.device_get((metrics, news))
-        self.recompiles += _compilations().count - before
+        self.recompiles += counted.count - before
         return state, measured, news
 
 
-def compile_chunk(algorithm: Algorithm, updates: int, state: PyTree, params: PyTree, inputs: PyTree = None,
-                  exchange: Exchange | None = None) -> Chunk:
-    """The program that `training.loop.train` runs, compiled for arguments with these shapes and dtypes."""
-    return Chunk(chunk_program(algorithm, updates, exchange)).compile(state, params, inputs)
+def compile_chunk(programs: Programs, algorithm: Algorithm, updates: int, state: PyTree, params: PyTree,
+                  inputs: PyTree = None, exchange: Exchange | None = None) -> Chunk:
+    """Begin to compile the program that `training.loop.train` runs, for arguments with these shapes and dtypes."""
+    keep = exchange is None or not exchange.inside  # a program that calls the host cannot be kept
+    name = f"train chunk of {updates} updates" + ("" if exchange is None else " with advice")
+    program = chunk_program(algorithm, updates, exchange)
+    return Chunk(programs.begin(name, program, (state, params, inputs), keep=keep))

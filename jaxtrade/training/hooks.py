@@ -116,6 +116,11 @@ def set_hparams(state: PyTree, values: Mapping[str, float | Array | np.ndarray])
 class Exchange(Protocol):
     """Exchange of data between a run and the host. `inputs` and `receive` run on the host; they never wait or raise."""
 
+    @property
+    def inside(self) -> bool:
+        """Whether the compiled program itself calls the host."""
+        ...
+
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm (of one agent or a population) with the exchange's own part added to its state."""
         ...

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.training import divergence
 from jaxtrade.training.chunk import Chunk, compile_chunk
@@ -74,7 +75,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
           state: PyTree | None = None, sinks: Sequence[MetricSink] = (), checkpoint_dir: Path | str | None = None,
           metadata: Mapping[str, Any] | None = None, hooks: Sequence[Hook] = (),
           num_seeds: int | Stack | None = None, max_rollbacks: int | None = 0,
-          exchange: Exchange | None = None) -> TrainResult:
+          exchange: Exchange | None = None, programs: Programs | None = None,
+          ahead: Callable[[PyTree], object] | None = None) -> TrainResult:
     """Train until `state.total_updates`, the length for which the algorithm was built (see `plan_run`).
 
     Args:
@@ -99,6 +101,8 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
             than to where it was stopped. None: the run neither rolls back nor ends; the learner skips steps that are
             not finite.
         exchange: exchange of data with the host in each update. A stateful exchange must be among `hooks` too.
+        programs: where `init` and the chunk are compiled, side by side, and perhaps kept. Default: compiled here.
+        ahead: called once with the shapes of the state while the chunk is compiled, to begin further programs.
     Raises:
         ValueError: both or neither of `key` and `state` are given.
         DivergedError: a loss or gradient is not finite and no rollback is left. That state is not saved.
@@ -114,18 +118,41 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     stacked = stack.wrap(algorithm)
     if exchange is not None:
         stacked = exchange.wrap(stacked)
-    given: LoopState
-    if state is None:
-        assert key is not None
-        given = jax.jit(stacked.init)(stack.split_key(key), params)
-    else:
-        given = state
-    stack.check(given)
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
-    run = _Run(stacked, params, given, config, stack, io, hooks, exchange)
-    _loop(run, max_rollbacks)
+    with Programs() if programs is None else nullcontext(programs) as compiling:
+        first = _first(compiling, stacked, params, key, state, stack, config, exchange)
+        stack.check(first.state)
+        run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, first.chunk, ahead)
+        _loop(run, max_rollbacks)
     return run.result()
+
+
+class _First(NamedTuple):
+    """How a run starts: its state, and its chunk if that is being compiled already."""
+
+    state: LoopState
+    chunk: Chunk | None
+
+
+def _first(programs: Programs, algorithm: Algorithm, params: PyTree, key: Array | None, state: LoopState | None,
+           stack: Stack, config: TrainConfig, exchange: Exchange | None) -> _First:
+    """The first state. A new one is drawn from `key`, while the chunk is compiled for its shapes."""
+    if state is not None:
+        return _First(state, None)
+    assert key is not None
+    keys = stack.split_key(key)
+    # With an exchange the first answers are constants of `init`, and the chunk's inputs are not known yet.
+    init = programs.begin("init", jax.jit(algorithm.init), (keys, params), keep=exchange is None)
+    chunk = None
+    if exchange is None:
+        chunk = compile_chunk(programs, algorithm, config.chunk_updates, init.result_like, params)
+    return _First(init.wait()(keys, params), chunk)
+
+
+def copied(state: PyTree) -> PyTree:
+    """The same arrays in memory of their own. Unlike `jnp.copy`, this compiles nothing."""
+    return jax.tree.map(lambda leaf: jax.device_put(leaf, may_alias=False), state)
 
 
 class _Point(NamedTuple):
@@ -153,6 +180,9 @@ class _Run:
     io: RunIO
     hooks: Sequence[Hook]
     exchange: Exchange | None
+    programs: Programs
+    chunk: Chunk | None = None
+    ahead: Callable[[PyTree], object] | None = None
     history: list[Row] = field(default_factory=list)
     stopped: bool = False
     trained: int = 0
@@ -167,8 +197,7 @@ class _Run:
             raise ConfigError(f"train.chunk_updates={self.updates}: the {self.total - self.update} updates left are "
                               "not a whole number of chunks; keep the value that the run was started with")
         self.good = self._point(memories(self.hooks))
-        self.state = jax.tree.map(jnp.copy, self.state)
-        self.chunk: Chunk | None = None
+        self.state = copied(self.state)
         self.ready: PyTree = None  # inputs of the first chunk, which the compilation has already requested
 
     @property
@@ -187,11 +216,18 @@ class _Run:
         return steps / self.seconds if self.seconds else float("nan")
 
     def compile(self) -> None:
-        """Compile the chunk, unless the run is finished."""
-        if self.unfinished:
+        """Wait for the chunk's program, unless the run is finished. Other programs are begun meanwhile."""
+        if not self.unfinished:
+            return
+        if self.chunk is None:
             self.ready = self._inputs()
-            self.chunk = compile_chunk(self.algorithm, self.updates, self.state, self.params, self.ready, self.exchange)
-            self.io.message(f"compiled in {self.chunk.compile_seconds:.1f} s")
+            self.chunk = compile_chunk(self.programs, self.algorithm, self.updates, self.state, self.params,
+                                       self.ready, self.exchange)
+        if self.ahead is not None:
+            self.ahead(jax.eval_shape(lambda state: state, self.state))
+        self.chunk.wait()
+        how = "ready, as an earlier start compiled it," if self.chunk.kept else "compiled"
+        self.io.message(f"{how} in {self.chunk.compile_seconds:.1f} s")
 
     def _inputs(self) -> PyTree:
         return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)
@@ -216,7 +252,7 @@ class _Run:
     def roll_back(self, message: str) -> None:
         """Go back to the rollback point, with other random numbers and the changes of `Algorithm.retry`."""
         self.retries += 1
-        self.state = jax.tree.map(jnp.copy, divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry))
+        self.state = copied(divergence.rolled_back(self.good.state, self.retries, self.algorithm.retry))
         self.update = self.good.update
         self.history = [row for row in self.history if row["update"] <= self.update]
         recall(self.hooks, self.good.memories)
@@ -247,7 +283,7 @@ class _Run:
             self.io.save(self.state, self.update, self.update * self.steps_per_update, saved)
             if keep:
                 self.good, self.retries = self._point(saved), 0
-                self.state = jax.tree.map(jnp.copy, self.state)
+                self.state = copied(self.state)
 
     def _point(self, saved: Memories) -> _Point:
         return _Point(self.state, self.update, self.stack.first(self.state.rollbacks), saved)

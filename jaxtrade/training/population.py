@@ -142,7 +142,7 @@ class Stack:
 
     def first(self, count: Array) -> int:
         """The value of a count that is equal for all agents, as an int."""
-        return int(np.reshape(count, -1)[0])
+        return int(np.asarray(count).reshape(-1)[0])
 
     # --- their figures -----------------------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Counting launches, loops and bytes, on a module written by hand."""
 
+# ruff: noqa: E501 (the text of a module has long lines)
+
 from __future__ import annotations
 
 import pytest
@@ -62,7 +64,7 @@ def module():
 
 
 def test_launches_by_hand(module):
-    """A round of the inner loop starts 2. The outer loop starts 5 of these rounds and a product, 3 times; then 2 more."""
+    """An inner round starts 2. The outer loop starts 5 of these rounds and a product, 3 times; then 2 more."""
     assert module.launches("inner_body") == 2
     assert module.launches("outer_body") == 5 * 2 + 1
     assert module.launches() == 3 * 11 + 2

@@ -98,9 +98,9 @@ def compiled_once(monkeypatch):
 def compile_once(known):
     """`compile_chunk` that looks its programs up in `known`, where all states of an algorithm have the same shapes."""
 
-    def compile_chunk(algorithm, updates, *arguments):
+    def compile_chunk(programs, algorithm, updates, *arguments):
         if (algorithm, updates) not in known:
-            known[algorithm, updates] = chunk.compile_chunk(algorithm, updates, *arguments)
+            known[algorithm, updates] = chunk.compile_chunk(programs, algorithm, updates, *arguments)
         return known[algorithm, updates]
 
     return compile_chunk

@@ -15,7 +15,8 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError, DivergedError, InterruptedRunError, PreemptedError, StorageError
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.storage import checkpoint
-from jaxtrade.training import chunk
+from jaxtrade.storage.compiling import Pending
+from jaxtrade.training import chunk, loop
 from jaxtrade.training.health import learning_health
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import plan_run, train
@@ -105,11 +106,12 @@ def test_health_is_measured(whole):
 def test_a_program_compiled_while_chunks_run_is_counted(monkeypatch):
     """A chunk that compiles when called, instead of ahead of time, fails the check."""
 
-    def not_ahead(self, state, params, inputs=None):
-        jax.clear_caches()
-        return self
+    def not_ahead(programs, algorithm, updates, *arguments):
+        pending = Pending()
+        pending._future.set_result(chunk.chunk_program(algorithm, updates))
+        return chunk.Chunk(pending)
 
-    monkeypatch.setattr(chunk.Chunk, "compile", not_ahead)
+    monkeypatch.setattr(loop, "compile_chunk", not_ahead)
     result = train(PPO, PARAMS, config=TRAIN, key=KEY)
     passed, count = result.health["recompiles"]
     assert not passed

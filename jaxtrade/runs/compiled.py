@@ -1,0 +1,45 @@
+"""The programs of a run: which are kept for the next start, and which are begun before they are needed."""
+
+from __future__ import annotations
+
+import jax
+
+from jaxtrade.env.state import EnvParams
+from jaxtrade.evaluation.evaluate import begin_evaluation
+from jaxtrade.evaluation.validation import begin_mean_reward
+from jaxtrade.runs.setup import Setup, policies_of
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.kept import Store
+from jaxtrade.types import PyTree
+
+
+def programs_of(setup: Setup, store: Store | None) -> Programs:
+    """The programs of a run. store: where they are kept.
+
+    With parts of the user's own (`imports`), none is kept: such a part may read files, the clock or anything else when
+    it is traced, and no key could say so.
+    """
+    return Programs(None if setup.config.imports else store, setup.facts)
+
+
+def begin_for_run(programs: Programs, setup: Setup, state: PyTree, validation: EnvParams | None) -> None:
+    """Begin the programs that score and evaluate the policies of a run that trains.
+
+    state: the run's state, abstract or not. validation: parameters that show the validation sessions, if the run
+    scores its policy on them.
+    """
+    policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
+    if validation is not None:
+        begin_mean_reward(programs, setup.env, validation, setup.splits["validation"], setup.algorithm, policy)
+    begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
+
+
+def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: str) -> None:
+    """Begin the programs that evaluate policies on a split. policy: one of them, abstract or not.
+
+    Does nothing for a run with an advisor, because the advice that an evaluation shows is not known yet, or for a split
+    without sessions.
+    """
+    if setup.fusion is None and int(setup.splits[split].count):
+        begin_evaluation(programs, setup.env, setup.params, setup.market, setup.splits[split], setup.config,
+                         setup.algorithm, policy)

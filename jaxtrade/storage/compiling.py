@@ -1,0 +1,171 @@
+"""Programs that are compiled beside other work: XLA compiles in threads, without Python's lock.
+
+A program is traced and lowered where `Programs.begin` is called, because tracing holds Python's lock and follows the
+settings of its thread. XLA then compiles it in a thread. With a `Store`, a program of an earlier start is read instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import jax
+
+from jaxtrade.storage.kept import Store
+from jaxtrade.storage.source import described, program_key, text_key
+from jaxtrade.types import PyTree
+
+THREADS = 2  # XLA uses further threads of its own for large programs
+
+
+class Pending:
+    """A program that is being compiled or read. kept: whether it comes from an earlier start, once it is ready."""
+
+    def __init__(self) -> None:
+        self.kept = False
+        self.seconds = 0.0  # spent on this program, in whatever thread
+        self._future: Future[Any] = Future()
+        self._lowered: jax.stages.Lowered | None = None
+
+    @property
+    def result_like(self) -> PyTree:
+        """Shapes and dtypes of the program's result. Waits only for a program that is read."""
+        made = self.wait() if self._lowered is None else self._lowered
+        # Without the placement, which JAX would write into every program that is lowered for these shapes.
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type),
+                            made.out_info)
+
+    def wait(self) -> jax.stages.Compiled:
+        """The compiled program; call it without the static arguments. Raises what the compilation raised."""
+        return self._future.result()
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be compiled. key: `program_key`, or None if the program is not to be kept."""
+
+    pending: Pending
+    name: str
+    program: Any
+    static: tuple[Hashable, ...]
+    args: tuple[Any, ...]
+    key: str | None
+
+
+class Programs:
+    """The programs of one run. Use it as a context manager: at its end no thread is left.
+
+    store: where programs are kept; None: nowhere. facts: plain values that determine what the programs compute, part
+    of the key of every kept one.
+    """
+
+    def __init__(self, store: Store | None = None, facts: Mapping[str, Any] | None = None) -> None:
+        self._store, self._facts = store, dict(facts or {})
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jaxtrade-compile")
+        self._begun: dict[Hashable, Pending] = {}
+        self._closing = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 where: TracebackType | None) -> None:
+        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal.
+        self._closing = True
+        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
+              keep: bool = True, later: bool = False) -> Pending:
+        """Begin to compile a jitted function, or to read it, and return at once (after tracing and lowering).
+
+        Args:
+            name: of the program; with `facts` it determines what the program computes.
+            program: jitted function of (*static, *args).
+            args: arguments, concrete or abstract (`jax.ShapeDtypeStruct`).
+            keep: False for a program that depends on more than name and facts say, or that calls the host.
+            later: compile or read it once the programs that were begun before are ready, so as not to delay them.
+        Raises what tracing raises. An error of XLA is raised by `Pending.wait`.
+        """
+        start, pending = time.perf_counter(), Pending()
+        before = [each._future for each in self._begun.values()] if later else []
+        self._begun[_signature(program, static, args)] = pending
+        text = key = None
+        if keep and self._store is not None and _on_one_device(args):
+            key = program_key(name, self._facts, args, self._store.source)
+            text = self._store.text_of(key)
+        job = _Job(pending, name, program, static, args, key)
+        if text is not None:
+            pending._future = self._submit(before, self._read, job, text)
+            return pending
+        lowered = pending._lowered = program.lower(*static, *args)
+        pending.seconds = time.perf_counter() - start
+        pending._future = self._submit(before, self._compile, job, lowered)
+        return pending
+
+    def begun(self, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = ()) -> Pending | None:
+        """The program that `begin` was called for with such arguments, or None."""
+        return self._begun.get(_signature(program, static, args))
+
+    def also(self, task: Callable[[], object]) -> None:
+        """Do something else in a thread, after the programs that were begun before."""
+        self._pool.submit(task)
+
+    def _read(self, job: _Job, text: str) -> jax.stages.Compiled:
+        """Read a program that was traced and lowered by an earlier start; compile it if its file is damaged."""
+        start = time.perf_counter()
+        assert self._store is not None
+        found = self._store.read(text, job.args)
+        job.pending.seconds, job.pending.kept = time.perf_counter() - start, found is not None
+        return self._compile(job, job.program.lower(*job.static, *job.args)) if found is None else found
+
+    def _compile(self, job: _Job, lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+        """Compile a program, or read it if an earlier start has compiled the same text."""
+        start, store, key = time.perf_counter(), self._store, job.key
+        if store is None or key is None:
+            compiled = lowered.compile()
+        else:
+            text = text_key(job.name, lowered, job.args)
+            found = store.read(text, job.args) if store.holds(text) else None
+            compiled, data = (found, None) if found is not None else store.compiled(lowered, job.name)
+            job.pending.kept = found is not None
+            if found is not None or data is not None:
+                self._later(functools.partial(_keep, store, key, text, data))
+        job.pending.seconds += time.perf_counter() - start
+        return compiled
+
+    def _submit(self, before: list[Future[Any]], task: Callable[..., Any], *given: Any) -> Future[Any]:
+        """Do a task in a thread once `before` are done. They came earlier, so they have a thread or an earlier place in
+        the queue."""
+
+        def run() -> Any:
+            wait(before)
+            return task(*given)
+
+        return self._pool.submit(run)
+
+    def _later(self, task: Callable[[], object]) -> None:
+        if not self._closing:
+            self._pool.submit(task)
+
+
+def _keep(store: Store, key: str, text: str, data: bytes | None) -> None:
+    """Keep a program, or only note its key if the store holds the program already (`data` is None)."""
+    if data is None or store.write(text, data):
+        store.link(key, text)
+
+
+def _signature(program: Any, static: tuple[Hashable, ...], args: tuple[Any, ...]) -> Hashable:
+    tree, leaves = described(args)
+    return program, static, tree, tuple((tuple(shape), dtype, weak) for shape, dtype, weak in leaves)
+
+
+def _on_one_device(args: tuple[Any, ...]) -> bool:
+    """Whether all concrete arrays are on the first device, a CPU: kept programs were tested there alone."""
+    usual = {jax.local_devices()[0]}
+    return jax.default_backend() == "cpu" and jax.config.values["jax_default_device"] is None and all(  # pyright: ignore (untyped)
+        leaf.devices() == usual for leaf in jax.tree.leaves(args) if isinstance(leaf, jax.Array))
