@@ -186,7 +186,8 @@ def test_a_step_tells_the_forced_starts_that_follow_it() -> None:
 def test_the_share_of_forced_starts_is_measured() -> None:
     def shares(probability: float | None) -> dict[str, np.ndarray]:
         steps: Any = trace(probability).outcome  # `collect` reads no more of a transition than its `info`
-        return summary.figures(jax.vmap(summary.collect)(steps))
+        sums = jax.tree.map(lambda x: x.sum(axis=(0, 1)), jax.vmap(summary.collect)(steps))
+        return summary.figures(sums, steps.info.end.size)
 
     info = trace(0.5).outcome.info
     ended = info.end != EndReason.NONE
