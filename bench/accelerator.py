@@ -31,6 +31,10 @@ FOLDER = "JAXTRADE_COMPILERS"  # the folder of the compilers, if it is not besid
 PRODUCT_SHARE, BANDWIDTH_SHARE = 0.4, 0.6
 
 
+class CompilationError(RuntimeError):
+    """A program does not compile for a device, or the compiler's result cannot be read."""
+
+
 def compilers() -> Path:
     """The folder of the compilers' packages."""
     given = os.environ.get(FOLDER)
@@ -69,20 +73,25 @@ def environment(device: Device, code: Path | None) -> dict[str, str]:
 
 
 def measure(target: str, shape: str, quick: bool = False, code: Path | None = None) -> dict[str, Any]:
-    """Figures of one program (`accelerator_child.report`), with the estimate. Raises RuntimeError if it fails."""
+    """Figures of one program (`accelerator_child.report`), with the estimate. Raises CompilationError."""
     device = DEVICES[target]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "figures.json"
-        command = [sys.executable, str(Path(__file__).with_name("accelerator_child.py")), target, shape, str(out),
-                   *(["quick"] if quick else [])]
+        command = [sys.executable, "-P", str(Path(__file__).with_name("accelerator_child.py")), target, shape, str(out),
+                   *(["quick"] if quick else []), *(["code"] if code else [])]
         done = subprocess.run(command, env=environment(device, code), capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"{target}, {shape}: the compilation failed:\n{done.stderr[-4000:]}")
+            reason = next((line for line in reversed(done.stderr.splitlines()) if "Error" in line), "no reason given")
+            print(done.stderr[-4000:], file=sys.stderr)
+            raise CompilationError(f"{target}, {shape}: the compilation failed: {reason}")
         return with_estimate(json.loads(out.read_text(encoding="utf-8")), device)
 
 
 def with_estimate(found: dict[str, Any], device: Device) -> dict[str, Any]:
-    """The figures and `estimate`: environment steps per second of a roofline (module docstring)."""
+    """The figures and `estimate`: environment steps per second of a roofline (module docstring). Without the latter if
+    the program's text could not be read."""
+    if "unread" in found:
+        return found
     if device.clock:
         seconds = {"cycles": found["cycles"] / device.clock}
     else:
@@ -107,7 +116,12 @@ def run(options: Options) -> dict[str, Any]:
                                 f"{1.1 if DEVICES[target].platform == 'cuda' else 0.3:.1f} GB in {FOLDER} or the cache "
                                 "folder)")
             continue
-        found[target] = {shape: measure(target, shape, options.quick, options.code) for shape in shapes}
+        found[target] = {}
+        for shape in shapes:
+            try:
+                found[target][shape] = measure(target, shape, options.quick, options.code)
+            except CompilationError as error:
+                left_out[f"{target} {shape}"] = str(error)
         print(f"compiled for {target}", file=sys.stderr, flush=True)
     assumptions = {"launch_seconds": {name: DEVICES[name].launch for name in found},
                    "product_share_of_peak": PRODUCT_SHARE, "share_of_bandwidth": BANDWIDTH_SHARE,

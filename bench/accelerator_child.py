@@ -1,4 +1,6 @@
-"""Compile one program for a described device and write its figures: `accelerator_child.py TARGET SHAPE OUT [quick]`.
+"""Compile a program for a described device and write its figures: `accelerator_child.py TARGET SHAPE OUT [FLAGS]`.
+
+FLAGS: `quick` compiles a small shape, `code` uses the benches of the checkout that is compiled.
 
 A process of its own, because the environment variables of each platform must be set before JAX starts. It uses of
 jaxtrade only what earlier versions have too, so that `--code` can compile those.
@@ -6,6 +8,7 @@ jaxtrade only what earlier versions have too, so that `--code` can compile those
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import json
@@ -48,26 +51,32 @@ def own(name: str) -> Any:
     return module
 
 
-def update(world: Any, platform: str) -> Work:
+def benches(name: str) -> Any:
+    """A module of the benches that belong to the package that is compiled: with `--code` those of that checkout."""
+    return importlib.import_module(f"{'bench' if 'code' in sys.argv[4:] else 'jaxtrade.bench'}.{name}")
+
+
+def learner(world: Any, platform: str) -> Any:
+    """PPO as `jaxtrade train` makes it."""
+    make = benches("programs").learner
+    told = {"platform": platform} if "platform" in inspect.signature(make).parameters else {}
+    return make(world, 100, **told)
+
+
+def update(world: Any, platform: str, steps: int) -> Work:
     """One update of PPO as `jaxtrade train` makes it."""
     import jax
 
-    from jaxtrade.env.summary import summarise
-    from jaxtrade.rl.ppo import make_ppo
-
-    told = {"platform": platform} if "platform" in inspect.signature(make_ppo).parameters else {}
-    algorithm = make_ppo(world.config, world.env, 100, summarise=summarise, **told)
+    algorithm = learner(world, platform)
     state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
-    return Work(lambda state, params: algorithm.update(state, params, None), (state, world.params),
-                algorithm.steps_per_update, (0,))
+    return Work(lambda state, params: algorithm.update(state, params, None), (state, world.params), steps, (0,))
 
 
 def env_loop(world: Any, num_envs: int, num_steps: int) -> Work:
     """The environment alone, every slot of every observation summed."""
     import jax
-    from jaxtrade.bench.programs import stepping
-
-    return Work(stepping(world.env, num_envs, num_steps), (world.params, jax.random.key(0)), num_envs * num_steps)
+    stepping = benches("programs").stepping(world.env, num_envs, num_steps)
+    return Work(stepping, (world.params, jax.random.key(0)), num_envs * num_steps)
 
 
 def evaluation(world: Any, platform: str) -> Work:
@@ -76,10 +85,8 @@ def evaluation(world: Any, platform: str) -> Work:
     import jax.numpy as jnp
 
     from jaxtrade.evaluation import agents, backtest
-    from jaxtrade.rl.ppo import make_ppo
 
-    told = {"platform": platform} if "platform" in inspect.signature(make_ppo).parameters else {}
-    algorithm = make_ppo(world.config, world.env, 100, **told)
+    algorithm = learner(world, platform)
     policy = jax.eval_shape(lambda: algorithm.policy(algorithm.init(jax.random.key(0), world.params)))
     agent, bars = agents.greedy(algorithm, policy, world.env), len(backtest.decision_bars(
         world.params.market, world.sessions).rows)
@@ -92,10 +99,8 @@ def evaluation(world: Any, platform: str) -> Work:
 
 def work_of(shape: str, platform: str, quick: bool) -> tuple[Work, dict[str, Any]]:
     """The program of a shape, and its configuration."""
-    from jaxtrade.bench import setting
-
     chosen = SHAPES[shape] | (QUICK if quick else {})
-    world = setting.world(SESSIONS, ppo=chosen)
+    world = benches("setting").world(SESSIONS, ppo=chosen)
     if platform == "tpu" and importlib.util.find_spec("jaxtrade.data.windows"):
         from jaxtrade.data.windows import with_tables
 
@@ -103,7 +108,7 @@ def work_of(shape: str, platform: str, quick: bool) -> tuple[Work, dict[str, Any
         view = with_tables(market.view, world.config.env.window)
         world = world._replace(params=world.params.replace(market=market.replace(view=view)))
     if shape in LEARNING:
-        return update(world, platform), chosen
+        return update(world, platform, chosen["num_envs"] * chosen["num_steps"]), chosen
     if shape == "env":
         return env_loop(world, chosen["num_envs"], chosen["num_steps"]), chosen
     return evaluation(world, platform), chosen
@@ -138,6 +143,7 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     launches: of one run; a loop whose length depends on the data counts as one round. row_loops: loops that the
     compiler made of look-ups, one round for each row. bytes: that the launches move. product_flops: of all matrix
     products as traced. temporaries: bytes beside arguments and results. cycles: the compiler's estimate, 0 for none.
+    unread: in place of what the program's text says, why this version of JAX cannot read it.
     """
     import jax
 
@@ -148,20 +154,17 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     start = time.perf_counter()
     program = jax.jit(work.function, donate_argnums=work.donated).lower(*arguments).compile()
     seconds = time.perf_counter() - start
-    module = hlo.parse(program.as_text())
-    from jaxtrade.bench.programs import matmul_flops
-
-    found: dict[str, Any] = {"steps": work.steps, "launches": module.launches()}
-    if shape in LEARNING:
-        found |= phases(module, chosen)
-    else:
-        found["step"] = max(loop.own for loop in module.loops())
+    found = {"steps": work.steps, "product_flops": benches("programs").matmul_flops(work.function, *work.arguments),
+             "temporaries": program.memory_analysis().temp_size_in_bytes, "compile_seconds": round(seconds, 1)}
+    try:
+        module = hlo.parse(program.as_text())
+    except jax.errors.JaxRuntimeError as error:  # a compiler may know operations that this version of JAX does not
+        return found | {"unread": str(error).splitlines()[0]}
+    found |= phases(module, chosen) if shape in LEARNING else {"step": max(loop.own for loop in module.loops())}
     return found | {
+        "launches": module.launches(), "bytes": module.bytes(), "cycles": module.cycles(),
         "row_loops": sum(not loop.scope.endswith("while") for loop in module.loops()),
         "unknown_loops": sum(loop.trips is None for loop in module.loops()),
-        "bytes": module.bytes(), "product_flops": matmul_flops(work.function, *work.arguments),
-        "temporaries": program.memory_analysis().temp_size_in_bytes, "cycles": module.cycles(),
-        "compile_seconds": round(seconds, 1),
     }
 
 

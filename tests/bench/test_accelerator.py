@@ -78,8 +78,11 @@ def test_its_flags_are_checked():
 
 def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
     monkeypatch.setenv(accelerator.FOLDER, str(tmp_path))
-    with pytest.raises(RuntimeError, match="v5e, reference"):
+    (tmp_path / "libtpu").mkdir()  # installed, it seems
+    with pytest.raises(accelerator.CompilationError, match=r"v5e, reference: the compilation failed: .*Error"):
         accelerator.measure("v5e", "reference")
+    found = accelerator.run(Options(targets=("v5e",), shapes=("reference",)))
+    assert "failed" in found["left_out"]["v5e reference"]
 
 
 def test_the_committed_result_names_what_was_compiled():
@@ -87,6 +90,6 @@ def test_the_committed_result_names_what_was_compiled():
     if not path.exists():
         pytest.skip("no committed result in this folder")
     found = json.loads(path.read_text())
-    assert set(found["targets"]) == {"h200", "a100", "v5e", "v6e"}
-    assert all(figures["estimate"]["steps_per_second"] > 0 for shapes in found["targets"].values()
-               for figures in shapes.values())
+    assert set(found["targets"]) == set(DEVICES)
+    assert all("unread" in figures or figures["estimate"]["steps_per_second"] > 0
+               for shapes in found["targets"].values() for figures in shapes.values())
