@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from . import idle
 
 RESULTS = Path("bench") / "results"  # below the working directory: of a checkout, the committed ones
+COMPILED = Path("bench") / "compiled"  # of `accelerator`: nothing there was measured
 BENCHES = {  # module -> what it measures
     "env_step": "environment steps with observations consumed, by number of environments; SB3's vector environments",
     "intrabar": "the cost of each intrabar order",

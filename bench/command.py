@@ -59,7 +59,8 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
                           + ("" if quick else "; fewer say nothing about the spread (--quick allows 1)"))
     if purejaxrl is not None and not purejaxrl.is_dir():
         raise ConfigError(f"--purejaxrl {purejaxrl}: there is no such folder; give your checkout of PureJaxRL")
-    folder = out or (catalogue.RESULTS / "quick" if quick else catalogue.RESULTS)
+    usual = catalogue.COMPILED if chosen == ("accelerator",) else catalogue.RESULTS
+    folder = out or (usual / "quick" if quick else usual)
     if quick:
         full = [path for name in chosen if (path := folder / f"{name}.json").exists()
                 and not figures.read(path)["quick"]]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from bench import accelerator
+from bench import accelerator, compiled_table
 from bench.catalogue import Options
 from bench.command import request
-from bench.described import DEVICES
+from bench.described import COMPILED_SHAPES, DEVICES
 from jaxtrade.errors import ConfigError
 
 FOUND = {"steps": 1000, "launches": 100, "product_flops": 10**9, "bytes": 10**6, "cycles": 0}
@@ -85,11 +84,18 @@ def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
     assert "failed" in found["left_out"]["v5e reference"]
 
 
-def test_the_committed_result_names_what_was_compiled():
-    path = Path("bench/results/accelerator.json")
-    if not path.exists():
-        pytest.skip("no committed result in this folder")
-    found = json.loads(path.read_text())
-    assert set(found["targets"]) == set(DEVICES)
-    assert all("unread" in figures or figures["estimate"]["steps_per_second"] > 0
-               for shapes in found["targets"].values() for figures in shapes.values())
+def test_the_page_shows_the_committed_results():
+    page = Path("docs/accelerators.md").read_text()
+    rows = list(compiled_table.lines())
+    assert len(rows) > 20
+    assert [row for row in rows if row not in page] == []
+
+
+def test_the_committed_results_are_of_clean_commits_and_complete():
+    now, before = compiled_table.read(compiled_table.NOW), compiled_table.read(compiled_table.BEFORE)
+    assert set(now["targets"]) == set(DEVICES)
+    assert all(set(shapes) == set(COMPILED_SHAPES) for shapes in now["targets"].values())
+    assert before["stamp"]["command"].endswith("--code DIR")
+    for result in (now, before):
+        assert not result["quick"]
+        assert not result["stamp"]["commit"].endswith("+")
