@@ -82,8 +82,7 @@ class MarketView(struct.PyTreeNode):
     now: float32[T, 4] figures of the current bar, which scale its observation window.
     scaling, features: the configuration that the view was built for (static).
     context: float32[T, 28] observation slots about the bar itself. None (static) for tasks that do not show them.
-    windows, level_windows: float32[T, W (F + 3)] for each bar the rows of `value` and `level` that its window shows
-        (`data.windows`). None (static) where windows are slices of `value` and `level`.
+    windows, level_windows: float32[T, W (F + 3)] their windows by bar (`data.windows`). None (static): slices instead.
     """
 
     value: Array
@@ -220,14 +219,12 @@ class Transition(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Metrics about a rollout, computed from sums over its steps. The full `info` of every step would take far more
-    memory.
+    """Metrics about a rollout, from sums over its steps (the `info` of every step would take far more memory).
 
     start(params) -> zeros of one environment, a tree of scalars and small arrays.
     collect(transitions of one step [N, ...]) -> the numbers to add in this step, the same tree with a leading axis N.
     figures(sums over all steps and environments, number of environment steps) -> metrics by name.
     """
-
     start: Callable[[PyTree], PyTree]
     collect: Callable[[Transition], PyTree]
     figures: Callable[[PyTree, int], Mapping[str, Array]]

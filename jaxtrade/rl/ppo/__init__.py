@@ -5,6 +5,7 @@ observation statistics that were used for acting. The probability ratio is there
 (metric `ratio_error`). The memory of a recurrent policy is rebuilt too. It starts from its value at the beginning of
 the rollout, runs through all steps, and is reset at the start of each episode. Gradients flow through these steps.
 
+    form      the form of the program for a platform
     context   the static part: configuration, environment, network, fusion, stage
     state     the part carried from update to update: TrainState, HParams
     network   the network and its initial parameters

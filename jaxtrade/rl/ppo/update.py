@@ -61,7 +61,8 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
           fraction: Array) -> tuple[TrainState, dict[str, Array]]:
     """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches]).
 
-    Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further step of this update is applied.
+    Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further step of this update is applied. The
+    steps work on the parameters and moments as vectors (`rl.flat`).
     """
     config, rollout, hparams = ppo.config, ppo.rollout, state.hparams
     layout, rows = layout_of(packed(ppo, state.params)), rows_of(batch)
@@ -75,7 +76,6 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
     rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams)
     rates = flat(rates) if ppo.settings.adapter else rates
     advantages = batch.advantage.reshape(-1)
-
     names: list[str] = []  # of the diagnostics, known when `minibatch` is traced
 
     def minibatch(carry: tuple[Array, PyTree, Array], now: tuple[Array, Array]) -> tuple[Any, Array]:
@@ -104,9 +104,9 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
 
     start = (flat(state.params), map_parts(flat, state.opt_state, state.params), jnp.bool_(False))
     (vector, opt_state, _), history = jax.lax.scan(epoch, start, jax.random.split(key, config.num_epochs))
-    return state.replace(params=restored(state.params, vector),
-                         opt_state=map_parts(restored, state.opt_state, state.params, opt_state)), dict(
-                             zip(names, jnp.moveaxis(history, -1, 0), strict=True))
+    learnt = state.replace(params=restored(state.params, vector),
+                           opt_state=map_parts(restored, state.opt_state, state.params, opt_state))
+    return learnt, dict(zip(names, jnp.moveaxis(history, -1, 0), strict=True))
 
 
 def step_metrics(history: dict[str, Array]) -> dict[str, Array]:
