@@ -29,6 +29,7 @@ from jaxtrade.env.summary import summarise
 from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.runs.advice import TrainingAdvisor, view_of
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.chunk import compile_chunk
 
 from . import harness, setting
@@ -70,7 +71,8 @@ class Loop:
         self.exchange = None if self.advisor is None else self.advisor.exchange
         self.params, self.done = params, 0
         self.state = jax.jit(algorithm.init)(jax.random.key(0), params)
-        self.chunk = compile_chunk(algorithm, UPDATES, self.state, params, self._inputs(), self.exchange)
+        with Programs() as programs:
+            self.chunk = compile_chunk(programs, algorithm, UPDATES, self.state, params, self._inputs(), self.exchange)
 
     def _inputs(self) -> Any:
         return None if self.exchange is None else self.exchange.inputs(self.done, UPDATES)

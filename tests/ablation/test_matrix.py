@@ -29,6 +29,7 @@ from jaxtrade.evaluation.metrics import session_pnl
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.runs.advice import view_of
 from jaxtrade.storage import checkpoint
+from jaxtrade.storage.compiling import Programs
 from jaxtrade.training.chunk import Chunk, compile_chunk
 from tests.ablation.made import tiny
 
@@ -67,8 +68,9 @@ def made() -> Made:
     known = only(followed, market, splits["train"])
     advice = first_advice(learner, tables, known, askable)
     stack = matrix_stack(learner, advice, SEEDS)
-    chunk = compile_chunk(KnownAdvice().wrap(stack.wrap(learner.algorithm)), 1, first_state(learner, stack, advice),
-                          learner.params)
+    with Programs() as programs:
+        chunk = compile_chunk(programs, KnownAdvice().wrap(stack.wrap(learner.algorithm)), 1,
+                              first_state(learner, stack, advice), learner.params)
     return Made(learner, tables, splits, followed, known, askable, advice, chunk)
 
 
