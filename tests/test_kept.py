@@ -139,6 +139,7 @@ def test_random_keys_and_named_tuples_come_back(tmp_path):
     assert (jax.random.key_data(again(given)[1]) == jax.random.key_data(first(given).b)).all()
 
 
+@pytest.mark.slow
 def test_another_process_reads_a_program_that_calls_lapack(tmp_path):
     """LAPACK is loaded when a program is lowered. A process that only reads one must load it too, or it crashes."""
     code = ("import sys, jax, jax.numpy as jnp\n"

@@ -52,6 +52,9 @@ def store(folder: Path, said: list[str]) -> Store:
     return Store(folder, source, said.append)
 
 
+pytestmark = pytest.mark.slow  # whole runs, one after the other
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """folder -> digests, of the same run: with an empty store, with a full one, and without any."""

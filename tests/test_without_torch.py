@@ -49,6 +49,7 @@ def test_import_of_jaxtrade_does_not_import_torch(seen, tmp_path):
     assert not seen.exists()
 
 
+@pytest.mark.slow
 def test_a_whole_run_with_tensorboard_does_not_import_torch(seen, tmp_path):
     """Training, TensorBoard's files, checkpoints, evaluation and the picture."""
     settings = [x for text in TINY for x in ("--set", text)]

@@ -75,6 +75,7 @@ def test_its_flags_are_checked():
     assert request(["accelerator"], shapes=["gru"]).options.shapes == ("gru",)
 
 
+@pytest.mark.slow
 def test_a_failed_compilation_says_why(monkeypatch, tmp_path):
     monkeypatch.setenv(accelerator.FOLDER, str(tmp_path))
     (tmp_path / "libtpu").mkdir()  # installed, it seems

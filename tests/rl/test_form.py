@@ -34,7 +34,8 @@ def setup(kind: str) -> Setup:
     return prepare(load_config("quickstart", (*SMALL, *KINDS[kind])))
 
 
-@pytest.mark.parametrize("kind", ["mlp", "gru", pytest.param("one layer", marks=pytest.mark.slow),
+@pytest.mark.parametrize("kind", ["mlp", pytest.param("gru", marks=pytest.mark.slow),
+                                  pytest.param("one layer", marks=pytest.mark.slow),
                                   pytest.param("no layer", marks=pytest.mark.slow),
                                   pytest.param("advised", marks=pytest.mark.slow)])
 def test_an_update_is_the_same_in_both_forms(kind):
