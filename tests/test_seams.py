@@ -70,7 +70,7 @@ class Linear(nn.Module):
         return carry, *self.heads(carry, observation)
 
 
-NETWORKS.register("linear", lambda config, num_actions, precision=None: Linear(num_actions))
+NETWORKS.register("linear", lambda config, num_actions, dot_general=None: Linear(num_actions))
 
 
 class Bull:

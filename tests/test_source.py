@@ -235,7 +235,7 @@ def test_the_ratio_is_one_while_actions_open(entry: Path) -> None:
     """The rollout's log-probabilities and the loss's are of the same opened policy, at every stage of the opening."""
     source = load_source(entry)
     setup = prepare(adopt(config("manage", "transfer.open_until=1.0"), source))
-    exact = make_ppo(setup.config, setup.env, setup.plan.total_updates, precision="highest")
+    exact = make_ppo(setup.config, setup.env, setup.plan.total_updates)
     state, update = transferred(setup, source).state, jax.jit(exact.update)
     for _ in range(3):
         state, metrics = update(state, setup.params, None)

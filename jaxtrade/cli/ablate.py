@@ -10,7 +10,6 @@ from jaxtrade.cli.shared import data_options, keep_programs, resolve, say
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
-from jaxtrade.storage.programs import pin_threads
 
 SEEDS = 10  # used if neither --seeds nor the configuration asks for more than one
 # `--test` takes a few minutes on two cores, with compilation.
@@ -65,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
         reopen(folder, settings_of(config, kinds, fusions))
     else:
         check_new(folder)
-    pin_threads()
+    from jaxtrade.runs.computing import settle
+
+    settle([config])
     from jaxtrade.ablation.report import table, write
     from jaxtrade.ablation.run import ablate
 

@@ -23,7 +23,6 @@ from jaxtrade.cli.shared import (
 )
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.runs import rundir
-from jaxtrade.storage.programs import pin_threads
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
 _KEPT = ("config", "overrides", "modules", *MARKET, "test", "run_dir", "source", "advisor")
@@ -47,10 +46,11 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
     store = keep_programs(args)
+    from jaxtrade.runs.computing import settle
     from jaxtrade.runs.source import load_source, require_same
     from jaxtrade.runs.train import run
 
-    pin_threads()  # must precede JAX, which loading a source starts
+    settle([config])  # must precede JAX, which loading a source starts
     loaded = load_source(Path(source)) if source else None
     if loaded is not None and args.onward:
         require_same(loaded, config)

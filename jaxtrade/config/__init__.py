@@ -1,5 +1,6 @@
 """The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
 
+from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -42,6 +43,7 @@ __all__ = [
     "AccountConfig",
     "AdvisorConfig",
     "BracketConfig",
+    "ComputeConfig",
     "ControlConfig",
     "CostConfig",
     "DataConfig",

@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from jaxtrade.config.base import Names, Section
+from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -73,6 +74,7 @@ class RunConfig(Section, frozen=True):
     network: NetworkConfig = NetworkConfig()
     rollout: RolloutConfig = RolloutConfig()
     ppo: PPOConfig = PPOConfig()
+    compute: ComputeConfig = ComputeConfig()
     stages: StageConfig = StageConfig()
     train: TrainConfig = TrainConfig()
     advisor: AdvisorConfig = AdvisorConfig()

@@ -34,12 +34,12 @@ from jaxtrade.rl.transfer import movement
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.beginning import transferred
+from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import params_shown, prepare
 from jaxtrade.runs.source import Source, adopt, check_alone, fit, layout_of, load_source, require_carried
 from jaxtrade.runs.train import resume, run
 from jaxtrade.storage.kept import Store
-from jaxtrade.storage.programs import pin_threads
 
 BEGIN = "begin.json"
 
@@ -96,7 +96,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
 
     Raises ConfigError or DataError before anything is written, and the errors of `runs.train.run`.
     """
-    pin_threads()  # must precede JAX, which loading a source starts
+    settle([phase.config for phase in curriculum.phases])  # must precede JAX, which loading a source starts
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
     rundir.check_new(path)

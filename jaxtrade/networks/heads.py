@@ -12,6 +12,7 @@ from jaxtrade.config import NetworkConfig
 from jaxtrade.networks.initializers import orthogonal
 from jaxtrade.networks.memory import GRU
 from jaxtrade.networks.pair import PAIR, apply_pair, apply_value, pack, unpack
+from jaxtrade.networks.precision import FLOAT32, DotGeneral
 from jaxtrade.networks.torso import ACTIVATIONS, MLP
 from jaxtrade.types import Array, PyTree
 
@@ -64,20 +65,20 @@ class ActorCritic(nn.Module):
     num_actions: int
     hidden: Sequence[int]
     activation: str = "tanh"
-    precision: Any = None
+    dot_general: DotGeneral = FLOAT32
     memory: int = 0
     adapter_width: int = 0
 
     def setup(self) -> None:
         if self.adapter_width:
-            self.adapter = nn.Dense(self.adapter_width, precision=self.precision)
+            self.adapter = nn.Dense(self.adapter_width, dot_general=self.dot_general)
         if self.memory:
-            self.gru = GRU(self.memory, self.precision)
-        self.policy_torso = MLP(self.hidden, self.activation, self.precision)
-        self.value_torso = MLP(self.hidden, self.activation, self.precision)
+            self.gru = GRU(self.memory, self.dot_general)
+        self.policy_torso = MLP(self.hidden, self.activation, self.dot_general)
+        self.value_torso = MLP(self.hidden, self.activation, self.dot_general)
         self.policy_head = nn.Dense(self.num_actions, kernel_init=orthogonal(0.01),
-                                    precision=self.precision)
-        self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0), precision=self.precision)
+                                    dot_general=self.dot_general)
+        self.value_head = nn.Dense(1, kernel_init=orthogonal(1.0), dot_general=self.dot_general)
 
     def __call__(self, carry: PyTree, observation: Array) -> tuple[PyTree, Array, Array]:
         carry = self.remember(carry, observation)
@@ -117,7 +118,8 @@ class ActorCritic(nn.Module):
         """(logits float32[..., num_actions] before any mask, value float32[...]). carry: after `remember`."""
         features = self._features(carry, observation)
         if self.has_variable("params", PAIR):
-            both = apply_pair(self.get_variable("params", PAIR), features, ACTIVATIONS[self.activation], self.precision)
+            both = apply_pair(self.get_variable("params", PAIR), features, ACTIVATIONS[self.activation],
+                              self.dot_general)
             return both[0], both[1, 0]
         return self.policy_head(self.policy_torso(features)), self._value(features)
 
@@ -135,11 +137,11 @@ class ActorCritic(nn.Module):
     def _value(self, features: Array) -> Array:
         if self.has_variable("params", PAIR):
             return apply_value(self.get_variable("params", PAIR), features, ACTIVATIONS[self.activation],
-                               self.precision)
+                               self.dot_general)
         return self.value_head(self.value_torso(features))[..., 0]
 
 
-def make_actor_critic(config: NetworkConfig, num_actions: int, precision: Any = None) -> ActorCritic:
-    """The network kinds `mlp` and `gru`."""
+def make_actor_critic(config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32) -> ActorCritic:
+    """The network kinds `mlp` and `gru`. dot_general: computes their products, in a stated precision."""
     memory = config.rnn_width if config.kind == "gru" else 0
-    return ActorCritic(num_actions, config.hidden, config.activation, precision, memory, config.adapter)
+    return ActorCritic(num_actions, config.hidden, config.activation, dot_general, memory, config.adapter)

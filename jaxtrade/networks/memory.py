@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.networks.initializers import orthogonal
+from jaxtrade.networks.precision import FLOAT32, DotGeneral, product
 from jaxtrade.types import Array, PyTree
 
 UNROLL = 4  # steps per round of a loop: a device starts fewer programs, and the program takes longer to compile
@@ -45,14 +46,14 @@ def _gates(own: Array, gates: Array) -> tuple[Array, Array, Array]:
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def run_gru(precision: Any, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array) -> Array:
+def run_gru(dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array) -> Array:
     """The carry after each of L steps of S sequences, float32[L, S, H].
 
     The gradient is written by hand: inside the loop it only follows the carry from step to step. What it needs of each
     step, and what the weights get from it, are products over all steps at once. jax.grad would repeat them in the loop.
 
     Args:
-        precision: that of matrix products. weights: U float32[H, 3 H] and its bias float32[3 H].
+        dot_general: as of `networks.torso.MLP`. weights: U float32[H, 3 H] and its bias float32[3 H].
         carry: float32[S, H] before the first step. gates: the input's part of the gates, float32[L, S, 3 H].
         first: bool[L, S], True where an episode starts: the carry is zero before it.
     """
@@ -61,21 +62,22 @@ def run_gru(precision: Any, weights: tuple[Array, Array], carry: Array, gates: A
     def step(carry: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
         gates, first = now
         carry = forget(carry, first)
-        carry = cell(jnp.matmul(carry, kernel, precision=precision) + bias, gates, carry)
+        carry = cell(product(dot_general, carry, kernel) + bias, gates, carry)
         return carry, carry
 
     return jax.lax.scan(step, carry, (gates, first), unroll=min(UNROLL, len(gates)))[1]
 
 
-def _run_forward(precision: Any, weights: tuple[Array, Array], carry: Array, gates: Array, first: Array) -> Any:
-    carries = run_gru(precision, weights, carry, gates, first)
+def _run_forward(dot_general: DotGeneral, weights: tuple[Array, Array], carry: Array, gates: Array,
+                 first: Array) -> Any:
+    carries = run_gru(dot_general, weights, carry, gates, first)
     return carries, (weights, carry, gates, first, carries)
 
 
-def _run_backward(precision: Any, kept: Any, given: Array) -> Any:
+def _run_backward(dot_general: DotGeneral, kept: Any, given: Array) -> Any:
     (kernel, bias), carry, gates, first, carries = kept
     before = forget(jnp.concatenate([carry[None], carries[:-1]]), first)
-    own = jnp.matmul(before, kernel, precision=precision) + bias
+    own = product(dot_general, before, kernel) + bias
     reset, update, new = _gates(own, gates)
     # Factors of the carry's gradient d: d by each gate before its activation, and by the carry's own part of it.
     by_new = (1.0 - update) * (1.0 - jnp.square(new))
@@ -87,12 +89,12 @@ def _run_backward(precision: Any, kept: Any, given: Array) -> Any:
         given, by_own, update, first = now
         d = given + later
         through = (d[:, None] * by_own).reshape(d.shape[0], -1)
-        return forget(d * update + jnp.matmul(through, kernel.T, precision=precision), first), d
+        return forget(d * update + product(dot_general, through, kernel.T), first), d
 
     start, d = jax.lax.scan(step, jnp.zeros_like(carry), (given, by_own, update, first), reverse=True,
                             unroll=min(UNROLL, len(gates)))
     through = (d[..., None, :] * by_own).reshape(-1, gates.shape[-1])
-    for_kernel = jnp.matmul(before.reshape(-1, before.shape[-1]).T, through, precision=precision)
+    for_kernel = product(dot_general, before.reshape(-1, before.shape[-1]).T, through)
     for_gates = jnp.concatenate([d * by_reset, d * by_update, d * by_new], axis=-1)
     return (for_kernel, through.sum(axis=0)), start, for_gates, None
 
@@ -106,16 +108,15 @@ class GRU(nn.Module):
         r, z = sigmoid(W x + U h + b)        n = tanh(W_n x + b_n + r * (U_n h + c_n))        h' = (1 - z) n + z h
 
     `read` computes the part of the three gates that depends on the input x alone. It does not need the carry, so one
-    matrix product reads a whole sequence. flax's GRUCell offers neither this split nor a precision. precision: as
-    `MLP`.
+    matrix product reads a whole sequence. flax's GRUCell does not offer this split. dot_general: as of `MLP`.
     """
 
     width: int
-    precision: Any = None
+    dot_general: DotGeneral = FLOAT32
 
     def setup(self) -> None:
-        self.input = nn.Dense(3 * self.width, precision=self.precision)
-        self.recurrent = nn.Dense(3 * self.width, kernel_init=orthogonal_gates, precision=self.precision)
+        self.input = nn.Dense(3 * self.width, dot_general=self.dot_general)
+        self.recurrent = nn.Dense(3 * self.width, kernel_init=orthogonal_gates, dot_general=self.dot_general)
 
     def __call__(self, carry: Array, observation: Array) -> Array:
         return self.step(carry, self.read(observation))
@@ -131,7 +132,7 @@ class GRU(nn.Module):
     def run(self, carry: Array, gates: Array, first: Array) -> Array:
         """The carry after each step of a sequence (`run_gru`)."""
         weights = self.recurrent.variables["params"]
-        return run_gru(self.precision, (weights["kernel"], weights["bias"]), carry, gates, first)
+        return run_gru(self.dot_general, (weights["kernel"], weights["bias"]), carry, gates, first)
 
 
 def recall(network: Any, parameters: PyTree, carry: PyTree, observations: Array, first: Array) -> PyTree:

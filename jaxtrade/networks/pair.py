@@ -7,11 +7,11 @@ layers of both networks in pairs, and unpacks them at the end of an update. The 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from jaxtrade.networks.precision import FLOAT32, DotGeneral, product, products
 from jaxtrade.types import Array, PyTree
 
 PAIR = "pair"  # key of the packed layers in the parameters
@@ -50,27 +50,29 @@ def unpack(packed: PyTree, like: PyTree) -> PyTree:
     return {name: parameters[name] for name in like}
 
 
-def apply_pair(pair: PyTree, x: Array, activation: Callable[[Array], Array], precision: Any = None) -> Array:
+def apply_pair(pair: PyTree, x: Array, activation: Callable[[Array], Array],
+               dot_general: DotGeneral = FLOAT32) -> Array:
     """The outputs of both networks, float32[2, A].
 
     Args:
         pair: as `pack` makes it. x: float32[D], input of both. activation: after each layer but the last.
-        precision: that of matrix products, as `networks.torso.MLP`.
+        dot_general: as of `networks.torso.MLP`.
     """
     first, *middle, last = pair.values()
-    x = activation(jnp.matmul(x, first["kernel"], precision=precision) + first["bias"]).reshape(2, -1)
+    x = activation(product(dot_general, x, first["kernel"]) + first["bias"]).reshape(2, -1)
     for layer in middle:
-        x = activation(jnp.einsum("ti,tij->tj", x, layer["kernel"], precision=precision) + layer["bias"])
-    return jnp.einsum("ti,tij->tj", x, last["kernel"], precision=precision) + last["bias"]
+        x = activation(products(dot_general, x, layer["kernel"]) + layer["bias"])
+    return products(dot_general, x, last["kernel"]) + last["bias"]
 
 
-def apply_value(pair: PyTree, x: Array, activation: Callable[[Array], Array], precision: Any = None) -> Array:
+def apply_value(pair: PyTree, x: Array, activation: Callable[[Array], Array],
+               dot_general: DotGeneral = FLOAT32) -> Array:
     """The value alone, float32[]. Arguments as `apply_pair`."""
     first, *later = pair.values()
     width = first["bias"].shape[0] // 2
-    x = jnp.matmul(x, first["kernel"][:, width:], precision=precision) + first["bias"][width:]
+    x = product(dot_general, x, first["kernel"][:, width:]) + first["bias"][width:]
     for layer in later:
-        x = jnp.matmul(activation(x), layer["kernel"][1], precision=precision) + layer["bias"][1]
+        x = product(dot_general, activation(x), layer["kernel"][1]) + layer["bias"][1]
     return x[0]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import flax.linen as nn
 import jax.numpy as jnp
 
 from jaxtrade.networks.initializers import orthogonal
+from jaxtrade.networks.precision import FLOAT32, DotGeneral
 from jaxtrade.types import Array
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": jnp.tanh, "relu": nn.relu}
@@ -18,16 +18,16 @@ class MLP(nn.Module):
     """Dense layers with an activation after each: float32[..., D] -> float32[..., widths[-1]].
 
     Weights are orthogonal with gain sqrt(2), biases are 0, as in Stable-Baselines3 (see Andrychowicz et al. 2021).
-    precision: that of matrix products. None means the platform's default, which may be TF32 on a GPU.
+    dot_general: computes its products, in a stated precision (`networks.precision`).
     """
 
     widths: Sequence[int]
     activation: str = "tanh"
-    precision: Any = None
+    dot_general: DotGeneral = FLOAT32
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
         for width in self.widths:
-            x = nn.Dense(width, kernel_init=orthogonal(2.0**0.5), precision=self.precision)(x)
+            x = nn.Dense(width, kernel_init=orthogonal(2.0**0.5), dot_general=self.dot_general)(x)
             x = ACTIVATIONS[self.activation](x)
         return x

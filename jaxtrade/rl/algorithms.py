@@ -25,8 +25,7 @@ class Make(Protocol):
     """
 
     def __call__(self, config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-                 precision: str | None = None, stage: Stage | None = None,
-                 fusion: Fusion | None = None) -> Algorithm: ...
+                 stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm: ...
 
 
 class FirstPolicy(Protocol):
@@ -44,20 +43,18 @@ class Learner(NamedTuple):
 
 
 def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-                   precision: str | None = None, stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm:
+                   stage: Stage | None = None, fusion: Fusion | None = None) -> Algorithm:
     """Build the learner `config.algorithm` on `env`, for a run of `total_updates` updates.
 
     Args:
         summarise: extra metrics, computed from the environment's `info`.
-        precision: precision of matrix products, e.g. "highest".
         stage: changes the environment's parameters as the run goes on.
         fusion: combines the policy with advice.
     Raises:
         ConfigError: no learner has this name, or the learner does not support an argument.
     """
     learner: Learner = LEARNERS[config.algorithm]
-    return learner.make(config, env, total_updates, summarise=summarise, precision=precision, stage=stage,
-                        fusion=fusion)
+    return learner.make(config, env, total_updates, summarise=summarise, stage=stage, fusion=fusion)
 
 
 def first_policy(config: RunConfig, num_actions: int, observation_size: int, key: Array,

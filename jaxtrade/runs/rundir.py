@@ -11,17 +11,15 @@ import secrets
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError
-from jaxtrade.version import __version__
+from jaxtrade.runs import machine
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_VERSIONED = ("jax", "jaxlib", "flax", "optax", "numpy", "pandas")
 
 
 def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
@@ -150,20 +148,12 @@ def _git_commit() -> str | None:
 
 
 def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
-    """Where a result comes from: versions, commit, device, seeds and digests. Imports JAX."""
-    import jax
-
-    device = jax.devices()[0]
-    return {
+    """Where a result comes from: versions, commit, device, seeds and digests. Starts JAX."""
+    return machine.facts() | {
         "format": 1,
         "config_sha256": config.digest(),
         "data_sha256": fingerprint,
         "seed": config.seed,
-        "versions": {name: metadata.version(name) for name in _VERSIONED}
-        | {"jaxtrade": __version__, "python": platform.python_version()},
         "git": _git_commit(),
-        "device": {"platform": device.platform, "kind": device.device_kind, "count": jax.device_count()},
-        "machine": {"system": platform.system(), "processor": platform.machine(), "cpus": os.cpu_count()},
-        "nproc": os.environ.get("NPROC"),
-        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "compute": config.compute.model_dump(mode="json"),
     }

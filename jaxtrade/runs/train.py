@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,17 @@ from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import rundir
+from jaxtrade.runs import computing, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
+from jaxtrade.runs.computing import restore, settle
 from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
+from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
-from jaxtrade.storage.programs import pin_threads
 from jaxtrade.storage.sinks import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
 from jaxtrade.training import control
 from jaxtrade.training.health import Watch, health_labels, population_health
@@ -78,7 +78,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         ConfigError, DataError: before anything is written.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
-    pin_threads()  # the thread count changes bits, so the manifest records it and `resume` sets it again
+    settle([config])  # these settings change bits, so the manifest records them and `resume` makes them again
     if source is None:
         check_alone(config)
     else:
@@ -108,13 +108,11 @@ def resume(path: Path, store: Store | None = None) -> RunResult:
     have changed), CheckpointError, RunLockedError.
     """
     _, manifest = rundir.read_run(path)
-    if manifest["nproc"]:
-        os.environ["NPROC"] = manifest["nproc"]  # must be set before JAX starts
-    if "xla_flags" in manifest:  # earlier versions did not record the flags
-        os.environ["XLA_FLAGS"] = manifest["xla_flags"]
+    restore(manifest)
     setup, _ = open_run(path)
     with programs_of(setup, store) as programs, rundir.locked(path):
-        return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs)
+        return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs,
+                                   differences(manifest, facts()))
 
 
 class _Job:
@@ -169,6 +167,7 @@ def _opening_lines(job: _Job) -> Iterator[str]:
         yield setup.plan.message
     yield from describe_stages(job.config.stages)
     yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
+    yield from computing.lines(job.config)
     yield from job.beginning.lines()
 
 
@@ -240,11 +239,14 @@ def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     return policies
 
 
-def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs: Programs) -> RunResult:
+def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs: Programs,
+                        changed: Iterable[str] = ()) -> RunResult:
     job = _Job(setup, path, beginning, programs)
     try:
         for line in _opening_lines(job):
             job.tell(line)
+        for difference in changed:
+            job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
         if beginning.coverage is not None:
             rundir.write_json(path / "transfer.json", coverage_json(beginning.coverage))
         controller, advisor = _controller(job), _advisor(job)

@@ -7,8 +7,10 @@ the user may write to them, because anyone who can write to them can run code as
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,9 @@ VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 # This option fuses loops that share their inputs. Without it, XLA's CPU compiler repeats the whole computation for
 # every leaf of a result: an environment step would be computed about twenty times.
 FUSION = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
+# The same bits in every process on one GPU: no operation whose order of sums is open, and no choice between programs by
+# timing them.
+DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
 KEEP = "JAXTRADE_KEEP_PROGRAMS"  # 0: keep no programs in `KEPT`
 KEPT = "kept"
@@ -56,12 +61,39 @@ def use_fusion(env: MutableMapping[str, str] = os.environ) -> None:
         env["XLA_FLAGS"] = f"{given} {FUSION}".strip()
 
 
-def pin_threads(env: MutableMapping[str, str] = os.environ) -> None:
-    """Set `NPROC`, the number of compute threads, to the number of cores, unless it is already set.
+def jax_started() -> bool:
+    """Whether JAX has started in this process: it has then read `NPROC` and `XLA_FLAGS`, and reads them no more."""
+    if "jax" not in sys.modules:
+        return False
+    from jax._src import xla_bridge  # no public function tells it without starting JAX
+
+    return xla_bridge.backends_are_initialized()
+
+
+def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
+    """Set `NPROC`, the number of compute threads on a CPU, unless it is already set.
 
     Call this before JAX starts. The number of threads changes bits on a CPU, so a run records it.
     """
-    env.setdefault("NPROC", str(os.cpu_count() or 1))
+    env.setdefault("NPROC", str(count))
+
+
+def use_determinism(env: MutableMapping[str, str] = os.environ) -> None:
+    """Add `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already say something about it.
+
+    Call this before JAX starts. Only the GPU platform uses these options. Without a GPU plugin nothing is added.
+    """
+    given = env.get("XLA_FLAGS", "")
+    if has_gpu_plugin() and not any(option in given for option in ("deterministic_ops", "autotune_level")):
+        env["XLA_FLAGS"] = f"{given} {DETERMINISTIC}".strip()
+
+
+def has_gpu_plugin() -> bool:
+    """Whether a package is installed by which JAX can use a GPU. Imports nothing of it."""
+    plugins = importlib.util.find_spec("jax_plugins")
+    folders = [] if plugins is None else plugins.submodule_search_locations or []
+    return any(each.is_dir() for folder in folders for kind in ("xla_cuda*", "xla_rocm*")
+               for each in Path(folder).glob(kind))
 
 
 def use_cache() -> str:

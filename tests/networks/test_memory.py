@@ -10,6 +10,7 @@ import pytest
 
 from jaxtrade.networks.heads import ActorCritic
 from jaxtrade.networks.memory import GRU, cell, forget, recall, run_gru
+from jaxtrade.networks.precision import FLOAT32
 
 WIDTH, SIZE = 3, 5
 STEPS, SEQUENCES = 7, 4
@@ -18,7 +19,7 @@ STEPS, SEQUENCES = 7, 4
 @pytest.fixture(scope="module")
 def network():
     """A small recurrent network with lively weights, biases too."""
-    network = ActorCritic(4, (6,), precision="highest", memory=WIDTH)
+    network = ActorCritic(4, (6,), memory=WIDTH)
     variables = jax.jit(network.init)(jax.random.key(0), network.first_carry(), jnp.zeros(SIZE))
     rng = np.random.default_rng(0)
     lively = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), variables["params"])
@@ -156,7 +157,7 @@ def test_the_gradient_by_hand_is_that_of_autodiff(network, sequences):
         return jax.lax.scan(step, carry, (gates, jnp.asarray(first)))[1]
 
     def ours(weights, carry, gates):
-        return run_gru("highest", weights, carry, gates, jnp.asarray(first))
+        return run_gru(FLOAT32, weights, carry, gates, jnp.asarray(first))
 
     given = ((weights["kernel"], weights["bias"]), jnp.asarray(carry), gates)
     np.testing.assert_allclose(ours(*given), by_steps(*given), rtol=1e-6, atol=1e-6)

@@ -42,7 +42,7 @@ def test_an_update_is_the_same_in_both_forms(kind):
     """The rollout is the same, and every parameter within 1e-6 of the largest of its array."""
     found = []
     for platform in ("cpu", "gpu"):
-        algorithm = make_ppo(setup(kind).config, setup(kind).env, 4, summarise=summarise, precision="highest",
+        algorithm = make_ppo(setup(kind).config, setup(kind).env, 4, summarise=summarise,
                              platform=platform)
         state = jax.jit(algorithm.init)(jax.random.key(0), setup(kind).params)
         found.append(jax.jit(algorithm.update)(state, setup(kind).params, None))
@@ -63,7 +63,7 @@ def test_the_platform_decides():
 
 @pytest.mark.parametrize("hidden", [(6, 5), (4,)])
 def test_a_pair_gives_both_networks_outputs(hidden):
-    network = ActorCritic(3, hidden, precision="highest")
+    network = ActorCritic(3, hidden)
     rng = np.random.default_rng(0)
     parameters = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
                               network.init(jax.random.key(0), None, jnp.zeros(7))["params"])

@@ -43,7 +43,7 @@ class Learner:
     def __init__(self, env=ENV, config=CONFIG, **keywords):
         self.traces = {"init": 0, "update": 0}
         self.config = config
-        self.algorithm = make_ppo(config.run, env, UPDATES, precision="highest", **keywords)
+        self.algorithm = make_ppo(config.run, env, UPDATES, **keywords)
         self.init = self._counted("init", self.algorithm.init)
         self.update = self._counted("update", self.algorithm.update)
 

@@ -31,7 +31,7 @@ def setup() -> Setup:
 class Learner:
     def __init__(self, env=None):
         self.traces = 0
-        self.algorithm = make_ppo(setup().config, env or setup().env, UPDATES, summarise=summarise, precision="highest")
+        self.algorithm = make_ppo(setup().config, env or setup().env, UPDATES, summarise=summarise)
 
         def update(state, params):
             self.traces += 1

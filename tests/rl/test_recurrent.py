@@ -106,7 +106,7 @@ def test_the_ratio_tells_when_memory_is_lost(monkeypatch):
         return loss, terms | errors
 
     monkeypatch.setattr(loss_module, "ppo_loss", with_faults)
-    algorithm = make_ppo(config("gru", num_minibatches=1, num_epochs=1).run, ENV, 3, precision="highest")
+    algorithm = make_ppo(config("gru", num_minibatches=1, num_epochs=1).run, ENV, 3)
     params = probe_params(RECALL, length=LENGTH)
     state = algorithm.init(jax.random.key(0), params)
     lively = jax.tree.map(lambda x: 4 * x, state.params)
@@ -157,7 +157,7 @@ def slow_values(parameters, normaliser, seen, start):
 def test_final_values_by_a_slow_loop(monkeypatch):
     """The second rollout: it begins inside episodes, and ends inside others."""
     small = config("gru", num_envs=3, num_steps=7, num_minibatches=1, num_epochs=1, num_shards=1)
-    algorithm = make_ppo(small.run, ENV, 3, precision="highest")
+    algorithm = make_ppo(small.run, ENV, 3)
     params = probe_params(CUE, length=LENGTH, truncates=True)
     state, _ = jax.jit(algorithm.update)(algorithm.init(jax.random.key(0), params), params, None)
     real, caught = rollout.final_values, []

@@ -76,8 +76,8 @@ def test_groups_draw_by_their_global_number():
 
 def test_one_update_in_two_halves_is_the_update():
     """Two places with 8 environments each, every figure over both: the parameters, statistics and metrics of 16."""
-    whole = make_ppo(WHOLE.run, ENV, 4, precision="highest")
-    half = make_ppo(HALF.run, ENV, 4, precision="highest", reduce=HALVES)
+    whole = make_ppo(WHOLE.run, ENV, 4)
+    half = make_ppo(HALF.run, ENV, 4, reduce=HALVES)
     state = jax.jit(whole.init)(KEY, PARAMS)
     states = jax.jit(in_halves(half.init, in_axes=None))(KEY, PARAMS)
     np.testing.assert_array_equal(states.env_state.cue.reshape(-1), state.env_state.cue)

@@ -162,7 +162,7 @@ def learned(weights: Weights, steps: Steps, keys: jax.Array, learning_rate: floa
 @pytest.fixture(scope="module")
 def compiled() -> tuple[Any, Any]:
     """(init, update)"""
-    algorithm = make_ppo(CONFIG.run, ENV, UPDATES, precision="highest")
+    algorithm = make_ppo(CONFIG.run, ENV, UPDATES)
     return jax.jit(algorithm.init), jax.jit(algorithm.update)
 
 

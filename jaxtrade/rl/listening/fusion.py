@@ -47,6 +47,7 @@ from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
+from jaxtrade.networks.precision import FLOAT32, DotGeneral
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.types import Array, PyTree, Transition
 
@@ -90,12 +91,12 @@ class Fused(NamedTuple):
 class Gate(nn.Module):
     """float32[..., D + 4] -> float32[...] in (0, 1): the share of the trust that is used. Initially near one half."""
 
-    precision: Any = None
+    dot_general: DotGeneral = FLOAT32
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        x = nn.tanh(nn.Dense(_GATE_WIDTH, precision=self.precision)(x))
-        x = nn.Dense(1, kernel_init=nn.initializers.orthogonal(0.01), precision=self.precision)(x)
+        x = nn.tanh(nn.Dense(_GATE_WIDTH, dot_general=self.dot_general)(x))
+        x = nn.Dense(1, kernel_init=nn.initializers.orthogonal(0.01), dot_general=self.dot_general)(x)
         return jax.nn.sigmoid(x[..., 0])
 
 
@@ -151,17 +152,17 @@ def rule_mixture(logits: Array, mask: Array, advised: Array, confidence: Array, 
 
 @dataclass(frozen=True)
 class Fusion:
-    """The fusion of a configuration: pure functions. precision: that of the gate's matrix products."""
+    """The fusion of a configuration: pure functions. dot_general: computes the gate's products."""
 
     config: AdvisorConfig
     env: EnvConfig
-    precision: str | None = None
+    dot_general: DotGeneral = FLOAT32
 
     def init(self, key: Array, observation_size: int) -> dict[str, PyTree]:
         """Additional parameters for the learner, by name. Only `gate` has any."""
         if self.config.fusion != "gate":
             return {}
-        return {GATE: Gate(self.precision).init(key, jnp.zeros(observation_size + len(GATE_SLOTS)))["params"]}
+        return {GATE: Gate(self.dot_general).init(key, jnp.zeros(observation_size + len(GATE_SLOTS)))["params"]}
 
     def trust(self, outcomes: Outcomes) -> Trust:
         """The trust that the policy uses until the next update."""
@@ -215,14 +216,14 @@ class Fusion:
         if self.config.fusion == "trust":
             return Fused(logits + advice * exposure(self.env, side), mask, nothing)
         tilt, own, valid = advice
-        share: Any = Gate(self.precision).apply({"params": parameters[GATE]}, jnp.concatenate([observation, own]))
+        share: Any = Gate(self.dot_general).apply({"params": parameters[GATE]}, jnp.concatenate([observation, own]))
         return Fused(logits + share * tilt * exposure(self.env, side), mask,
                      self.config.gate_cost * jnp.where(valid, share, 0.0))
 
 
-def make_fusion(config: AdvisorConfig, env: EnvConfig, precision: str | None = None) -> Fusion | None:
+def make_fusion(config: AdvisorConfig, env: EnvConfig) -> Fusion | None:
     """The fusion of a configuration; None if advice is off."""
-    return Fusion(config, env, precision) if config.on else None
+    return Fusion(config, env) if config.on else None
 
 
 # --- figures of a rollout --------------------------------------------------------------------------------------------

@@ -10,13 +10,14 @@ import jax.numpy as jnp
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import init_stats, merge
+from jaxtrade.networks.precision import dot_general_of
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.ppo import reports
 from jaxtrade.rl.ppo.act import act
 from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.ppo.form import form_of
-from jaxtrade.rl.ppo.network import first_parameters, make_network
+from jaxtrade.rl.ppo.network import first_parameters, in_precision, make_network
 from jaxtrade.rl.ppo.state import TrainState, halved_rates, make_hparams, policy_of
 from jaxtrade.rl.ppo.update import update
 from jaxtrade.rl.rollout import reset_all
@@ -51,15 +52,14 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
 
 
 def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
-             precision: str | None = None, stage: Stage | None = None, fusion: Fusion | None = None,
-             reduce: Reduce = LOCAL, platform: str | None = None) -> Algorithm:
+             stage: Stage | None = None, fusion: Fusion | None = None, reduce: Reduce = LOCAL,
+             platform: str | None = None) -> Algorithm:
     """Build PPO on `env` for a run of `total_updates` updates. The schedules span this length.
 
     Args:
-        config: the sections `ppo`, `network` and `rollout` are read. They hold static counts and the initial values of
-            the tunable floats.
+        config: the sections `ppo`, `network`, `rollout` and `compute` are read. They hold static counts and the initial
+            values of the tunable floats.
         summarise: extra metrics, computed from the environment's `info`.
-        precision: precision of matrix products. "highest" means float32 even if the platform's default is lower.
         stage: changes `params` as the run goes on. The whole update uses the changed parameters, and the stage's
             figures become metrics. `act` does not apply the stage.
         fusion: combines the policy with advice. `params.advice` then holds the advice.
@@ -71,20 +71,21 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
         `params`. Without a fusion, `inputs` of its update is None. With a fusion it is the `AdviceState`
         (`rl.listening.state`) of this update, and the metric `visits` is float32[T bars] (see `fusion.visits`). `act`
         handles one environment and returns `ActExtras`; use vmap for many. Its `explore` is a Python bool: True samples
-        an action, False takes the most probable legal action and needs no key.
+        an action, False takes the most probable legal action and needs no key. `act` computes float32 products,
+        whatever precision the update has.
     Raises:
         ConfigError: the network has a memory, but a minibatch cannot hold whole rollouts of some environments.
     """
-    network, rollout, count = make_network(config.network, env.num_actions, precision), config.rollout, \
-        config.ppo.num_minibatches
-    ppo = PPO(config.ppo, rollout, config.network, env, network, total_updates, summarise, stage, fusion, reduce,
-              form_of(platform))
+    rollout, count, precision = config.rollout, config.ppo.num_minibatches, config.compute.precision
+    exact = PPO(config.ppo, rollout, config.network, env, make_network(config.network, env.num_actions), total_updates,
+                summarise, stage, fusion, reduce, form_of(platform))
+    ppo = in_precision(exact, dot_general_of(precision, platform))
     if ppo.first_carry is not None and rollout.num_envs // rollout.shards % count:
         raise ConfigError(f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "
                           f"({rollout.num_envs // rollout.shards}) must be a multiple of ppo.num_minibatches ({count})")
     return Algorithm(
-        init=partial(init, ppo), update=partial(update, ppo), act=partial(act, ppo), policy=policy_of, env=env,
-        steps_per_update=rollout.num_envs * rollout.num_steps, carry=ppo.first_carry, health=reports.HEALTH,
+        init=partial(init, ppo), update=partial(update, ppo), act=partial(act, exact), policy=policy_of, env=env,
+        steps_per_update=rollout.num_envs * rollout.num_steps, carry=ppo.first_carry, health=reports.health(precision),
         warnings=reports.WARNINGS, progress=reports.PROGRESS, remedies=reports.REMEDIES,
         step_sizes=("learning_rate", "learning_rate_end"), exploration=("ent_coef", "ent_coef_end"),
         retry=halved_rates, retry_note="half the learning rate",

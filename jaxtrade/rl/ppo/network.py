@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 
 from jaxtrade.config import NetworkConfig, RunConfig
 from jaxtrade.networks.heads import Network
 from jaxtrade.networks.normalize import init_stats
+from jaxtrade.networks.precision import FLOAT32, DotGeneral
 from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.ppo.context import PPO
@@ -15,9 +18,18 @@ from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
 
 
-def make_network(config: NetworkConfig, num_actions: int, precision: str | None = None) -> Network:
-    """The network that `config` describes. Raises ConfigError if no network is registered under `config.kind`."""
-    return NETWORKS[config.kind](config, num_actions, precision)
+def make_network(config: NetworkConfig, num_actions: int, dot_general: DotGeneral = FLOAT32) -> Network:
+    """The network that `config` describes. dot_general: computes its products.
+
+    Raises ConfigError if no network is registered under `config.kind`.
+    """
+    return NETWORKS[config.kind](config, num_actions, dot_general)
+
+
+def in_precision(ppo: PPO, dot_general: DotGeneral) -> PPO:
+    """The same learner with other matrix products, those of the network and of the fusion."""
+    fusion = None if ppo.fusion is None else replace(ppo.fusion, dot_general=dot_general)
+    return replace(ppo, network=make_network(ppo.settings, ppo.env.num_actions, dot_general), fusion=fusion)
 
 
 def packed(ppo: PPO, parameters: PyTree) -> PyTree:

@@ -1,0 +1,88 @@
+"""Settings of this process that a run's programs depend on, and that must be made before JAX starts."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from jaxtrade.config import RunConfig
+from jaxtrade.env.observation import make_spec
+from jaxtrade.env.tasks.base import task_of
+from jaxtrade.storage.programs import DETERMINISTIC, jax_started, pin_threads, use_determinism
+
+# Operations of a minibatch's products, forward, from which on threads are worth their cost. On two cores, two threads
+# took 0.97 to 1.16 times as long as one for up to 80 million, and 0.61 to 0.72 times as long from 150 million.
+WORTH_THREADS = 100e6
+
+
+def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.environ) -> None:
+    """Set the number of compute threads (`NPROC`) and the flags for the same bits on a GPU, unless they are set.
+
+    Once JAX has started, the threads are as many as cores, and flags have no effect. configs: of the runs of this
+    process, at least one. All get the threads that suit the one with the most work.
+    """
+    cores = os.cpu_count() or 1
+    if jax_started():
+        pin_threads(cores, env)
+        return
+    pin_threads(max(threads_of(config, cores) for config in configs), env)
+    if all(config.compute.deterministic for config in configs):
+        use_determinism(env)
+
+
+def restore(manifest: Mapping[str, Any], env: MutableMapping[str, str] = os.environ) -> None:
+    """Set threads and flags as a run's manifest says, unless JAX has started."""
+    if jax_started():
+        pin_threads(os.cpu_count() or 1, env)
+        return
+    if manifest["nproc"]:
+        env["NPROC"] = manifest["nproc"]
+    if "xla_flags" in manifest:  # earlier versions did not record the flags
+        env["XLA_FLAGS"] = manifest["xla_flags"]
+
+
+def threads_of(config: RunConfig, cores: int) -> int:
+    """Compute threads for a run on a CPU with `cores` cores."""
+    if config.compute.threads != "auto":
+        return config.compute.threads
+    work = minibatch_work(config)
+    return 1 if work is not None and work < WORTH_THREADS else cores
+
+
+def minibatch_work(config: RunConfig) -> float | None:
+    """Operations (multiplications and additions) of the network's products for one minibatch of all seeds, forward.
+
+    None for a network or a learner of the user's own.
+    """
+    network, rollout = config.network, config.rollout
+    if network.kind not in ("mlp", "gru") or config.algorithm != "ppo":
+        return None
+    weights, width = 0, make_spec(config.env).size
+    if network.adapter:
+        weights, width = width * network.adapter, network.adapter
+    if network.kind == "gru":
+        weights += 3 * network.rnn_width * (width + network.rnn_width)
+        width += network.rnn_width
+    widths = (width, *network.hidden)
+    outputs = len(task_of(config.env).actions(config.env)) + 1  # the logits, and the value
+    weights += 2 * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
+    rows = rollout.num_envs * rollout.num_steps / config.ppo.num_minibatches
+    return 2.0 * weights * rows * config.train.num_seeds
+
+
+def lines(config: RunConfig, env: Mapping[str, str] = os.environ) -> Iterator[str]:
+    """What a run prints about how it computes. Starts JAX."""
+    import jax
+
+    platform, work = jax.default_backend(), minibatch_work(config)
+    if platform == "cpu":
+        about = "" if work is None else f"; the products of a minibatch are {work / 1e6:,.0f} million operations"
+        yield f"compute threads: {env.get('NPROC', 'all')} (cores: {os.cpu_count()}{about})"
+    may_differ = config.compute.deterministic and "deterministic_ops=true" not in env.get("XLA_FLAGS", "")
+    if platform == "gpu" and may_differ:
+        yield ("note: compute.deterministic is true, but JAX had started before, or XLA_FLAGS says otherwise: another "
+               f"run may have other bits. Start Python with XLA_FLAGS='{DETERMINISTIC}'")
+    if config.compute.precision != "float32":
+        yield f"operands of matrix products: {config.compute.precision} in training, float32 in evaluation"

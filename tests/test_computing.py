@@ -1,0 +1,141 @@
+"""How a run computes: threads by the size of its minibatches, flags for the same bits, what its manifest tells."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from jaxtrade.config import load_config
+from jaxtrade.runs import computing, machine
+from jaxtrade.storage import programs
+
+FLAGS = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+
+
+def config(*overrides):
+    return load_config("quickstart", overrides)
+
+
+def test_operations_of_a_minibatch_are_counted_by_hand():
+    """228 slots, 7 actions. Two networks of 228 x 64 + 64 x 64 weights, heads of 64 x 7 and 64 x 1."""
+    small = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4")
+    weights = 2 * (228 * 64 + 64 * 64) + 64 * 8
+    assert computing.minibatch_work(small) == 2 * weights * 256
+    seeds = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "train.num_seeds=3")
+    assert computing.minibatch_work(seeds) == 3 * 2 * weights * 256
+    memory = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "network.kind=gru",
+                    "rollout.num_shards=1", "network.rnn_width=32", "network.hidden=[8]")
+    assert computing.minibatch_work(memory) == 2 * 256 * (3 * 32 * (228 + 32) + 2 * 260 * 8 + 8 * 8)
+    adapted = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "network.adapter=10",
+                     "network.hidden=[8]")
+    assert computing.minibatch_work(adapted) == 2 * 256 * (228 * 10 + 2 * 10 * 8 + 8 * 8)
+
+
+@pytest.mark.parametrize(("overrides", "threads"), [
+    (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4"), 1),  # 19 million operations
+    (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "train.num_seeds=8"), 6),
+    (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "network.hidden=[256,256,128]"), 6),
+    ((), 6),
+    (("compute.threads=3",), 3),
+    (("compute.threads=1",), 1),
+])
+def test_small_minibatches_get_one_thread(overrides, threads):
+    assert computing.threads_of(config(*overrides), 6) == threads
+
+
+def test_a_network_of_the_users_own_gets_all_cores():
+    mine = config().model_copy(update={"algorithm": "mine"})
+    assert computing.minibatch_work(mine) is None
+    assert computing.threads_of(mine, 6) == 6
+
+
+def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkeypatch):
+    monkeypatch.setattr(computing, "jax_started", lambda: False)
+    monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    small = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4")
+    env = {"XLA_FLAGS": "--other"}
+    computing.settle([small], env)
+    assert env == {"NPROC": "1", "XLA_FLAGS": f"--other {FLAGS}"}
+    computing.settle([config()], env)  # the process has its settings
+    assert env == {"NPROC": "1", "XLA_FLAGS": f"--other {FLAGS}"}
+    own = {"NPROC": "4", "XLA_FLAGS": "--xla_gpu_autotune_level=4"}
+    computing.settle([small], own)
+    assert own == {"NPROC": "4", "XLA_FLAGS": "--xla_gpu_autotune_level=4"}
+    fastest: dict[str, str] = {}
+    computing.settle([small, small.model_copy(update={"compute": small.compute.model_copy(update={
+        "deterministic": False, "threads": 5})})], fastest)
+    assert fastest == {"NPROC": "5"}
+    monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
+    without: dict[str, str] = {}
+    computing.settle([small], without)
+    assert without == {"NPROC": "1"}
+
+
+def test_settings_of_a_started_process_stay(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    jax.block_until_ready(jax.numpy.ones(1))
+    assert computing.jax_started()
+    env: dict[str, str] = {}
+    computing.settle([config("compute.threads=2")], env)
+    assert env == {"NPROC": "6"}
+    computing.restore({"nproc": "2", "xla_flags": FLAGS}, env)
+    assert env == {"NPROC": "6"}
+
+
+def test_a_resumed_run_gets_its_settings_back(monkeypatch):
+    monkeypatch.setattr(computing, "jax_started", lambda: False)
+    env = {"NPROC": "8", "XLA_FLAGS": "--other"}
+    computing.restore({"nproc": "2", "xla_flags": FLAGS}, env)
+    assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
+    computing.restore({"nproc": None}, env)  # of an earlier version
+    assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
+
+
+def test_importing_jax_is_not_starting_it():
+    code = ("import jax; from jaxtrade.storage.programs import jax_started; assert not jax_started(); "
+            "jax.numpy.ones(1); assert jax_started()")
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_driver_is_read_from_its_module(tmp_path):
+    assert machine.driver(tmp_path / "absent") is None
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\n"
+                                      "GCC version:  gcc version 13.3.0\n")
+    assert machine.driver(tmp_path / "version") == "580.95.05"
+    (tmp_path / "version").write_text("something else\n")
+    assert machine.driver(tmp_path / "version") is None
+
+
+def test_a_manifest_tells_what_differs_later():
+    now = machine.facts()
+    assert list(machine.differences(now, now)) == []
+    device = now["device"] | {"kind": "NVIDIA H100", "driver": "580.1", "count": 8}
+    then = now | {"versions": now["versions"] | {"jaxlib": "0.9.0", "jaxtrade": "0.0.1"}, "device": device,
+                  "nproc": "3", "xla_flags": FLAGS}
+    assert sorted(machine.differences(then, now | {"nproc": "2", "xla_flags": "--other"})) == sorted([
+        f"version jaxlib: 0.9.0, now {now['versions']['jaxlib']}",
+        f"device kind: NVIDIA H100, now {now['device']['kind']}",
+        "device driver: 580.1, now None",
+        "compute threads (NPROC): 3, now 2",
+        f"XLA_FLAGS: {FLAGS}, now --other",
+    ])
+    old = {"versions": {"jax": now["versions"]["jax"]}, "nproc": now["nproc"]}  # an earlier version recorded less
+    assert list(machine.differences(old, now)) == []
+
+
+def test_a_run_says_how_it_computes(monkeypatch):
+    small = config("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "compute.precision=tf32")
+    found = list(computing.lines(small, {"NPROC": "1"}))
+    assert found == [
+        f"compute threads: 1 (cores: {os.cpu_count()}; the products of a minibatch are 19 million operations)",
+        "operands of matrix products: tf32 in training, float32 in evaluation"]
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert list(computing.lines(config(), {"XLA_FLAGS": FLAGS})) == []
+    assert list(computing.lines(config("compute.deterministic=false"), {})) == []
+    note, = computing.lines(config(), {})
+    assert FLAGS in note
