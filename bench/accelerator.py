@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import ConfigError
-from jaxtrade.storage.programs import cache_folder
+from jaxtrade.storage.programs import DETERMINISTIC, cache_folder
 
 from .catalogue import Options
-from .described import COMPILED_SHAPES, DEVICES, FLAGS, Device
+from .described import COMPILED_SHAPES, DEVICES, Device
 
 FOLDER = "JAXTRADE_COMPILERS"  # the folder of the compilers, if it is not beside the compiled programs
 PRODUCT_SHARE, BANDWIDTH_SHARE = 0.4, 0.6
@@ -69,7 +69,7 @@ def environment(device: Device, code: Path | None) -> dict[str, str]:
     platforms = "cpu,cuda" if device.platform == "cuda" else "cpu"
     return os.environ | {"PYTHONPATH": os.pathsep.join(path), "JAX_PLATFORMS": platforms, "TPU_SKIP_MDS_QUERY": "1",
                          "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_ENABLE_COMPILATION_CACHE": "0",
-                         "XLA_FLAGS": FLAGS[device.platform], "TF_CPP_MIN_LOG_LEVEL": "3"}
+                         "XLA_FLAGS": DETERMINISTIC if device.platform == "cuda" else "", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 def measure(target: str, shape: str, quick: bool = False, code: Path | None = None) -> dict[str, Any]:
@@ -95,8 +95,9 @@ def with_estimate(found: dict[str, Any], device: Device) -> dict[str, Any]:
     if device.clock:
         seconds = {"cycles": found["cycles"] / device.clock}
     else:
+        peak = device.peak[found.get("precision", "float32")]
         seconds = {"launches": found["launches"] * device.launch,
-                   "products": found["product_flops"] / (device.peak["float32"] * PRODUCT_SHARE),
+                   "products": found["product_flops"] / (peak * PRODUCT_SHARE),
                    "memory": found["bytes"] / (device.bandwidth * BANDWIDTH_SHARE)}
     total = sum(seconds.values())
     return found | {"estimate": {"steps_per_second": round(found["steps"] / total), "seconds": {
@@ -125,6 +126,6 @@ def run(options: Options) -> dict[str, Any]:
         print(f"compiled for {target}", file=sys.stderr, flush=True)
     assumptions = {"launch_seconds": {name: DEVICES[name].launch for name in found},
                    "product_share_of_peak": PRODUCT_SHARE, "share_of_bandwidth": BANDWIDTH_SHARE,
-                   "peak_flops": {name: DEVICES[name].peak["float32"] for name in found}}
+                   "peak_flops": {name: DEVICES[name].peak for name in found}}
     return {"compiled_only": "nothing ran on a device; `estimate` is a roofline, no measurement", "targets": found,
             "assumptions": assumptions, "left_out": left_out}

@@ -18,14 +18,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+REFERENCE = {"num_envs": 4096, "num_steps": 128, "num_minibatches": 16, "hidden": (256, 256, 128)}
 SHAPES: dict[str, dict[str, Any]] = {
-    "reference": {"num_envs": 4096, "num_steps": 128, "num_minibatches": 16, "hidden": (256, 256, 128)},
+    "reference": REFERENCE, "tf32": REFERENCE, "bfloat16": REFERENCE,
     "default": {"num_envs": 256, "num_steps": 128, "num_minibatches": 8},
     "gru": {"num_envs": 1024, "num_steps": 128, "num_minibatches": 8, "kind": "gru"},
     "env": {"num_envs": 4096, "num_steps": 128},
     "evaluation": {"num_envs": 256, "num_steps": 128},
 }
-LEARNING = ("reference", "default", "gru")
+LEARNING = ("reference", "tf32", "bfloat16", "default", "gru")
+PRECISIONS = ("tf32", "bfloat16")  # shapes that are called by their precision; all others are float32
 QUICK = {"num_steps": 4, "num_minibatches": 2}
 SESSIONS = 8  # of the market: its length is in no count, and a table of windows takes memory
 
@@ -100,7 +102,8 @@ def evaluation(world: Any, platform: str) -> Work:
 def work_of(shape: str, platform: str, quick: bool) -> tuple[Work, dict[str, Any]]:
     """The program of a shape, and its configuration."""
     chosen = SHAPES[shape] | (QUICK if quick else {})
-    world = benches("setting").world(SESSIONS, ppo=chosen)
+    precision = {"compute": {"precision": shape}} if shape in PRECISIONS else {}
+    world = benches("setting").world(SESSIONS, ppo=chosen, **precision)
     if platform == "tpu" and importlib.util.find_spec("jaxtrade.data.windows"):
         from jaxtrade.data.windows import with_tables
 
@@ -154,7 +157,8 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     start = time.perf_counter()
     program = jax.jit(work.function, donate_argnums=work.donated).lower(*arguments).compile()
     seconds = time.perf_counter() - start
-    found = {"steps": work.steps, "product_flops": benches("programs").matmul_flops(work.function, *work.arguments),
+    found = {"steps": work.steps, "precision": shape if shape in PRECISIONS else "float32",
+             "product_flops": benches("programs").matmul_flops(work.function, *work.arguments),
              "temporaries": program.memory_analysis().temp_size_in_bytes, "compile_seconds": round(seconds, 1)}
     try:
         module = hlo.parse(program.as_text())

@@ -26,9 +26,11 @@ BENCHES = {  # module -> what it measures
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "ablation": "what each optimisation is worth",
+    "precision_curves": "learning curves with products in float32, tf32 and bfloat16, 8 seeds each",
     "accelerator": "programs compiled for a described GPU or TPU, without one: launches, loops, memory",
 }
-TIMELESS = ("accelerator",)  # they measure no time of this machine: run by name alone, and on a busy machine too
+# They measure no time of this machine: run by name alone, and on a busy machine too.
+TIMELESS = ("accelerator", "precision_curves")
 
 WITH_PUREJAXRL = ("ppo_train", "memory")  # benches that have its side
 PUREJAXRL_COMMIT = "31756b197773a52db763fdbe6d635e4b46522a73"  # what was tested

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-COMPILED_SHAPES = ("reference", "default", "gru", "env", "evaluation")  # programs of `accelerator_child`
-FLAGS = {"cuda": "--xla_gpu_autotune_level=0", "tpu": ""}  # without a device nothing can be timed
+# Programs of `accelerator_child`.
+COMPILED_SHAPES = ("reference", "tf32", "bfloat16", "default", "gru", "env", "evaluation")
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from typing import Any
 
 from jaxtrade.errors import DataError, JaxtradeError
 
-from . import catalogue, chart, figures, pages, picture, provenance, targets
+from . import catalogue, chart, curves, figures, pages, picture, provenance, targets
 from .command import LEAST_REPEATS
 from .targets import Results, Target
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 WARNING = "<!-- written by `python -m bench.publish` from bench/results: run it, change nothing here -->"
-PICTURES = (picture, chart)
+PICTURES = (picture, chart, curves)
 
 
 def load(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:

@@ -115,7 +115,8 @@ def _add_bench(commands: Any) -> None:
     compiled.add_argument("--target", action="append", default=[], metavar="NAME",
                           help="a device: h200, h100, a100, v5e, v6e; may be repeated (default: all)")
     compiled.add_argument("--shape", action="append", default=[], metavar="NAME",
-                          help="a program: reference, default, gru, env, evaluation; may be repeated (default: all)")
+                          help="a program: reference, tf32, bfloat16 (the reference in that precision), "
+                          "default, gru, env, evaluation; may be repeated (default: all)")
     compiled.add_argument("--install", action="store_true", help="put the compilers' packages into a folder of their "
                           "own first (JAXTRADE_COMPILERS, default in the cache folder; about 1.5 GB for all)")
     compiled.add_argument("--code", type=Path, metavar="DIR", help="a checkout of another version to compile instead "

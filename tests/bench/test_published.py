@@ -52,7 +52,7 @@ def test_generated_parts_are_what_the_results_make(name: str) -> None:
     assert publish.inserted(text, publish.generated()[name], name) == text, "run `python -m bench.publish`"
 
 
-@pytest.mark.parametrize("module", publish.PICTURES, ids=["throughput", "ratios"])
+@pytest.mark.parametrize("module", publish.PICTURES, ids=["throughput", "ratios", "precision_curves"])
 def test_the_pictures_show_the_results(module: Any) -> None:
     folder = ROOT / "bench" / "results"
     results = publish.load(folder).get("", {})
