@@ -189,7 +189,7 @@ def run(options: Options) -> dict[str, Any]:
         summaries[name], found[name] = measure(each, sessions, square, options.repeats)
     return {
         "config": {"settings": chosen, "sessions": sessions, "square": square, "repeats": options.repeats,
-                   "threads": harness.cores(), "precision": "float32, at the platform's default"},
+                   "threads": harness.cores(), "precision": setting.config().compute.precision},
         "sides": summaries,
         "ratios": {f"{name}: learn phase over {kind} products": {"wall": rate["learn_share"]}
                    for name, each in found.items() for kind, rate in each["matmul"].items()},

@@ -63,7 +63,7 @@ def carry_over(mine: Layout, theirs: Layout, moments: bool = False, seed: int = 
 
 
 def judged(layout: Layout, params: Any, stats: Any, carry: Any, observation: jax.Array) -> Any:
-    network = make_network(layout.config, len(layout.actions), "highest")
+    network = make_network(layout.config, len(layout.actions))
     return network.apply({"params": params}, carry, normalise(stats, observation))
 
 
