@@ -8,6 +8,7 @@ jaxtrade only what earlier versions have too, so that `--code` can compile those
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -146,7 +147,7 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     launches: of one run; a loop whose length depends on the data counts as one round. row_loops: loops that the
     compiler made of look-ups, one round for each row. bytes: that the launches move. product_flops: of all matrix
     products as traced. temporaries: bytes beside arguments and results. cycles: the compiler's estimate, 0 for none.
-    unread: in place of what the program's text says, why this version of JAX cannot read it.
+    text_sha256: of the program's text. unread: in place of what this text says, why this version of JAX cannot read it.
     """
     import jax
 
@@ -161,11 +162,13 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
              "product_flops": benches("programs").matmul_flops(work.function, *work.arguments),
              "temporaries": program.memory_analysis().temp_size_in_bytes, "compile_seconds": round(seconds, 1)}
     try:
-        module = hlo.parse(program.as_text())
+        text = program.as_text()
+        module = hlo.parse(text)
     except jax.errors.JaxRuntimeError as error:  # a compiler may know operations that this version of JAX does not
         return found | {"unread": str(error).splitlines()[0]}
     found |= phases(module, chosen) if shape in LEARNING else {"step": max(loop.own for loop in module.loops())}
     return found | {
+        "text_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "launches": module.launches(), "bytes": module.bytes(), "cycles": module.cycles(),
         "row_loops": sum(not loop.scope.endswith("while") for loop in module.loops()),
         "unknown_loops": sum(loop.trips is None for loop in module.loops()),

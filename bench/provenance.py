@@ -14,6 +14,7 @@ from typing import Any
 from jaxtrade.errors import DataError
 
 from . import idle
+from .catalogue import TIMELESS
 
 BEFORE = {  # result, as `by_name` calls it -> its commit, which is not in this history or had changes
     "ablation": "3de7a08", "curriculum": "b741705", "env_step": "65d92b7+", "rollout": "3de7a08", "scaling": "3de7a08",
@@ -61,13 +62,15 @@ def check(results: Mapping[str, Mapping[str, Any]], root: Path, find: Fault = fa
 
 
 def doubts(name: str, result: Mapping[str, Any]) -> list[str]:
-    """Why a published result is unverified; nothing where it may be quoted. name: as `by_name` calls it."""
+    """Why a published result is unverified; nothing where it may be quoted. name: as `by_name` calls it. A bench that
+    measures no time needs no idle machine."""
     stamp = result["stamp"]
     commit = str(stamp["commit"])
     old = BEFORE.get(name) == commit
     about = (f"commit {commit[:-1]} with uncommitted changes" if commit.endswith("+")
              else f"commit {commit} is not in this history")
-    return [*idle.reasons(stamp["load_before"], stamp.get("steal")), *([about] if old else [])]
+    busy = [] if result.get("bench") in TIMELESS else idle.reasons(stamp["load_before"], stamp.get("steal"))
+    return [*busy, *([about] if old else [])]
 
 
 def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
