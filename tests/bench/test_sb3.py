@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
-import gymnasium
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench import sb3, setting, tape
-from bench.learning import Learning, learning_of
+from bench import one_update, sb3, sb3_update, setting, tape
+from bench.learning import Learning
+from bench.one_update import UPDATE, Rollout
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks import distributions
-from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.state import TrainState, policy_of
-from jaxtrade.types import Array, PyTree
 from tests.extras import needed
 
 BASE: dict[str, Any] = {"num_envs": 4, "num_steps": 64, "num_minibatches": 2, "num_shards": 1,
@@ -81,132 +75,9 @@ def torch() -> Iterator[Any]:
     found.set_num_threads(before)
 
 
-UPDATE: dict[str, Any] = {
-    "num_envs": 4, "num_steps": 64, "num_minibatches": 1, "num_epochs": 3, "num_shards": 1, "hidden": (16, 16),
-    "normalise_observations": False, "learning_rate": 3e-3, "learning_rate_end": 3e-3, "ent_coef": 0.2, "gamma": 0.9,
-    "clip_eps": 0.02,
-}
-
-
-class Seen(NamedTuple):
-    """Steps of a rollout, [T, N, ...]; `final`: what was observed after the step, whatever ended there."""
-
-    observation: Array
-    mask: Array
-    final: Array
-    first: Array
-    action: Array
-    log_prob: Array
-    value: Array
-    reward: Array
-    terminated: Array
-    truncated: Array
-
-
-class Rollout:
-    """One rollout of ours with truncations, and what our update makes of it.
-
-    seen: the rollout once more, step by step from the same random numbers; last: the observations after it.
-    """
-
-    def __init__(self, **changed: Any) -> None:
-        self.world = setting.world(2, ppo={**UPDATE, **changed}, episode={"max_steps": 10})
-        env, params = self.world.env, self.world.params
-        algorithm = make_ppo(self.world.config, env, 10)
-        self.before: TrainState = jax.jit(algorithm.init)(jax.random.key(0), params)
-        self.after: TrainState = jax.jit(algorithm.update)(self.before, params, None)[0]
-        again = jax.jit(self._again, static_argnums=0)
-        self.seen, self.last = jax.device_get(again(algorithm.act, self.before, params))
-
-    def _again(self, act: Callable[..., Any], state: TrainState, params: PyTree) -> tuple[Seen, Array]:
-        env, learning, policy = self.world.env, learning_of(self.world.config), policy_of(state)
-        of_rollout, _ = jax.random.split(jax.random.fold_in(state.key, state.update))
-
-        def random_of(number: Array) -> tuple[Array, Array]:
-            of_actions, of_steps = jax.random.split(jax.random.fold_in(of_rollout, number))
-            return jax.random.uniform(of_actions, (learning.num_steps,)), jax.random.split(of_steps, learning.num_steps)
-
-        def one(random: tuple[Array, Array], env_state: PyTree, ref: PyTree, first: Array) -> tuple[Any, Seen]:
-            chance, key = random
-            _, _, found = act(policy, None, ref, params, None, False)
-            action = distributions.pick(chance, found.logits, found.mask)
-            env_state, following, outcome = env.step(key, env_state, action, params)
-            return (env_state, following, outcome.terminated | outcome.truncated), Seen(
-                env.observe(ref, params), found.mask, env.observe(outcome.final_ref, params), first, action,
-                distributions.log_prob(found.logits, found.mask, action), found.value, outcome.reward,
-                outcome.terminated, outcome.truncated)
-
-        random = jax.vmap(random_of, out_axes=1)(jnp.arange(learning.num_envs))
-        (_, ref, _), seen = jax.lax.scan(lambda now, random: jax.vmap(one)(random, *now),
-                                         (state.env_state, state.ref, state.first), random)
-        return seen, jax.vmap(env.observe, (0, None))(ref, params)
-
-
-class Spaces(gymnasium.Env):
-    """Nothing but spaces: no step is made."""
-
-    def __init__(self, size: int, actions: int) -> None:
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (size,), np.float32)
-        self.action_space = gymnasium.spaces.Discrete(actions)
-
-
-def layers(policy: Any) -> dict[tuple[str, ...], Any]:
-    """Our parameter path of each layer -> torch's Linear."""
-    found: dict[tuple[str, ...], Any] = {("policy_head",): policy.action_net, ("value_head",): policy.value_net}
-    torsos = {"policy_torso": policy.mlp_extractor.policy_net, "value_torso": policy.mlp_extractor.value_net}
-    for torso, net in torsos.items():
-        found |= {(torso, f"Dense_{i}"): layer for i, layer in enumerate(list(net)[::2])}
-    return found
-
-
-def at(tree: Any, path: tuple[str, ...]) -> Any:
-    for name in path:
-        tree = tree[name]
-    return tree
-
-
-def updated(torch: Any, rollout: Rollout, chosen: dict[str, Any]) -> dict[tuple[str, ...], np.ndarray]:
-    """Weights after MaskablePPO's own `train` on our rollout from our weights, [in, out] by our path."""
-    from stable_baselines3.common.logger import Logger
-    from stable_baselines3.common.vec_env import DummyVecEnv
-
-    env, seen, count = rollout.world.env, rollout.seen, learning_of(rollout.world.config).num_envs
-    envs = DummyVecEnv([lambda: Spaces(env.observation_size, env.num_actions)] * count)
-    model = sb3.make_model(envs, chosen, 0)
-    model.set_logger(Logger(None, []))
-    with torch.no_grad():
-        for path, layer in layers(model.policy).items():
-            ours = at(rollout.before.params, path)
-            layer.weight.copy_(torch.tensor(np.array(ours["kernel"]).T))
-            layer.bias.copy_(torch.tensor(np.array(ours["bias"])))
-
-    def values(observation: np.ndarray) -> Any:
-        with torch.no_grad():
-            return model.policy.predict_values(torch.tensor(observation))
-
-    buffer = model.rollout_buffer
-    buffer.reset()
-    for t in range(learning_of(rollout.world.config).num_steps):
-        now = Seen(*(x[t] for x in seen))
-        final = values(now.final).numpy()[:, 0]
-        reward = now.reward + np.where(now.truncated, chosen["gamma"] * final, 0.0)
-        buffer.add(now.observation, now.action[:, None], reward, now.first, torch.tensor(now.value),
-                   torch.tensor(now.log_prob), action_masks=now.mask)
-    buffer.compute_returns_and_advantage(last_values=values(rollout.last),
-                                         dones=seen.terminated[-1] | seen.truncated[-1])
-    model.train()
-    return {path: layer.weight.detach().numpy().T for path, layer in layers(model.policy).items()}
-
-
-def distance(torch: Any, rollout: Rollout, **changed: Any) -> float:
+def distance(rollout: Rollout, **changed: Any) -> float:
     """|our step - SB3's step| / |our step| over all weights, with some of SB3's arguments changed."""
-    theirs = updated(torch, rollout, {**sb3.arguments(learning_of(rollout.world.config)), **changed})
-    apart = moved = 0.0
-    for path, weight in theirs.items():
-        before, after = (np.asarray(at(state.params, path)["kernel"]) for state in (rollout.before, rollout.after))
-        apart += float(np.square(weight - after).sum())
-        moved += float(np.square(after - before).sum())
-    return (apart / moved) ** 0.5
+    return one_update.distance(rollout, sb3_update.updated(rollout, changed))
 
 
 @pytest.mark.slow
@@ -215,15 +86,15 @@ def test_an_update_is_the_same_update(torch: Any) -> None:
     rollout = Rollout(normalise_advantages=False)
     assert int((rollout.seen.truncated & ~rollout.seen.terminated).sum()) > 10
     assert not rollout.seen.mask.all()
-    assert distance(torch, rollout) < 1e-4
+    assert distance(rollout) < 1e-4
     for changed in ({"ent_coef": 0.0}, {"vf_coef": 0.45}, {"gamma": 0.89}, {"gae_lambda": 0.9}, {"clip_range": 0.2},
                     {"n_epochs": 4}, {"learning_rate": 3.1e-3}, {"max_grad_norm": 0.01}):
-        assert distance(torch, rollout, **changed) > 0.01, changed
+        assert distance(rollout, **changed) > 0.01, changed
 
 
 @pytest.mark.slow
 def test_normalised_advantages_differ_by_the_kind_of_deviation_alone(torch: Any) -> None:
-    assert distance(torch, Rollout()) < 0.02
+    assert distance(Rollout()) < 0.02
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,14 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from bench import setting, tape, twin
+from bench import replay, setting, tape, twin
 from jaxtrade.env.actions import Action
-from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.money import tick_mills
 from jaxtrade.env.state import OFF, BracketParams, EndReason, EnvParams, ExitReason, StopKind, Trailing
 from jaxtrade.errors import ConfigError
 from tests.env import worlds
 
 SESSIONS, ENVS, STEPS = 4, 16, 400
-WILD = 0.04  # share of actions drawn without a look at the mask
-TOLERANCE = 1e-5  # relative to max(1, |x|)
 SMALL = worlds.rules(drawdown=400_000, daily_loss=150_000, target=250_000, floor_cap=100_000, min_days=1)
 ACCOUNTS = {  # on what the bench trades, or with small limits on a market made rough
     "default": None,
@@ -65,76 +61,13 @@ def variant(world: setting.World, name: str) -> EnvParams:
                           brackets=BracketParams(*map(worlds.i32, (300, 1, 300))))
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=worlds.FAST_COMPILE)
-def play(env: TradingEnv, params: EnvParams, slots: jax.Array, rows: jax.Array, key: jax.Array) -> dict[str, Any]:
-    """[STEPS, ENVS, ...]: where each step stood, what was seen and legal, the action, and what came of it."""
-    states = jax.vmap(lambda slot, row, seed: env.reset_at(params, slot, row, seed))(slots, rows, jnp.arange(ENVS))
-
-    def one(state: Any, chances: jax.Array) -> Any:
-        ref = env.ref(state, params)
-        wild = jnp.int32(chances[1] * 7)
-        action = jnp.where(chances[2] < WILD, wild, worlds.pick(ref.mask, chances[0]))
-        following, _, outcome = env.step(key, state, action, params)
-        event = outcome.info.event
-        left = jnp.where(event.order_exit_quantity != 0, jnp.int32(ExitReason.ORDER), event.exit_reason)
-        return following, {
-            "slot": state.slot, "row": state.row, "time": state.time, "mask": ref.mask, "action": action,
-            "observation": env.observe(ref, params), "final": env.observe(outcome.final_ref, params),
-            "reward": outcome.reward, "terminated": outcome.terminated, "truncated": outcome.truncated,
-            "end": outcome.info.end, "equity": outcome.info.equity, "exit": left, "illegal": outcome.info.illegal,
-            "locked": following.account.locked}
-
-    chances = jax.random.uniform(key, (STEPS, ENVS, 3))
-    return jax.lax.scan(lambda states, drawn: jax.vmap(one)(states, drawn), states, chances)[1]
+PLAY = jax.jit(replay.play, static_argnums=(0, 5), compiler_options=worlds.FAST_COMPILE)
 
 
 @pytest.fixture(scope="module")
 def played(world: setting.World) -> Callable[[str], dict[str, np.ndarray]]:
-    """Variant -> `play` from starts all over the split, on the host."""
-    return functools.cache(lambda name: _played(world, variant(world, name)))
-
-
-def _played(world: setting.World, params: EnvParams) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    slots = rng.integers(0, SESSIONS, ENVS)
-    first, last = (np.asarray(x)[slots] for x in (params.market.sessions.first, params.market.sessions.last))
-    rows = rng.integers(first, last + 1)
-    return jax.device_get(play(world.env, params, jnp.asarray(slots), jnp.asarray(rows), jax.random.key(0)))
-
-
-def far(ours: Any, theirs: Any) -> bool:
-    return not np.all(np.abs(ours - theirs) <= TOLERANCE * np.maximum(1, np.abs(theirs)))
-
-
-def differing(env: twin.Twin, reported: dict[str, np.ndarray], lane: int, kinds: Counter[str]) -> str | None:
-    """Replay one environment -> its first difference."""
-    seen = np.empty(0)
-    for step in range(STEPS):
-        then = {name: values[step, lane] for name, values in reported.items()}
-        if then["time"] == 0:
-            seen, _ = env.reset(options={"slot": then["slot"], "row": then["row"]})
-        if env.row != then["row"] or far(seen, then["observation"]):
-            return f"step {step}: row {env.row}, not {then['row']}, or observations differ"
-        if not np.array_equal(env.action_masks(), then["mask"]):
-            return f"step {step}: masks {env.action_masks()}, {then['mask']}"
-        refused = env.illegal
-        seen, reward, terminated, truncated, info = env.step(then["action"])
-        ours = (terminated, truncated, info.get("end_reason", 0), env.equity, env.exit_reason, env.illegal - refused)
-        theirs = tuple(then[name].item() for name in ("terminated", "truncated", "end", "equity", "exit", "illegal"))
-        if ours != theirs:
-            return f"step {step}: {ours}, not {theirs}"
-        if far(reward, then["reward"]) or (theirs[2] and far(seen, then["final"])):
-            return f"step {step}: reward {reward}, {then['reward']}, or last observations differ"
-        kinds.update([f"end_{EndReason(theirs[2]).name}", f"exit_{ExitReason(theirs[4]).name}"])
-        kinds.update(illegal=ours[5], locked=int(then["locked"]))
-    return None
-
-
-def compare(env: twin.Twin, reported: dict[str, np.ndarray]) -> tuple[str | None, Counter[str]]:
-    """-> (first difference of any environment, how often each kind of event was replayed)."""
-    kinds: Counter[str] = Counter()
-    faults = (differing(env, reported, lane, kinds) for lane in range(ENVS))
-    return next((fault for fault in faults if fault), None), kinds
+    """Variant -> `replay.play` from starts all over the split, on the host."""
+    return functools.cache(lambda name: replay.played(world.env, variant(world, name), ENVS, STEPS, PLAY))
 
 
 SEEN = {  # kinds of events that a variant must have had
@@ -149,9 +82,9 @@ SEEN = {  # kinds of events that a variant must have had
 @pytest.mark.parametrize("name", ACCOUNTS)
 def test_replays_the_environment(world: setting.World, played: Any, name: str) -> None:
     """6,400 steps: masks, ends, exits and mills equal, every slot and the reward within 1e-5."""
-    fault, kinds = compare(twin.Twin(tape.make_tape(world.config.env, variant(world, name))), played(name))
-    assert fault is None
-    assert not [kind for kind in SEEN[name].split() if not kinds[kind]], kinds
+    found = replay.compare(twin.Twin(tape.make_tape(world.config.env, variant(world, name))), played(name))
+    assert found.fault is None
+    assert not [kind for kind in SEEN[name].split() if not found.kinds[kind]], found.kinds
 
 
 FAULTS = {  # source of `Twin.step` -> what is planted in its place, in the variant "static"
@@ -169,8 +102,8 @@ def test_a_planted_fault_is_found(world: setting.World, played: Any, old: str) -
     found: dict[str, Any] = {}
     exec(source.replace(old, FAULTS[old]), vars(twin) | {"__builtins__": __builtins__}, found)
     faulty = type("Faulty", (twin.Twin,), {"step": found["step"]})
-    fault, _ = compare(faulty(tape.make_tape(world.config.env, variant(world, "static"))), played("static"))
-    assert fault is not None
+    differing = replay.compare(faulty(tape.make_tape(world.config.env, variant(world, "static"))), played("static"))
+    assert differing.fault is not None
 
 
 def test_the_ids_are_the_environments() -> None:
