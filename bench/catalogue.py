@@ -28,9 +28,11 @@ BENCHES = {  # module -> what it measures
     "ablation": "what each optimisation is worth",
     "precision_curves": "learning curves with products in float32, tf32 and bfloat16, 8 seeds each",
     "accelerator": "programs compiled for a described GPU or TPU, without one: launches, loops, memory",
+    "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",
 }
 # They measure no time of this machine: run by name alone, and on a busy machine too.
 TIMELESS = ("accelerator", "precision_curves")
+SUITES = ("device",)  # several parts, each with a result of its own in a folder of the device; run by name alone
 
 WITH_PUREJAXRL = ("ppo_train", "memory")  # benches that have its side
 PUREJAXRL_COMMIT = "31756b197773a52db763fdbe6d635e4b46522a73"  # what was tested
@@ -43,7 +45,8 @@ class Options(NamedTuple):
     """What a bench is given. quick: small shapes and few repeats, to see that it works. repeats: of each side, 5 or
     more for a result that is quoted. purejaxrl: the user's own checkout of PureJaxRL, which is no package; its side is
     left out (and the result says so) where it is None. targets, shapes: of `accelerator`, all if empty. install: put
-    the compilers in place first. code: a checkout whose package `accelerator` compiles instead of this one.
+    the compilers in place first. code: a checkout whose package `accelerator` compiles instead of this one. parts: of
+    `device`, all if empty.
     """
 
     quick: bool = False
@@ -53,6 +56,7 @@ class Options(NamedTuple):
     shapes: tuple[str, ...] = ()
     install: bool = False
     code: Path | None = None
+    parts: tuple[str, ...] = ()
 
 
 def run(name: str, options: Options, command: Sequence[str], load: float | None) -> dict[str, Any]:
@@ -72,8 +76,10 @@ def run(name: str, options: Options, command: Sequence[str], load: float | None)
 
 
 def write(result: dict[str, Any], folder: Path) -> Path:
-    """`folder/NAME.json`, indented, one trailing newline."""
+    """`folder/NAME.json`, indented, one trailing newline; whole or not at all."""
     path = folder / f"{result['bench']}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    new.replace(path)
     return path

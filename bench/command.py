@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from jaxtrade.errors import ConfigError, DataError
 
-from . import catalogue, figures, idle, table
+from . import catalogue, device, figures, idle, table
 from .described import COMPILED_SHAPES, DEVICES
+from .device_parts import PARTS
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
@@ -31,13 +32,15 @@ class Request(NamedTuple):
     out: Path
     compare: Path | None
     force: bool = False
+    again: bool = False
 
 
 def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None = None, out: Path | None = None,
             compare: Path | None = None, purejaxrl: Path | None = None, force: bool = False,
             targets: Sequence[str] = (), shapes: Sequence[str] = (), install: bool = False,
-            code: Path | None = None) -> Request:
-    """Check the arguments; no name means every bench. Quick results go to a folder of their own.
+            code: Path | None = None, parts: Sequence[str] = (), again: bool = False) -> Request:
+    """Check the arguments; no name means every bench that is not run by name alone. Quick results go to a folder of
+    their own.
 
     Raises ConfigError (with a suggestion for an unknown name) and DataError (--compare).
     """
@@ -46,11 +49,16 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
             raise ConfigError(f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                               f"(benches: {', '.join(catalogue.BENCHES)})")
-    chosen = tuple(dict.fromkeys(names)) or tuple(name for name in catalogue.BENCHES if name not in catalogue.TIMELESS)
+    chosen = tuple(dict.fromkeys(names)) or tuple(
+        name for name in catalogue.BENCHES if name not in (*catalogue.TIMELESS, *catalogue.SUITES))
     if (targets or shapes or install or code) and chosen != ("accelerator",):
         raise ConfigError("--target, --shape, --install and --code belong to `jaxtrade bench accelerator`; leave them "
                           "out, or run that bench alone")
-    for flag, given, known in (("--target", targets, DEVICES), ("--shape", shapes, COMPILED_SHAPES)):
+    if (parts or again) and chosen != ("device",):
+        raise ConfigError("--part and --again belong to `jaxtrade bench device`; leave them out, or run that bench "
+                          "alone")
+    for flag, given, known in (("--target", targets, DEVICES), ("--shape", shapes, COMPILED_SHAPES),
+                               ("--part", parts, PARTS)):
         if unknown := [name for name in given if name not in known]:
             raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")
     least = 1 if quick else LEAST_REPEATS
@@ -66,11 +74,12 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
                 and not figures.read(path)["quick"]]
         if full:
             raise ConfigError(f"{full[0]} is a full result, which --quick would replace; give another --out")
-    if compare is not None and not any(_earlier(compare, name) for name in chosen):
+    held = [part for name in chosen for part in (parts or PARTS if name == "device" else (name,))]
+    if compare is not None and not any(earlier(compare, name) for name in held):
         raise DataError(f"--compare {compare}: no result of {', '.join(chosen)} in it")
     kept = repeats or (QUICK_REPEATS if quick else REPEATS)
-    return Request(chosen, catalogue.Options(quick, kept, purejaxrl, tuple(targets), tuple(shapes),
-                                             install, code), folder, compare, force)
+    return Request(chosen, catalogue.Options(quick, kept, purejaxrl, tuple(targets), tuple(shapes), install, code,
+                                             tuple(dict.fromkeys(parts))), folder, compare, force, again)
 
 
 def run(asked: Request) -> int:
@@ -84,7 +93,8 @@ def run(asked: Request) -> int:
     if found and not asked.force:
         raise ConfigError(idle.refusal(found))
     if len(asked.names) == 1:
-        return _one(asked.names[0], asked, load)
+        [name] = asked.names
+        return device.run(asked, load) if name == "device" else _one(name, asked, load)
     codes: dict[str, int] = {}
     for name in asked.names:
         if codes and not asked.options.quick and not found:
@@ -98,7 +108,7 @@ def run(asked: Request) -> int:
 
 def arguments(name: str, asked: Request) -> list[str]:
     """The command line that runs one bench of a request."""
-    optional = {"--compare": asked.compare if asked.compare and _earlier(asked.compare, name) else None,
+    optional = {"--compare": asked.compare if asked.compare and earlier(asked.compare, name) else None,
                 "--purejaxrl": asked.options.purejaxrl}
     flags = [flag for flag, given in (("--quick", asked.options.quick), ("--force", asked.force)) if given]
     return ["bench", name, *flags, "--repeats", str(asked.options.repeats),
@@ -112,24 +122,32 @@ def stamped(name: str, options: catalogue.Options) -> list[str]:
             *(["--purejaxrl", "DIR"] if options.purejaxrl else []),
             *(word for target in options.targets for word in ("--target", target)),
             *(word for shape in options.shapes for word in ("--shape", shape)),
+            *(word for part in options.parts for word in ("--part", part)),
             *(["--code", "DIR"] if options.code else [])]
 
 
 def _one(name: str, asked: Request, load: float | None) -> int:
     """Run, print and write one bench; the exit code. load: the load average before."""
-    earlier = _earlier(asked.compare, name)  # before --out may replace it
+    before = earlier(asked.compare, name)  # before --out may replace it
     if name in catalogue.WITH_PUREJAXRL and asked.options.purejaxrl is None:
         print(f"note: PureJaxRL is left out: it {catalogue.NO_CHECKOUT}", file=sys.stderr)
     print(f"bench {name} ...", file=sys.stderr, flush=True)
-    result = catalogue.run(name, asked.options, stamped(name, asked.options), load)
+    return keep(catalogue.run(name, asked.options, stamped(name, asked.options), load), asked, load, asked.out, before)
+
+
+def keep(result: dict[str, Any], asked: Request, load: float | None, folder: Path,
+         before: dict[str, Any] | None) -> int:
+    """Print a result, compare it with an earlier one, and write it to `folder` where the machine was idle; the exit
+    code."""
+    name = result["bench"]
     timed = not asked.options.quick and name not in catalogue.TIMELESS
     found = idle.reasons(load, result["stamp"]["steal"]) if timed else []
     result |= {"forced": bool(found) and asked.force, "reasons": found}
     print(json.dumps(result), flush=True)  # before writing: a full disk loses no measurement
-    path = None if found and not asked.force else catalogue.write(result, asked.out)
+    path = None if found and not asked.force else catalogue.write(result, folder)
     print(f"\n{table.text(result)}\n", file=sys.stderr)
-    if earlier is not None:
-        print(f"{table.comparison(earlier, result)}\n", file=sys.stderr)
+    if before is not None:
+        print(f"{table.comparison(before, result)}\n", file=sys.stderr)
     if path is None:
         print(f"error: bench {name}: not written (its JSON line is on stdout): {idle.refusal(found)}", file=sys.stderr)
         return NOT_IDLE
@@ -137,7 +155,7 @@ def _one(name: str, asked: Request, load: float | None) -> int:
     return 0
 
 
-def _earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
+def earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
     """The earlier result of a bench: from the one file, or from its file in the folder; None where it has none."""
     if compare is None:
         return None

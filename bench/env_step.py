@@ -80,10 +80,10 @@ def ours(world: setting.World, scale: Scale) -> Sides:
     """Our loop by number of environments and by what becomes of its observations, and gymnax's rollout."""
     found: Sides = {}
     for num_envs in scale.sweep:
-        found[f"ours_{num_envs}"] = loop_side(world, scale, num_envs, WRITTEN, "ours")
+        found[f"ours_{num_envs}"] = loop_side(world, scale.steps, num_envs, WRITTEN, "ours")
     for mode in scale.modes:
         for num_envs in scale.looked_at:
-            found[f"ours_{mode}_{num_envs}"] = loop_side(world, scale, num_envs, mode, f"ours_{mode}")
+            found[f"ours_{mode}_{num_envs}"] = loop_side(world, scale.steps, num_envs, mode, f"ours_{mode}")
     num_envs, num_steps = scale.gymnax
     wrapper = RolloutWrapper(env=to_gymnax(world.env, world.params), num_env_steps=num_steps)
     keys = jax.random.split(jax.random.key(0), num_envs)
@@ -93,11 +93,12 @@ def ours(world: setting.World, scale: Scale) -> Sides:
     return found
 
 
-def loop_side(world: setting.World, scale: Scale, num_envs: int, mode: str, kind: str
+def loop_side(world: setting.World, steps: int, num_envs: int, mode: str, kind: str
               ) -> tuple[harness.Side, dict[str, Any]]:
-    num_steps = scale.steps // num_envs
+    """`steps` environment steps of ours in a repeat, whatever the number of environments."""
+    num_steps = steps // num_envs
     work = stepping.Loop(world.env, world.params, num_envs, num_steps, mode)
-    return harness.side(work, scale.steps), {"kind": kind, "num_envs": num_envs, "num_steps": num_steps,
+    return harness.side(work, steps), {"kind": kind, "num_envs": num_envs, "num_steps": num_steps,
                                              "observations": mode, "per_env_step": work.cost}
 
 

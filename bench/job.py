@@ -37,7 +37,11 @@ class Done(NamedTuple):
 
 
 class JobError(RuntimeError):
-    """A job failed, or its time was over; the message says which."""
+    """A job failed."""
+
+
+class LateError(JobError):
+    """A job was not done when its time was over."""
 
 
 def run(name: str, arguments: Mapping[str, Any], seconds: float, variables: Mapping[str, str] | None = None) -> Done:
@@ -47,7 +51,7 @@ def run(name: str, arguments: Mapping[str, Any], seconds: float, variables: Mapp
         seconds: after that many the process is ended.
         variables: put over this process's environment.
     Raises:
-        JobError: it failed, or did not end in time.
+        JobError: it failed; LateError: it did not end in time.
     """
     module, _, function = name.rpartition(".")
     start = time.perf_counter()
@@ -61,7 +65,7 @@ def run(name: str, arguments: Mapping[str, Any], seconds: float, variables: Mapp
         try:
             status = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise JobError(f"{name}: it was ended after {seconds:.0f} seconds, its limit") from None
+            raise LateError(f"{name}: it was ended after {seconds:.0f} seconds, its limit") from None
         finally:  # Ctrl-C does not reach a group of its own
             end(process)
         if status or not reply.exists():

@@ -157,7 +157,8 @@ def page(results: Results, chosen: Sequence[Target], picture_path: str | None = 
                   f"![Environment steps per second by number of environments, every side]({picture_path})"]
     for name, result in provenance.by_name(results).items():
         lines += ["", *_section(name, result)]
-    absent = [f"`{name}`" for name in catalogue.BENCHES if name not in results.get("", {})]
+    absent = [f"`{name}`" for name in catalogue.BENCHES
+              if name not in results.get("", {}) and name not in catalogue.SUITES]  # a suite has no result of its own
     return [*lines, *(["", f"Not measured yet: {', '.join(absent)}."] if absent else [])]
 
 

@@ -14,7 +14,7 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -42,6 +42,14 @@ def steady_side(num_seeds: int, ppo: dict[str, Any], sessions: int) -> harness.S
     state = jax.jit(agents.init)(stack.keys(0), world.params)
     program = programs.compiled(lambda state, params: agents.update(state, params, None), state, world.params).program
     return harness.side(lambda: program(state, world.params), num_seeds * ppo["num_envs"] * ppo["num_steps"])
+
+
+def steady(counts: Sequence[int], ppo: dict[str, Any], sessions: int,
+           repeats: int) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, float]]]:
+    """Sides `together@N` of each number of agents, and their ratios over one agent."""
+    found = harness.compare({f"together@{n}": steady_side(n, ppo, sessions) for n in counts}, repeats)
+    return found, {f"{n} together/in turn, start-up and compilation excluded":
+                   harness.ratio(found, f"together@{n}", "together@1") for n in counts if n > 1}
 
 
 def trainer(num_seeds: int, ppo: dict[str, Any], sessions: int, updates: int, cache: str | None) -> Callable[[], Any]:
@@ -94,15 +102,13 @@ def scaled(samples: list[Sample], runs: int) -> dict[str, Any]:
 def run(options: Options) -> dict[str, Any]:
     counts, ppo, updates, sessions = (((1, 4), QUICK_PPO, 2, 8) if options.quick
                                       else (SEEDS, PPO, UPDATES, setting.SESSIONS))
-    steady = harness.compare({f"together@{n}": steady_side(n, ppo, sessions) for n in counts}, options.repeats)
+    found, excluded = steady(counts, ppo, sessions, options.repeats)
     with tempfile.TemporaryDirectory() as cache:
         sides = fresh_sides(counts, ppo, sessions, updates, cache)
         sides["one cached"].run()  # fills the cache; nothing else of a fresh process could be warmed up
         samples = harness.take_turns({name: each.run for name, each in sides.items()}, options.repeats)
     steps = updates * ppo["num_envs"] * ppo["num_steps"]
     many = [n for n in counts if n > 1]
-    excluded = {f"{n} together/in turn, start-up and compilation excluded":
-                harness.ratio(steady, f"together@{n}", "together@1") for n in many}
     turns = {f"in turn {kind}@{n}": scaled(samples[f"one {kind}"], n) for n in many for kind in ("cold", "cached")}
     whole = {name: programs.durations(taken) for name, taken in samples.items()}
     included = {f"{n} together/in turn {kind}, all included": {
@@ -111,7 +117,7 @@ def run(options: Options) -> dict[str, Any]:
     return {
         "config": {"seeds": list(counts), "ppo": ppo, "steps_of_each_seed": steps, "sessions": sessions,
                    "repeats": options.repeats, "threads": harness.cores()},
-        "sides": {f"steady {name}": each for name, each in steady.items()}
+        "sides": {f"steady {name}": each for name, each in found.items()}
                  | {f"fresh {name}": harness.summary(taken, sides[name].steps) for name, taken in samples.items()},
         "ratios": excluded | included,
         "fresh_seconds": whole,

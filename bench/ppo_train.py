@@ -102,21 +102,39 @@ def update_steps(config: Learning) -> int:
     return config.num_envs * config.num_steps
 
 
-def ours(config: RunConfig) -> Side:
-    """One update from the state that the last one left, compiled ahead of time, with the state donated."""
+class Update(NamedTuple):
+    """One compiled update, which takes the state over: (state, params) -> (state, metrics); and what it begins with."""
+
+    program: Any
+    state: Any
+    params: Any
+
+
+def compiled_update(config: RunConfig) -> Update:
+    """Compiled ahead of time, with a state of its own."""
     world = setting.world(ppo=learning_of(config).model_dump())
     algorithm = make_ppo(config, world.env, 1_000)
     step = jax.jit(lambda state, params: algorithm.update(state, params, None), donate_argnums=0)
     start = jax.jit(algorithm.init)(jax.random.key(0), world.params)
     state = jax.tree.map(jnp.copy, start)  # donated: no two leaves may share an array
-    program = step.lower(state, world.params).compile()
+    return Update(step.lower(state, world.params).compile(), state, world.params)
+
+
+def side_of(update: Update, steps: int) -> Side:
+    """One update of `steps` environment steps, from the state that the last one left."""
+    program, state, params = update
 
     def work() -> Any:
         nonlocal state
-        state, metrics = program(state, world.params)
+        state, metrics = program(state, params)
         return state, metrics
 
-    return harness.side(work, update_steps(learning_of(config)))
+    return harness.side(work, steps)
+
+
+def ours(config: RunConfig) -> Side:
+    """Updates of a configuration."""
+    return side_of(compiled_update(config), update_steps(learning_of(config)))
 
 
 def compared(options: Options, network: str) -> dict[int, RunConfig]:

@@ -20,6 +20,7 @@ from jaxtrade.errors import DataError, JaxtradeError
 
 from . import catalogue, chart, curves, figures, pages, picture, provenance, targets
 from .command import LEAST_REPEATS
+from .device_parts import PARTS
 from .targets import Results, Target
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +40,7 @@ def _machine(folder: Path) -> dict[str, dict[str, Any]]:
     found = {}
     for path in sorted(folder.glob("*.json"), key=lambda path: _order(path.stem)):
         result = figures.read(path)
-        if result["bench"] != path.stem or path.stem not in catalogue.BENCHES:
+        if result["bench"] != path.stem or path.stem not in (*catalogue.BENCHES, *PARTS):
             raise DataError(f"{path}: holds the result of '{result['bench']}'; name the file after a bench")
         if result["quick"]:
             raise DataError(f"{path}: a quick result, which shows no speed; run `jaxtrade bench {path.stem}`")

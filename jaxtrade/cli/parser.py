@@ -121,6 +121,12 @@ def _add_bench(commands: Any) -> None:
                           "own first (JAXTRADE_COMPILERS, default in the cache folder; about 1.5 GB for all)")
     compiled.add_argument("--code", type=Path, metavar="DIR", help="a checkout of another version to compile instead "
                           "of this one")
+    suite = bench.add_argument_group("of the bench `device`, which measures a GPU or TPU part by part and goes on "
+                                     "after an interruption")
+    suite.add_argument("--part", action="append", default=[], metavar="NAME",
+                       help="correctness, env_step, ppo_train, population, precision, compile, command_buffers, "
+                       "memory; may be repeated (default: all)")
+    suite.add_argument("--again", action="store_true", help="measure parts too whose result is there already")
 
 
 def _add_doctor(commands: Any) -> None:
