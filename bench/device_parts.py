@@ -99,7 +99,8 @@ def _correctness(context: Context) -> dict[str, Any]:
 def _resumed(context: Context) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         context.job("correctness.straight", NO_CACHE, folder=folder, **context.sizes["resumed"])
-        return context.job("correctness.resumed", NO_CACHE, folder=folder, **context.sizes["resumed"])
+        own = {CACHE: f"{folder}/programs"}  # not those of the first process; its two runs share them
+        return context.job("correctness.resumed", own, folder=folder, **context.sizes["resumed"])
 
 
 def _check(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,403 @@
+"""`jaxtrade bench device`: which parts are run, skipped and kept, what a failure does, and what correctness asks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import struct
+
+from bench import command, correctness, device, device_parts, idle, job, one_update, targets
+from bench.device_parts import PARTS, Context, Machine, Part
+from jaxtrade import cli
+from jaxtrade.errors import ConfigError
+from tests.bench.made_up import STAMP, side
+
+MACHINE = Machine("gpu", "NVIDIA H200", "h200")
+
+
+@pytest.mark.parametrize(("platform", "kind", "folder"), [
+    ("cpu", "cpu", "cpu"), ("gpu", "NVIDIA H200", "h200"), ("gpu", "NVIDIA H100 80GB HBM3", "h100"),
+    ("gpu", "NVIDIA A100-SXM4-80GB", "a100"), ("tpu", "TPU v5 lite", "v5e"), ("tpu", "TPU v6e", "v6e"),
+    ("gpu", "NVIDIA GH200 480GB", "nvidia-gh200-480gb"), ("gpu", "NVIDIA H100 PCIe", "nvidia-h100-pcie"),
+    ("gpu", "NVIDIA H200 MIG 1g.18gb", "nvidia-h200-mig-1g-18gb"), ("gpu", "NVIDIA GeForce RTX 5090",
+                                                                    "nvidia-geforce-rtx-5090"),
+    ("tpu", "../..", "tpu"),
+])
+def test_a_device_has_a_short_name_that_is_safe_in_paths(platform: str, kind: str, folder: str) -> None:
+    assert device.folder_of(platform, kind) == folder
+
+
+class Made:
+    """Parts `correctness`, `one`, `two` that nothing measures, and the command on them. ran: those measured, in order.
+    faults: part -> what it raises."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.ran = out, []
+        self.faults: dict[str, BaseException] = {}
+        self.stamp: dict[str, Any] = dict(STAMP)
+        self.correctness, self.size, self.machine = "passed", 1, MACHINE
+        self.parts = {name: Part(f"the part {name}", lambda quick, platform: {"size": (self.size,)},
+                                 self._measure(name)) for name in ("correctness", "one", "two")}
+
+    def _measure(self, name: str) -> Callable[[Context], dict[str, Any]]:
+        def measure(context: Context) -> dict[str, Any]:
+            self.ran.append(name)
+            if name in self.faults:
+                raise self.faults[name]
+            found = {"sides": {"ours": side(1e6)}, "ratios": {}}
+            verdict = {"correctness": self.correctness, "checks": {"update": {"passed": self.correctness == "passed"}}}
+            return found | (verdict if name == "correctness" else {})
+
+        return measure
+
+    def run(self, load: float | None = 0.1, chosen: tuple[str, ...] = (), **options: Any) -> int:
+        self.ran.clear()
+        asked = command.request(["device"], out=self.out, **options)
+        asked = asked._replace(options=asked.options._replace(parts=chosen))
+        return device.run(asked, load, self.parts, lambda: (self.machine, self.stamp))
+
+    def result(self, name: str) -> dict[str, Any]:
+        return json.loads((self.out / self.machine.folder / f"{name}.json").read_text())
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
+    return Made(tmp_path / "out")
+
+
+def test_every_part_is_saved_and_printed(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    assert made.run() == 0
+    said = capsys.readouterr()
+    assert made.ran == ["correctness", "one", "two"]
+    assert [json.loads(line) for line in said.out.splitlines()] == [made.result(name) for name in made.ran]
+    found = made.result("two")
+    assert (found["bench"], found["about"], found["correctness"]) == ("two", "the part two", "passed")
+    assert found["config"] == {"device": "h200", "repeats": 7, "sizes": {"size": [1]}}
+    assert found["stamp"]["command"] == "jaxtrade bench device"
+    assert "two: done in" in said.err
+    assert sorted(path.name for path in (made.out / "h200").iterdir()) == ["correctness.json", "one.json", "two.json"]
+
+
+def test_a_second_run_skips_what_is_there(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.run()
+    assert made.run() == 0
+    assert made.ran == []
+    assert "one: skipped: measured already" in capsys.readouterr().err
+    (made.out / "h200" / "one.json").write_text("{")
+    made.run()
+    assert made.ran == ["one"]
+    made.run(again=True)
+    assert made.ran == ["correctness", "one", "two"]
+
+
+@pytest.mark.parametrize("change", ["commit", "device", "versions", "size", "repeats"])
+def test_what_is_of_something_else_is_measured_again(made: Made, change: str,
+                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    made.run()
+    if change == "size":
+        made.size = 2
+    elif change != "repeats":
+        made.stamp = made.stamp | {change: "another"}
+    made.run(**({"repeats": 9} if change == "repeats" else {}))
+    assert made.ran == ["correctness", "one", "two"]
+    assert f"its {'sizes are others' if change in ('size', 'repeats') else change + ' is another'}" in (
+        capsys.readouterr().err)
+
+
+def test_a_commit_with_changes_is_never_the_same(made: Made) -> None:
+    made.stamp |= {"commit": "abc1234+"}
+    made.run()
+    made.run()
+    assert made.ran == ["correctness", "one", "two"]
+
+
+def test_an_interruption_keeps_what_is_finished(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.faults = {"two": KeyboardInterrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        made.run()
+    assert "the same command goes on from there" in capsys.readouterr().err
+    assert made.result("one")["bench"] == "one"
+    made.faults = {}
+    assert made.run() == 0
+    assert made.ran == ["two"]
+
+
+def test_ctrl_c_has_its_exit_code(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(device, "probed", interrupted)
+    monkeypatch.setattr(device.run, "__defaults__", (made.parts, interrupted))
+    monkeypatch.setattr(idle, "load", lambda: 0.1)
+    assert cli.main(["bench", "device", "--quick", "--out", str(made.out)]) == 130
+
+
+def test_a_part_that_fails_stops_no_other(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.faults = {"one": job.JobError("planted")}
+    assert made.run() == 70
+    assert made.ran == ["correctness", "one", "two"]
+    said = capsys.readouterr().err
+    assert "one: failed: planted" in said
+    assert not (made.out / "h200" / "one.json").exists()
+    assert made.result("two")["correctness"] == "passed"
+
+
+def test_failed_correctness_is_loud_and_in_every_result(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.correctness = "failed"
+    assert made.run() == 1
+    said = capsys.readouterr().err
+    assert said.index("CORRECTNESS FAILED") < said.index("device h200: one")
+    assert [made.result(name)["correctness"] for name in made.parts] == ["failed"] * 3
+    made.correctness = "passed"
+    assert made.run() == 0
+    assert made.ran == ["correctness", "one", "two"]  # what did not pass, and what stands beside it
+    made.run(chosen=("two",))
+    assert made.ran == []  # what is known of correctness holds for a part that is run alone
+    assert made.result("two")["correctness"] == "passed"
+
+
+def test_parts_are_chosen_by_name(made: Made) -> None:
+    assert made.run(chosen=("two",)) == 0
+    assert made.ran == ["two"]
+    assert made.result("two")["correctness"] == "not run"
+
+
+def test_a_part_that_the_time_does_not_reach_is_left_to_the_next_run(made: Made, monkeypatch: pytest.MonkeyPatch,
+                                                                     capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(device, "SECONDS", 0.0)
+    assert made.run() == 1
+    assert made.ran == []
+    assert "two: not begun" in capsys.readouterr().err
+    made.machine = Machine("cpu", "A processor", "cpu")  # a CPU may take its time
+    assert made.run() == 0
+
+
+def test_a_machine_that_was_not_idle(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert made.run(load=2.0) == 1  # as steal time, which shows only afterwards
+    assert not made.out.exists()
+    assert made.run(load=2.0, force=True) == 0
+    assert made.result("one")["forced"]
+    assert made.run(load=2.0, force=True) == 0
+    assert made.ran == []
+    assert made.run(load=0.1) == 0
+    assert made.ran == ["correctness", "one", "two"]
+    assert not made.result("one")["forced"]
+
+
+def test_a_quick_run_replaces_no_full_result(made: Made) -> None:
+    made.run()
+    with pytest.raises(ConfigError, match="a full result"):
+        made.run(quick=True)
+    assert made.ran == []
+
+
+def test_what_is_absent_is_left_out_by_name(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+    made.parts = {"command_buffers": PARTS["command_buffers"]}
+    made.machine = Machine("cpu", "A processor", "cpu")
+    assert made.run() == 0
+    assert "command_buffers: left out: no command buffers on a CPU" in capsys.readouterr().err
+    assert PARTS["command_buffers"].absent("gpu") == ""
+
+
+def test_its_flags_are_checked() -> None:
+    with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
+        command.request(["device"], parts=["memry"])
+    for flags in ({"parts": ["memory"]}, {"again": True}):
+        with pytest.raises(ConfigError, match="belong to `jaxtrade bench device`"):
+            command.request(["env_step"], **flags)
+    assert "device" not in command.request(quick=True).names
+    asked = command.request(["device"], quick=True, parts=["memory", "memory"])
+    assert asked.options.parts == ("memory",)
+    assert command.stamped("device", asked.options) == ["jaxtrade", "bench", "device", "--quick", "--part", "memory"]
+    assert asked.out == Path("bench/results/quick")
+
+
+def test_the_help_names_every_part() -> None:
+    parser: Any = cli.build_parser()
+    [commands] = [action for action in parser._actions if action.dest == "command"]
+    [flag] = [action for action in commands.choices["bench"]._actions if action.dest == "part"]
+    assert flag.help.partition(";")[0].split(", ") == list(PARTS)
+
+
+# ------------------------------------------------------------------------------------------------------------ parts
+def test_every_target_of_an_h200_has_a_figure_in_the_suite() -> None:
+    sizes = {name: part.sizes(False, "gpu") for name, part in PARTS.items()}
+    sides = {"env_step": [f"ours_{size}" for size in sizes["env_step"]["sizes"]],
+             "ppo_train": [device_parts.side_name(shape) for shape in sizes["ppo_train"]["shapes"]]}
+    results: dict[str, Any] = {name: {"sides": {each: side(1e6) for each in found}} for name, found in sides.items()}
+    results["population"] = {"ratios": {f"{n} together/in turn, start-up and compilation excluded": {"wall": 1.0}
+                                        for n in sizes["population"]["counts"]}}
+    rows = [target for target in targets.load() if target.machine == "h200"]
+    assert len(rows) >= 8
+    assert [row.what for row in rows if row.measured({"h200": results})[1] is None] == []
+
+
+def test_a_cpu_leaves_out_what_takes_it_minutes() -> None:
+    for name in ("ppo_train", "precision", "memory"):
+        on_cpu, on_gpu = (PARTS[name].sizes(False, platform) for platform in ("cpu", "gpu"))
+        assert on_gpu["slow"] == []
+        assert on_cpu["slow"] == [shape for shape in on_gpu["shapes"] if shape not in on_cpu["shapes"]] != []
+    assert max(PARTS["population"].sizes(False, "gpu")["counts"]) == 256
+
+
+def test_the_roofline_stands_beside_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "accelerator.json"
+    path.write_text(json.dumps({"targets": {"h200": {
+        "reference": {"estimate": {"steps_per_second": 2_000_000}}, "default": {"unread": "an operation"}}}}))
+    sides = {device_parts.side_name(shape): side(500_000) for shape in (device_parts.REFERENCE, device_parts.DEFAULT)}
+    assert device_parts.estimates("ppo_train", "h200", sides, path) == {"roofline": {"reference": {
+        "side": device_parts.side_name(device_parts.REFERENCE), "estimated_steps_per_second": 2_000_000,
+        "measured_over_estimate": 0.5}}}
+    assert device_parts.estimates("ppo_train", "cpu", sides, path) == {}
+    assert device_parts.estimates("ppo_train", "h200", sides, tmp_path / "none.json") == {}
+    committed = json.loads(device_parts.COMPILED.read_text())["targets"]
+    assert all(shape in committed["h200"] for shapes in device_parts.ROOFLINE.values() for shape in shapes)
+
+
+def context(jobs: Callable[..., Any]) -> Context:
+    class Asked(Context):
+        def job(self, name: str, variables: Any = None, **arguments: Any) -> Any:
+            return jobs(name, variables or {}, **arguments)
+
+    sizes = PARTS["command_buffers"].sizes(True, "gpu") | PARTS["correctness"].sizes(True, "gpu")
+    return Asked(MACHINE, sizes, 5, lambda: 1.0, [], "programs")
+
+
+def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--mine")
+    flags: list[str | None] = []
+
+    def jobs(name: str, variables: dict[str, str], **arguments: Any) -> dict[str, Any]:
+        flags.append(variables.get("XLA_FLAGS"))
+        return {"sides": {"a": side(2e6 if flags == [None] else 1e6)}}
+
+    found = PARTS["command_buffers"].measure(context(jobs))
+    assert flags == [None, "--mine --xla_gpu_enable_command_buffer="]
+    assert found["ratios"] == {"a: on/off": {"wall": 2.0, "cpu": 2.0}}
+    assert list(found["sides"]) == ["a/on", "a/off"]
+
+
+def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
+    def found(wrong: str = "", broken: str = "") -> dict[str, Any]:
+        def jobs(name: str, variables: dict[str, str], **arguments: Any) -> dict[str, Any]:
+            if name == f"correctness.{broken}":
+                raise job.JobError("planted")
+            return {"passed": name != f"correctness.{wrong}"}
+
+        return PARTS["correctness"].measure(context(jobs))
+
+    assert found()["correctness"] == "passed"
+    for check in ("trajectories", "update", "resumed", "seeds"):
+        assert found(wrong=check)["correctness"] == "failed"
+        assert [line.partition(":")[0] for line in device.failures(found(wrong=check))] == [check]
+    assert found(broken="straight")["checks"]["resumed"] == {"passed": False, "error": "planted"}
+
+
+def test_time_that_is_over_says_nothing_of_correctness() -> None:
+    def jobs(*_: Any, **__: Any) -> dict[str, Any]:
+        raise job.LateError("planted")
+
+    with pytest.raises(job.LateError):
+        PARTS["correctness"].measure(context(jobs))
+
+
+# ------------------------------------------------------------------------------------------------------------- jobs
+def test_a_job_that_fails_or_is_late_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(job.JobError, match=r"idle\.nothing: its process ended with status 1"):
+        job.run("idle.nothing", {}, 600)
+    assert "has no attribute 'nothing'" in capfd.readouterr().err
+    with pytest.raises(job.LateError, match="ended after 0 seconds, its limit"):
+        job.run("idle.load", {}, 0)
+
+
+def test_a_job_answers_with_the_stamp_of_its_process() -> None:
+    done = job.run("figures.label", {"place": ["a", "b"], "drop": []}, 600)
+    assert done.answer == "a / b"
+    assert done.stamp["platform"] == "cpu"
+    assert {"commit", "device", "versions"} <= done.stamp.keys()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no groups of processes there")
+def test_what_a_job_has_started_ends_with_it() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()'])"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"1\n"
+    job.end(process)
+    assert process.stdout.read() == b""  # nobody holds its other end
+    assert process.poll() is not None
+
+
+# ------------------------------------------------------------------------------------------------------ correctness
+def test_agents_with_other_actions_and_agents_that_drift_fail() -> None:
+    for same, steps, passed in ((64, [1e-6] * 64, True), (60, [1e-6] * 60, True), (59, [1e-6] * 59, False),
+                                (64, [1e-6] * 63 + [0.1], False), (0, [], False)):
+        assert correctness.seeds_verdict(64, 3, same, steps)["passed"] is passed
+
+
+class State(struct.PyTreeNode):
+    params: Any
+    count: jax.Array = struct.field(default_factory=lambda: jnp.int32(5))
+
+
+def test_bits_that_differ_are_counted() -> None:
+    one, equal, other = ({"w": jnp.float32([x, 1.0])} for x in (0.0, 0.0, -0.0))
+    assert correctness.bits(State(one), State(equal))["arrays_differing"] == 0
+    found = correctness.bits(State(one), State(other))  # -0 is equal and has other bits
+    assert (found["arrays"], found["arrays_differing"], found["parameter_difference"]) == (2, 1, 0.0)
+    assert correctness.bits(State(one), State({"w": jnp.float32([0.5, 1.0])}))["parameter_difference"] == 0.5
+
+
+def test_a_replay_without_the_events_that_matter_says_nothing() -> None:
+    assert correctness.missing(Counter({"end_DAILY_LOSS": 1, "exit_LIQUIDATION": 2}), "strict") == ["end_STEP_LIMIT"]
+
+
+@pytest.mark.slow
+def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each check passes on this machine, and fails where its reference is damaged."""
+    assert correctness.trajectories(8, 200)["passed"]
+    whole = correctness.make_tape
+    monkeypatch.setattr(correctness, "make_tape", lambda *given: (tape := whole(*given))._replace(
+        rules=tape.rules._replace(fees=tape.rules.fees + 1)))
+    found = correctness.trajectories(8, 200)
+    assert not found["passed"]
+    assert found["accounts"]["default"]["fault"] is not None
+    rollout = one_update.Rollout(loud=one_update.LOUD, hidden=())
+    monkeypatch.setattr(one_update, "Rollout", lambda **_: rollout)
+    monkeypatch.setattr(correctness.importlib.util, "find_spec", lambda name: None)
+    assert correctness.update()["passed"]
+    right = one_update.learned
+    monkeypatch.setattr(one_update, "learned", lambda *given: right(*given[:-1], 1.01 * given[-1]))  # the entropy
+    assert not correctness.update()["passed"]
+
+
+@pytest.mark.slow
+def test_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
+    assert cli.main(["bench", "device", "--quick", "--repeats", "1", "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    names = [name for name in PARTS if name != "command_buffers"]
+    found = {name: json.loads((tmp_path / "out" / "cpu" / f"{name}.json").read_text()) for name in names}
+    assert [json.loads(line)["bench"] for line in said.out.splitlines()] == names
+    assert {each["correctness"] for each in found.values()} == {"passed"}
+    checks = found["correctness"]["checks"]
+    assert list(checks) == ["trajectories", "update", "resumed", "seeds"]
+    assert checks["resumed"]["again"]["arrays_differing"] == checks["resumed"]["resumed"]["arrays_differing"] == 0
+    assert checks["update"]["difference"]["numpy"] < 1e-5 < checks["update"]["bound"]["numpy"]
+    for name in ("env_step", "ppo_train", "population", "precision"):
+        assert all(each["steps_per_second"] > 0 for each in found[name]["sides"].values())
+    assert all(0 < value < 0.1 for value in found["precision"]["distance"].values())
+    assert (found["compile"]["health"]["recompiles"], found["compile"]["health"]["host_transfers"]) == (0, 0)
+    assert all(each["temporary_bytes"] > 0 for each in found["memory"]["training"].values())
+    assert "command_buffers: left out" in said.err
