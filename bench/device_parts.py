@@ -85,18 +85,19 @@ def _correctness_sizes(quick: bool, platform: str) -> dict[str, Any]:
 
 
 def _correctness(context: Context) -> dict[str, Any]:
-    """Every check runs, whatever became of the others. Compiled anew: a process that loads the programs of another
-    would not show that two of them compile to the same bits."""
+    """Every check runs, whatever became of the others."""
     sizes = context.sizes
     checks = {"trajectories": _check(lambda: context.job("correctness.trajectories", **sizes["trajectories"])),
-              "update": _check(lambda: context.job("correctness.update", NO_CACHE)),
+              "update": _check(lambda: context.job("correctness.update")),
               "resumed": _check(lambda: _resumed(context)),
-              "seeds": _check(lambda: context.job("correctness.seeds", NO_CACHE, **sizes["seeds"]))}
+              "seeds": _check(lambda: context.job("correctness.seeds", **sizes["seeds"]))}
     return {"correctness": PASSED if all(each["passed"] for each in checks.values()) else FAILED,
             "checks": checks, "sides": {}, "ratios": {}}
 
 
 def _resumed(context: Context) -> dict[str, Any]:
+    """Both processes compile anew: one that loads the programs of the other would not show that they compile to the
+    same bits."""
     with tempfile.TemporaryDirectory() as folder:
         context.job("correctness.straight", NO_CACHE, folder=folder, **context.sizes["resumed"])
         own = {CACHE: f"{folder}/programs"}  # not those of the first process; its two runs share them
@@ -189,8 +190,8 @@ def _compile(context: Context) -> dict[str, Any]:
             parts |= {"chunk": parts["lower"] + parts["compile"], "process": context.done[-1].seconds}
             seconds[f"{sizes['shape']} {kind}"] = {name: {"repeats": 1, "seconds": float(f"{value:.4g}")}
                                                    for name, value in parts.items()}
-    return {"seconds": seconds, "health": context.job("device_jobs.health", **sizes["health"]),
-            "sides": {}, "ratios": {}}
+        found = context.job("device_jobs.health", {CACHE: cache}, **sizes["health"])
+    return {"seconds": seconds, "health": found, "sides": {}, "ratios": {}}
 
 
 def _command_buffers(context: Context) -> dict[str, Any]:
