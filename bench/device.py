@@ -74,6 +74,7 @@ class Suite:
         """What is run: the part of a result that decides whether it answers this command."""
         options = self.asked.options
         return {"device": self.machine.folder, "repeats": options.repeats,
+                "xla_flags": [flag for flag in device_parts.flags().split() if "/" not in flag],
                 "sizes": device_parts.as_json(part.sizes(options.quick, self.machine.platform))}
 
     def why_again(self, name: str, part: Part) -> str | None:

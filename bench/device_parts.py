@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade.storage.programs import use_determinism
+
 from . import job
 
 CACHE, CACHE_SECONDS = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
@@ -56,12 +58,22 @@ class Context(NamedTuple):
 
     def job(self, name: str, variables: Mapping[str, str] | None = None, **arguments: Any) -> Any:
         """The answer of `MODULE.FUNCTION(**arguments)` in a process of its own."""
-        kept, left = {CACHE: self.cache, CACHE_SECONDS: "0"}, self.seconds_left()
+        kept = {CACHE: self.cache, CACHE_SECONDS: "0", "XLA_FLAGS": flags()}
+        left = self.seconds_left()
         if left <= 0:
             raise job.LateError(f"{name}: no time was left for it")
         found = job.run(name, arguments, left, kept | dict(variables or {}))
         self.done.append(found)
         return found.answer
+
+
+def flags(deterministic: bool = True) -> str:
+    """XLA's flags of a job: this process's, and unless told otherwise those by which `jaxtrade train` has the same bits
+    on a GPU (compute.deterministic)."""
+    own = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    if deterministic:
+        use_determinism(own)
+    return own["XLA_FLAGS"]
 
 
 class Part(NamedTuple):
@@ -195,11 +207,19 @@ def _compile(context: Context) -> dict[str, Any]:
 
 
 def _command_buffers(context: Context) -> dict[str, Any]:
-    """XLA reads its flags once, so each setting has a process and the two do not take turns."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    found = {"on": context.job("device_jobs.ppo", shapes=context.sizes["shapes"], repeats=context.repeats),
-             "off": context.job("device_jobs.ppo", {"XLA_FLAGS": f"{flags} {NO_BUFFERS}".strip()},
-                                shapes=context.sizes["shapes"], repeats=context.repeats)}
+    return _on_and_off(context, f"{flags()} {NO_BUFFERS}".strip())
+
+
+def _determinism(context: Context) -> dict[str, Any]:
+    return _on_and_off(context, flags(deterministic=False))
+
+
+def _on_and_off(context: Context, without: str) -> dict[str, Any]:
+    """Updates with the usual flags and with others. XLA reads its flags once, so each setting has a process and the two
+    do not take turns."""
+    given = {"shapes": context.sizes["shapes"], "repeats": context.repeats}
+    found = {"on": context.job("device_jobs.ppo", **given),
+             "off": context.job("device_jobs.ppo", {"XLA_FLAGS": without}, **given)}
     on, off = (found[name]["sides"] for name in ("on", "off"))
     ratios = {f"{name}: on/off": {clock: float(f"{on[name][key] / off[name][key]:.4g}") for clock, key in
                                   (("wall", "steps_per_second"), ("cpu", "steps_per_cpu_second"))} for name in on}
@@ -207,8 +227,8 @@ def _command_buffers(context: Context) -> dict[str, Any]:
             "ratios": ratios} | _left_out(context.sizes)
 
 
-def _no_buffers(platform: str) -> str:
-    return "" if platform in ("gpu", "cuda", "rocm") else f"no command buffers on a {platform.upper()}"
+def _of_a_gpu(what: str) -> Callable[[str], str]:
+    return lambda platform: "" if platform in ("gpu", "cuda", "rocm") else f"no {what} on a {platform.upper()}"
 
 
 def _memory(context: Context) -> dict[str, Any]:
@@ -236,7 +256,9 @@ PARTS = {
     "compile": Part("seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
                     _compile_sizes, _compile),
     "command_buffers": Part("updates with and without XLA's command buffers", _buffer_sizes, _command_buffers,
-                            absent=_no_buffers),
+                            absent=_of_a_gpu("command buffers")),
+    "determinism": Part("updates with and without the flags for the same bits (compute.deterministic)", _buffer_sizes,
+                        _determinism, absent=_of_a_gpu("choice of programs by timing them")),
     "memory": Part("compiled temporaries and the device's own count of memory in use", _memory_sizes, _memory),
 }
 

@@ -125,7 +125,7 @@ def _add_bench(commands: Any) -> None:
                                      "after an interruption")
     suite.add_argument("--part", action="append", default=[], metavar="NAME",
                        help="correctness, env_step, ppo_train, population, precision, compile, command_buffers, "
-                       "memory; may be repeated (default: all)")
+                       "determinism, memory; may be repeated (default: all)")
     suite.add_argument("--again", action="store_true", help="measure parts too whose result is there already")
 
 

@@ -19,6 +19,7 @@ from bench import command, correctness, device, device_parts, idle, job, one_upd
 from bench.device_parts import PARTS, Context, Machine, Part
 from jaxtrade import cli
 from jaxtrade.errors import ConfigError
+from jaxtrade.storage import programs
 from tests.bench.made_up import STAMP, side
 
 MACHINE = Machine("gpu", "NVIDIA H200", "h200")
@@ -72,6 +73,8 @@ class Made:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
+    monkeypatch.setenv("XLA_FLAGS", f"--one --xla_dump_to={tmp_path}")  # no folder of this machine in a result
+    monkeypatch.setattr(programs, "has_gpu_plugin", lambda: False)
     return Made(tmp_path / "out")
 
 
@@ -82,7 +85,7 @@ def test_every_part_is_saved_and_printed(made: Made, capsys: pytest.CaptureFixtu
     assert [json.loads(line) for line in said.out.splitlines()] == [made.result(name) for name in made.ran]
     found = made.result("two")
     assert (found["bench"], found["about"], found["correctness"]) == ("two", "the part two", "passed")
-    assert found["config"] == {"device": "h200", "repeats": 7, "sizes": {"size": [1]}}
+    assert found["config"] == {"device": "h200", "repeats": 7, "xla_flags": ["--one"], "sizes": {"size": [1]}}
     assert found["stamp"]["command"] == "jaxtrade bench device"
     assert "two: done in" in said.err
     assert sorted(path.name for path in (made.out / "h200").iterdir()) == ["correctness.json", "one.json", "two.json"]
@@ -274,17 +277,22 @@ def context(jobs: Callable[..., Any]) -> Context:
 
 
 def test_command_buffers_are_off_in_one_of_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XLA_FLAGS", "--mine")
     flags: list[str | None] = []
 
     def jobs(name: str, variables: dict[str, str], **arguments: Any) -> dict[str, Any]:
         flags.append(variables.get("XLA_FLAGS"))
         return {"sides": {"a": side(2e6 if flags == [None] else 1e6)}}
 
+    monkeypatch.setenv("XLA_FLAGS", "--mine")
+    monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
     found = PARTS["command_buffers"].measure(context(jobs))
-    assert flags == [None, "--mine --xla_gpu_enable_command_buffer="]
+    assert flags == [None, f"--mine {programs.DETERMINISTIC} --xla_gpu_enable_command_buffer="]
     assert found["ratios"] == {"a: on/off": {"wall": 2.0, "cpu": 2.0}}
     assert list(found["sides"]) == ["a/on", "a/off"]
+    flags.clear()
+    PARTS["determinism"].measure(context(jobs))
+    assert flags == [None, "--mine"]
+    assert device_parts.flags() == f"--mine {programs.DETERMINISTIC}"  # of every job that says nothing
 
 
 def test_a_check_that_fails_or_breaks_fails_correctness() -> None:
@@ -387,7 +395,7 @@ def test_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
     assert cli.main(["bench", "device", "--quick", "--repeats", "1", "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr()
-    names = [name for name in PARTS if name != "command_buffers"]
+    names = [name for name in PARTS if not PARTS[name].absent("cpu")]
     found = {name: json.loads((tmp_path / "out" / "cpu" / f"{name}.json").read_text()) for name in names}
     assert [json.loads(line)["bench"] for line in said.out.splitlines()] == names
     assert {each["correctness"] for each in found.values()} == {"passed"}
