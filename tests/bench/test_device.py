@@ -111,7 +111,7 @@ def test_what_is_of_something_else_is_measured_again(made: Made, change: str,
         made.size = 2
     elif change != "repeats":
         made.stamp = made.stamp | {change: "another"}
-    made.run(**({"repeats": 9} if change == "repeats" else {}))
+    made.run(repeats=9 if change == "repeats" else 7)
     assert made.ran == ["correctness", "one", "two"]
     assert f"its {'sizes are others' if change in ('size', 'repeats') else change + ' is another'}" in (
         capsys.readouterr().err)
@@ -215,7 +215,7 @@ def test_what_is_absent_is_left_out_by_name(made: Made, capsys: pytest.CaptureFi
 def test_its_flags_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
         command.request(["device"], parts=["memry"])
-    for flags in ({"parts": ["memory"]}, {"again": True}):
+    for flags in ({"parts": ["memory"]}, {"again": True}):  # type: dict[str, Any]
         with pytest.raises(ConfigError, match="belong to `jaxtrade bench device`"):
             command.request(["env_step"], **flags)
     assert "device" not in command.request(quick=True).names
@@ -386,7 +386,8 @@ def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(correctness.importlib.util, "find_spec", lambda name: None)
     assert correctness.update()["passed"]
     right = one_update.learned
-    monkeypatch.setattr(one_update, "learned", lambda *given: right(*given[:-1], 1.01 * given[-1]))  # the entropy
+    monkeypatch.setattr(one_update, "learned", lambda config, weights, steps, rows, rate, entropy: right(
+        config, weights, steps, rows, rate, 1.01 * entropy))
     assert not correctness.update()["passed"]
 
 
