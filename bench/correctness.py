@@ -21,9 +21,8 @@ import numpy as np
 from jaxtrade.config import TrainConfig
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.loop import TrainResult, train
-from jaxtrade.training.population import Stack
 
-from . import one_update, programs, replay, sb3, setting
+from . import one_update, population, programs, replay, sb3, setting
 from .harness import rounded
 from .learning import learning_of
 from .tape import make_tape
@@ -128,32 +127,26 @@ def _plain(tree: Any) -> list[np.ndarray]:
 
 
 # --------------------------------------------------------------------------------------------------------- seeds
-def seeds(count: int, ppo: dict[str, Any], updates: int) -> dict[str, Any]:
-    """`count` agents as one program for some updates, each against the agent of its key alone."""
-    world = setting.world(SESSIONS, ppo=ppo)
-    stack, algorithm = Stack.of(count), programs.learner(world, 100)
+def seeds(count: int, ppo: dict[str, Any], sessions: int, updates: int) -> dict[str, Any]:
+    """`count` agents as one program for some updates, each against the agent of its key alone. The programs are those
+    of the bench `population`."""
+    many, one = (population.agents_of(number, ppo, sessions) for number in (count, 1))
 
-    def trained(learner: Any) -> Any:
-        """(keys) -> first state, last state; compiled once."""
-        init, step = jax.jit(learner.init), jax.jit(lambda state, params: learner.update(state, params, None)[0])
+    def trained(agents: population.Agents, keys: jax.Array) -> tuple[Any, Any]:
+        state = first = agents.init(keys, agents.params)
+        for _ in range(updates):
+            state, _ = agents.update(state, agents.params)
+        return first, state
 
-        def run(keys: jax.Array) -> tuple[Any, Any]:
-            state = first = init(keys, world.params)
-            for _ in range(updates):
-                state = step(state, world.params)
-            return first, state
-
-        return run
-
-    keys, alone = stack.keys(0), trained(algorithm)
-    _, together = trained(stack.wrap(algorithm))(keys)
+    keys = many.stack.keys(0)
+    _, together = trained(many, keys)
     steps, same = [], 0
     for i in range(count):
-        first, state = alone(keys[i])
-        equal = _same_actions(stack.agent(together, i), state)
-        same += equal
-        if equal:
-            steps.append(_step_difference(first.params, stack.agent(together, i).params, state.params))
+        first, state = trained(one, keys[i])
+        own = many.stack.agent(together, i)
+        if _same_actions(own, state):
+            same += 1
+            steps.append(_step_difference(first.params, own.params, state.params))
     return seeds_verdict(count, updates, same, steps)
 
 

@@ -92,8 +92,8 @@ class Part(NamedTuple):
 def _correctness_sizes(quick: bool, platform: str) -> dict[str, Any]:
     return {"trajectories": {"envs": 8, "steps": 200} if quick else {"envs": 32, "steps": 400},
             "resumed": {"ppo": QUICK_PPO if quick else RESUMED_PPO, "chunk": 1 if quick else 3},
-            "seeds": {"count": 4, "ppo": QUICK_PPO, "updates": 2} if quick else
-                     {"count": 64, "ppo": SEEDS_PPO, "updates": 3}}
+            "seeds": {"count": 4, "ppo": QUICK_PPO, "sessions": 4, "updates": 2} if quick else
+                     {"count": 64, "ppo": SEEDS_PPO, "sessions": 78, "updates": 3}}
 
 
 def _correctness(context: Context) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -34,14 +34,31 @@ UPDATES = 5  # 10,240 steps of each seed
 QUICK_PPO = PPO | {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": (16,)}
 
 
-def steady_side(num_seeds: int, ppo: dict[str, Any], sessions: int) -> harness.Side:
-    """One update of `num_seeds` agents as one program."""
+class Agents(NamedTuple):
+    """Some agents as one program. init: (keys, params) -> state; update: compiled, (state, params) -> (state, metrics)."""
+
+    stack: Stack
+    init: Callable[..., Any]
+    update: Any
+    params: Any
+
+
+def agents_of(num_seeds: int, ppo: dict[str, Any], sessions: int) -> Agents:
+    """`num_seeds` agents whose update is compiled."""
     world = setting.world(sessions, ppo=ppo)
     stack = Stack.of(num_seeds)
     agents = stack.wrap(programs.learner(world, 100))
-    state = jax.jit(agents.init)(stack.keys(0), world.params)
-    program = programs.compiled(lambda state, params: agents.update(state, params, None), state, world.params).program
-    return harness.side(lambda: program(state, world.params), num_seeds * ppo["num_envs"] * ppo["num_steps"])
+    init = jax.jit(agents.init)
+    like = jax.eval_shape(init, stack.keys(0), world.params)
+    program = programs.compiled(lambda state, params: agents.update(state, params, None), like, world.params).program
+    return Agents(stack, init, program, world.params)
+
+
+def steady_side(num_seeds: int, ppo: dict[str, Any], sessions: int) -> harness.Side:
+    """One update of `num_seeds` agents as one program."""
+    agents = agents_of(num_seeds, ppo, sessions)
+    state = agents.init(agents.stack.keys(0), agents.params)
+    return harness.side(lambda: agents.update(state, agents.params), num_seeds * ppo["num_envs"] * ppo["num_steps"])
 
 
 def steady(counts: Sequence[int], ppo: dict[str, Any], sessions: int,

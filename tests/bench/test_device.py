@@ -215,9 +215,10 @@ def test_what_is_absent_is_left_out_by_name(made: Made, capsys: pytest.CaptureFi
 def test_its_flags_are_checked() -> None:
     with pytest.raises(ConfigError, match=r"--part memry: expected one of correctness"):
         command.request(["device"], parts=["memry"])
-    for flags in ({"parts": ["memory"]}, {"again": True}):  # type: dict[str, Any]
-        with pytest.raises(ConfigError, match="belong to `jaxtrade bench device`"):
-            command.request(["env_step"], **flags)
+    with pytest.raises(ConfigError, match="belong to `jaxtrade bench device`"):
+        command.request(["env_step"], parts=["memory"])
+    with pytest.raises(ConfigError, match="belong to `jaxtrade bench device`"):
+        command.request(["env_step"], again=True)
     assert "device" not in command.request(quick=True).names
     asked = command.request(["device"], quick=True, parts=["memory", "memory"])
     assert asked.options.parts == ("memory",)
