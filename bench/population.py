@@ -35,7 +35,8 @@ QUICK_PPO = PPO | {"num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden
 
 
 class Agents(NamedTuple):
-    """Some agents as one program. init: (keys, params) -> state; update: compiled, (state, params) -> (state, metrics)."""
+    """Some agents as one program. init: (keys, params) -> state; update: (state, params) -> (state, metrics), and it is
+    compiled."""
 
     stack: Stack
     init: Callable[..., Any]
