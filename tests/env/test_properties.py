@@ -109,28 +109,27 @@ def test_accounting_is_exact_in_mills(run: tuple[TradingEnv, EnvParams, Trace]) 
     """start + profit of fills - commissions == balance, and equity marks the rest at the close, in Python integers."""
     _, params, trace = run
     market = params.market
-    bid, ask = (np.asarray(side.close).tolist() for side in (market, market.ask or market))
+    bid, ask = (np.asarray(side.close) for side in (market, market.ask or market))
     info = trace.outcome.info
-    names, events = list(vars(info.event)), [value.T.tolist() for value in vars(info.event).values()]
-    columns = [column.T.tolist() for column in (trace.state.row + 1, info.equity, info.stats.sides,
-                                                info.stats.commission, info.end, trace.state.account.balance)]
+    rows = trace.state.row + 1
     rates, fills = rates_of(params), 0
     for e in range(ENVS):
         ledger = Ledger(rates, worlds.COMMISSION)
-        rows, equity, sides, paid, end, balance = (column[e] for column in columns)
-        for t, (row, *happened) in enumerate(zip(rows, *(event[e] for event in events), strict=True)):
-            ledger.book(dict(zip(names, happened, strict=True)), row)
+        for t in range(STEPS):
+            event = {name: int(getattr(info.event, name)[t, e]) for name in vars(info.event)}
+            row = int(rows[t, e])
+            ledger.book(event, row)
             close = ask if ledger.quantity < 0 else bid
-            assert ledger.equity(close[row], row) == equity[t]
-            assert ledger.sides == sides[t]
-            assert ledger.paid == paid[t]
-            if end[t] != EndReason.NONE:
+            assert ledger.equity(int(close[row]), row) == info.equity[t, e]
+            assert ledger.sides == info.stats.sides[t, e]
+            assert ledger.paid == info.stats.commission[t, e]
+            if info.end[t, e] != EndReason.NONE:
                 assert ledger.quantity == 0
-                assert ledger.balance == equity[t]
+                assert ledger.balance == info.equity[t, e]
                 fills += ledger.sides
                 ledger = Ledger(rates, worlds.COMMISSION)
             elif t + 1 < STEPS:
-                assert ledger.balance == balance[t + 1]
+                assert ledger.balance == trace.state.account.balance[t + 1, e]
     assert fills > 1_000
 
 
