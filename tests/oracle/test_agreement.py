@@ -100,7 +100,7 @@ IN_CI = ("full/open/extreme, all lanes", "shipped", "full/path", "seed6/close/cl
          "two_sided/full/stop_first", "entry/path", "two_sided/advised/close")
 BLIND = ("shipped", "rewards")  # units that say nothing new about observations, which are not rebuilt there
 SLOW_TO_COMPILE = ("full/path/converted", "advised/full", "advised/seed6/path/converted")  # fills and marks divide
-FEWER = ("full/open/extreme", "rewards", "advised/full", "two_sided/full/path")  # units of half the lanes
+FEWER = ("full/open/extreme", "rewards", "advised/full")  # units of half the lanes
 # Profits in another currency change money alone: the presets in which money decides.
 CONVERTED = ("rules_off_two_sessions", "drawdown_frozen_at_start_plus_100", "daily_loss_locks", "target_terminates")
 ADVISED = ("rules_off_two_sessions", "daily_loss_locks")  # of several sessions: a record that outlasts them
