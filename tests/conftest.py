@@ -29,9 +29,10 @@ LIGHTLY_COMPILED = (
     "test_old_run.py", "test_readme.py", "test_seams.py", "test_source.py", "test_user_parts.py",
     "test_without_torch.py", "ablation/test_command.py", "ablation/test_matrix.py", "rl/test_form.py",
     "advisor/test_advising.py", "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py",
-    "advisor/test_table.py", "curriculum/", "data/test_market_runs.py", "differential/", "env/", "evaluation/",
-    "interop/", "networks/", "oracle/", "rl/test_control.py", "rl/test_losses.py", "rl/test_minibatches.py",
-    "rl/test_opening.py", "rl/test_population.py", "rl/test_ppo.py", "rl/test_ppo_trading.py", "rl/test_probes.py",
+    "advisor/test_fusion.py", "advisor/test_table.py", "bench/test_peers.py", "curriculum/", "data/test_market_runs.py",
+    "differential/", "env/", "evaluation/", "interop/", "networks/", "oracle/", "rl/test_control.py",
+    "rl/test_losses.py", "rl/test_minibatches.py", "rl/test_opening.py", "rl/test_packing.py", "rl/test_population.py",
+    "rl/test_ppo.py", "rl/test_ppo_trading.py", "rl/test_probes.py",
     "rl/test_recurrent.py", "rl/test_reductions.py", "rl/test_returns.py", "rl/test_rollback.py", "rl/test_rollout.py",
     "rl/test_schedules.py", "rl/test_stages.py", "rl/test_toy.py", "rl/test_train.py", "rl/test_transfer.py",
     "rl/test_update_by_numpy.py",
@@ -81,6 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    config.option.loadscopereorder = False  # xdist would put files with many tests first, whatever their kind
     compiler.get_compile_options = COMPILATION
     jax.jit(lambda x: x + 1)(0)  # XLA reads its flags now, and never again: `compilation` sets those of child processes
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -32,17 +33,16 @@ ROOMS = {
 }
 
 
+@functools.cache
 def modules() -> dict[str, ast.Module]:
-    """Dotted name below `jaxtrade` -> syntax tree; the package itself, its lazy public API, is ''."""
+    """Dotted name below `jaxtrade` -> syntax tree; the package itself, its lazy public API, is ''. Parsed on first use:
+    all workers import this module, and one of them reads the trees."""
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     return found
-
-
-MODULES = modules()
 
 
 def room(name: str) -> str:
@@ -83,7 +83,7 @@ def own_imports(tree: ast.Module, typed: bool = False) -> set[str]:
     for name in imports(tree, typed):
         head, _, rest = name.partition(".")
         if head == "jaxtrade":
-            while rest and rest not in MODULES:
+            while rest and rest not in modules():
                 rest = rest.rpartition(".")[0]
             found.add(rest)
     return found
@@ -91,7 +91,7 @@ def own_imports(tree: ast.Module, typed: bool = False) -> set[str]:
 
 def arrows() -> set[tuple[str, str]]:
     """(room, room that it imports)."""
-    return {(room(name), room(other)) for name, tree in MODULES.items() if name for other in own_imports(tree)
+    return {(room(name), room(other)) for name, tree in modules().items() if name for other in own_imports(tree)
             if room(name) != room(other)}
 
 

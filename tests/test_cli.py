@@ -305,6 +305,7 @@ def test_run_directory_is_never_overwritten(run: Path, capsys: pytest.CaptureFix
     assert "--resume" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # test_old_run.py resumes by the command line, rl/test_train.py a finished run
 def test_resume_of_a_finished_run_evaluates_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--resume", str(run)]) == 0
     said = capsys.readouterr()

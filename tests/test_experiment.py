@@ -69,7 +69,8 @@ def measured(path: Path) -> list[dict]:
     return [{key: value for key, value in row.items() if key not in clock} for row in history(path)]
 
 
-@pytest.mark.parametrize("update", [2, 4])
+# From the fourth update on the run with a damaged checkpoint goes on as well.
+@pytest.mark.parametrize("update", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tmp_path: Path, update: int) -> None:
     copied = copy_until(finished, tmp_path / "cut", update)
     assert resume(copied).exit_code == 0

@@ -111,9 +111,15 @@ def columns_of(market: Market) -> dict[str, np.ndarray]:
     return named | {name: np.asarray(getattr(market.data, name)) for name in KNOWN_AT_CLOSE}
 
 
-def leaking_columns(bars: Bars, config: RunConfig, cuts: list[int], change: Callable[[Bars, int], Bars]) -> set[str]:
-    """Columns whose bytes at rows <= cut differ once the bars after the cut are changed."""
-    full = columns_of(build_market(bars, config))
+@functools.cache
+def real_columns(market: str) -> dict[str, np.ndarray]:
+    return columns_of(build_market(real_bars(market), config_for(market)))
+
+
+def leaking_columns(full: dict[str, np.ndarray], bars: Bars, config: RunConfig, cuts: list[int],
+                    change: Callable[[Bars, int], Bars]) -> set[str]:
+    """Columns whose bytes at rows <= cut differ from those of the `full` market once the bars after the cut are
+    changed."""
     found = set()
     for cut in cuts:
         other = columns_of(build_market(change(bars, cut), config))
@@ -122,10 +128,16 @@ def leaking_columns(bars: Bars, config: RunConfig, cuts: list[int], change: Call
     return found
 
 
-def cuts_of(bars: Bars, count: int, seed: int = 0) -> list[int]:
+@functools.cache
+def first_decision(market: str) -> int:
+    bars = real_bars(market)
+    return int(build_market(bars, config_for(bars.contract.symbol)).data.sessions.first[0])
+
+
+def cuts_of(market: str, count: int, seed: int = 0) -> list[int]:
     """Rows after the first decisions, drawn at random."""
-    start = int(build_market(bars, config_for(bars.contract.symbol)).data.sessions.first[0]) + 3
-    return sorted(np.random.default_rng(seed).integers(start, len(bars) - 2, count).tolist())
+    start, end = first_decision(market) + 3, len(real_bars(market)) - 2
+    return sorted(np.random.default_rng(seed).integers(start, end, count).tolist())
 
 
 CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
@@ -136,12 +148,11 @@ CHANGES = {"truncated": truncated, "perturbed": perturbed, "thinned": thinned}
 def test_columns_do_not_depend_on_later_bars(market: str, change: str) -> None:
     """Every feature and clock column, the true-range sums, the calendar's bars-to-flat and the money of a tick:
     byte-equal prefixes."""
-    bars = real_bars(market)
-    config = config_for(market)
+    bars, config, full = real_bars(market), config_for(market), real_columns(market)
     converted = {"tick_value"} if market == "USDJPY" else set()
     columns = table_columns(config.env.features, context_features(config.env.task))
-    assert set(columns_of(build_market(bars, config))) == {*columns, *KNOWN_AT_CLOSE, *converted}
-    assert leaking_columns(bars, config, cuts_of(bars, 4), CHANGES[change]) == set()
+    assert set(full) == {*columns, *KNOWN_AT_CLOSE, *converted}
+    assert leaking_columns(full, bars, config, cuts_of(market, 4), CHANGES[change]) == set()
 
 
 @pytest.mark.parametrize("change", ["truncated", "perturbed"])
@@ -157,10 +168,10 @@ def test_a_planted_feature_leak_is_found(monkeypatch: pytest.MonkeyPatch, name: 
         values = np.asarray(honest(*args), np.float64)
         return np.concatenate([values[1:], values[-1:]])
 
-    bars = real_bars("ES")
-    cuts = cuts_of(bars, 3)
+    bars, config, cuts = real_bars("ES"), config_for("ES"), cuts_of("ES", 3)
     monkeypatch.setitem(features._COMPUTE, name, early)
-    assert leaking_columns(bars, config_for("ES"), cuts, CHANGES[change]) == leaks
+    full = columns_of(build_market(bars, config))
+    assert leaking_columns(full, bars, config, cuts, CHANGES[change]) == leaks
 
 
 # ---- masks, observations and states along a run
@@ -303,7 +314,13 @@ def other_inside_after(cut: int, inside: tuple[Inside, ...], later: worlds.Bars)
 
 def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams, EnvParams]:
     """The hand-made market, and the same with other bars after `cut`."""
-    has_path = env.config.intrabar == "path"
+    config = env.config
+    return two_markets(cut, config.intrabar == "path", config.scaling, config.task == "advised", two_sided)
+
+
+@functools.cache  # the same for many environments, which are tested at the same cuts
+def two_markets(cut: int, has_path: bool, scaling: str, context: bool, two_sided: bool
+                ) -> tuple[EnvParams, EnvParams]:
     other = worlds.random_bars(1_000 + cut, 640, price=20_300, step=9)
     later = worlds.replace_after(HAND_BARS, cut, other)
     if two_sided:
@@ -316,7 +333,7 @@ def changed_after(cut: int, env: TradingEnv, two_sided: bool) -> tuple[EnvParams
                 hand_params(later, other_inside_after(cut, bid_inside, later), ask=later_ask,
                             ask_paths=other_inside_after(cut, ask_inside, later_ask)))
     if not has_path:
-        kind: dict[str, Any] = {"scaling": env.config.scaling, "context": env.config.task == "advised"}
+        kind: dict[str, Any] = {"scaling": scaling, "context": context}
         return hand_params(HAND_BARS, **kind), hand_params(later, **kind)
     inside = inside_hand_bars(1)
     return hand_params(HAND_BARS, inside), hand_params(later, other_inside_after(cut, inside, later))
@@ -492,7 +509,7 @@ def test_observations_of_real_bars_do_not_depend_on_later_bars(task: str, scalin
     sessions = full.data.sessions
     decisions = np.concatenate([np.arange(a, b + 1)
                                 for a, b in zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True)])
-    for cut in cuts_of(bars, 6, seed=1):
+    for cut in cuts_of("ES", 6, seed=1):
         rows = decisions[decisions <= cut][-200:]
         other = build_market(perturbed(bars, cut), config)
         leg = jnp.tile(i32([1, int(bars.close[rows[0]]), int(bars.close[rows[0]]) - 30, 1 << 29, 3]), (200, 1, 1))
@@ -584,15 +601,19 @@ def frozen(observations: np.ndarray) -> np.ndarray:
     return np.asarray(normalise(training_statistics(), jnp.asarray(observations)))
 
 
+@functools.cache
+def observed(cut: int | None) -> np.ndarray:
+    """What a run over the hand-made market sees, with other bars after `cut`."""
+    other = HAND_BARS if cut is None else worlds.random_bars(500 + cut, 640, price=20_200, step=12)
+    env, params = TradingEnv(EnvConfig()), hand_params(worlds.replace_after(HAND_BARS, cut or 0, other))
+    run = walk(env, params, env.reset_at(params, 1, int(SESSIONS[1].first)),
+               jax.random.uniform(jax.random.key(4), (STEPS,)))
+    return np.asarray(run["observation"])
+
+
 def normalised_prefix_differs(apply: Callable[[np.ndarray], np.ndarray], cut: int, batch: int = 10) -> bool:
-    env = TradingEnv(EnvConfig())
-    other = worlds.random_bars(500 + cut, 640, price=20_200, step=12)
     first = int(SESSIONS[1].first)
-    seen = []
-    for bars in (HAND_BARS, worlds.replace_after(HAND_BARS, cut, other)):
-        params = hand_params(bars)
-        run = walk(env, params, env.reset_at(params, 1, first), jax.random.uniform(jax.random.key(4), (STEPS,)))
-        seen.append(apply(np.asarray(run["observation"])))
+    seen = [apply(observed(None)), apply(observed(cut))]
     known = (cut - first + 1) // batch * batch  # whole batches of rows <= cut: the last one may not be full yet
     assert known > 0
     assert not np.array_equal(seen[0], seen[1]), "the perturbation changed nothing at all"

@@ -90,7 +90,7 @@ def test_random_orders_agree(mark, fill, intrabar):
     env = TradingEnv(env_config(cases[0][0]))
     slots = jnp.asarray([slot for *_, slot in cases])
     firsts = jnp.asarray([bars.sessions[slot].first for _, bars, slot in cases])
-    states = jax.vmap(env.reset_at)(params, slots, firsts)
+    states = jax.jit(jax.vmap(env.reset_at))(params, slots, firsts)
     states, orders, events = jax.device_get(make_rollout(cases[0][0])(states, params, draw(len(cases), 5)))
     rows = jax_ints(states)
     wishes = np.stack([orders.quantity, orders.stop_ticks, orders.target_ticks, orders.move_stop, orders.trail], -1)

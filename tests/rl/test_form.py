@@ -66,13 +66,15 @@ def test_a_pair_gives_both_networks_outputs(hidden):
     network = ActorCritic(3, hidden)
     rng = np.random.default_rng(0)
     parameters = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
-                              network.init(jax.random.key(0), None, jnp.zeros(7))["params"])
+                              jax.eval_shape(network.init, jax.random.key(0), None, jnp.zeros(7))["params"])
     x = jnp.asarray(rng.normal(size=(5, 7)), jnp.float32)
-    apart = jax.vmap(lambda x: network.apply({"params": parameters}, None, x, method="heads"))(x)
     packed = pack(parameters)
     assert set(packed) == {PAIR}
-    together = jax.vmap(lambda x: network.apply({"params": packed}, None, x, method="heads"))(x)
-    value = jax.vmap(lambda x: network.apply({"params": packed}, None, x, method="value"))(x)
+
+    def outputs(parameters, method):
+        return jax.jit(jax.vmap(lambda x: network.apply({"params": parameters}, None, x, method=method)))(x)
+
+    apart, together, value = outputs(parameters, "heads"), outputs(packed, "heads"), outputs(packed, "value")
     for one, other in zip((*apart, apart[1]), (*together, value), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
     back = unpack(packed, parameters)
@@ -82,13 +84,13 @@ def test_a_pair_gives_both_networks_outputs(hidden):
 
 def test_no_gradient_reaches_the_zeros_of_a_pair():
     network = ActorCritic(3, (4,))
-    packed = pack(network.init(jax.random.key(0), None, jnp.zeros(5))["params"])
+    packed = pack(jax.jit(network.init)(jax.random.key(0), None, jnp.zeros(5))["params"])
 
     def loss(packed):
         logits, value = network.apply({"params": packed}, None, jnp.ones(5), method="heads")
         return jnp.square(logits).sum() + value
 
-    head = jax.grad(loss)(packed)[PAIR]["policy_head"]
+    head = jax.jit(jax.grad(loss))(packed)[PAIR]["policy_head"]
     assert not head["kernel"][1, :, 1:].any()
     assert not head["bias"][1, 1:].any()
     assert head["bias"][1, 0] == 1.0
@@ -134,7 +136,7 @@ def test_gradients_of_both_ways_agree_and_illegal_actions_have_none():
         chosen, entropy = distributions.log_prob_and_entropy(x, mask, jnp.int32(1))
         return chosen + 3 * entropy
 
-    expected, found = jax.grad(one)(logits), jax.grad(other)(logits)
+    expected, found = jax.jit(jax.grad(one))(logits), jax.jit(jax.grad(other))(logits)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     assert found[2] == 0.0
 
@@ -148,8 +150,7 @@ def test_a_table_gives_the_same_observations(kind):
     env, params = setup(kind).env, setup(kind).params
     view = params.market.view
     tabled = params.replace(market=params.market.replace(view=with_tables(view, env.config.window)))
-    state, ref = env.reset(jax.random.key(0), params)
-    del state
+    _, ref = jax.jit(env.reset)(jax.random.key(0), params)
     rows = jnp.arange(env.config.window, view.value.shape[0], 7, dtype=jnp.int32)
     refs = jax.vmap(lambda row: ref.replace(row=row[None]))(rows)
     slices, table = (jax.jit(jax.vmap(env.observe, (0, None)))(refs, each) for each in (params, tabled))
@@ -180,6 +181,6 @@ def test_a_table_that_does_not_fit_is_refused_with_its_size():
 def test_a_table_of_other_windows_is_refused():
     env, params = setup("mlp").env, setup("mlp").params
     wrong = params.replace(market=params.market.replace(view=with_tables(params.market.view, 3)))
-    _, ref = env.reset(jax.random.key(0), params)
+    _, ref = jax.eval_shape(env.reset, jax.random.key(0), params)
     with pytest.raises(ConfigError, match="windows of 3 bars"):
-        env.observe(ref, wrong)
+        jax.eval_shape(env.observe, ref, wrong)

@@ -43,7 +43,8 @@ def test_one_place_changes_nothing():
 ], ids=["standardised", "explained variance", "moments", "largest", "normaliser"])
 def test_moments_of_two_halves(of):
     x = jnp.asarray(np.random.default_rng(0).normal(5.0, 3.0, 24), jnp.float32)
-    whole, parts = of(x, LOCAL), in_halves(lambda x: of(x, HALVES))(x.reshape(2, -1))
+    whole = jax.jit(lambda x: of(x, LOCAL))(x)
+    parts = jax.jit(in_halves(lambda x: of(x, HALVES)))(x.reshape(2, -1))
     for one, both in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         # What is reduced is the same in both halves; what is not is theirs side by side.
         for each in both.reshape(1, *one.shape) if both.size == one.size else both:
@@ -52,7 +53,7 @@ def test_moments_of_two_halves(of):
 
 def test_a_slot_that_never_varies_keeps_its_mean_to_the_bit():
     x = jnp.full((2, 5, 1), 0.1, jnp.float32)
-    stats = in_halves(lambda x: merge(init_stats(1), x, reduce=HALVES))(x)
+    stats = jax.jit(in_halves(lambda x: merge(init_stats(1), x, reduce=HALVES)))(x)
     np.testing.assert_array_equal(stats.mean, np.full((2, 1, 1), np.float32(0.1)))
     np.testing.assert_array_equal(stats.variance, np.zeros((2, 1, 1)))
 
@@ -60,15 +61,15 @@ def test_a_slot_that_never_varies_keeps_its_mean_to_the_bit():
 def test_environments_draw_by_their_global_number():
     data = jax.random.key_data
     np.testing.assert_array_equal(data(env_keys(KEY, 3, 5)), data(env_keys(KEY, 8))[5:])
-    whole, _ = reset_all(ENV, KEY, PARAMS, 8)
-    later, _ = reset_all(ENV, KEY, PARAMS, 3, first_env=5)
+    whole, _ = jax.jit(lambda key: reset_all(ENV, key, PARAMS, 8))(KEY)
+    later, _ = jax.jit(lambda key: reset_all(ENV, key, PARAMS, 3, first_env=5))(KEY)
     np.testing.assert_array_equal(later.cue, whole.cue[5:])
 
 
 def test_groups_draw_by_their_global_number():
     """A minibatch of four groups holds the rows of one of the first two groups, then those of one of the last two."""
-    whole = np.asarray(minibatch_rows(KEY, 3, 8, 4, 2))
-    last = np.asarray(minibatch_rows(KEY, 3, 4, 2, 2, first_group=2))
+    whole = np.asarray(jax.jit(lambda key: minibatch_rows(key, 3, 8, 4, 2))(KEY))
+    last = np.asarray(jax.jit(lambda key: minibatch_rows(key, 3, 4, 2, 2, first_group=2))(KEY))
     times, envs = whole // 8, whole % 8
     here = envs >= 4
     np.testing.assert_array_equal(times[here].reshape(2, -1) * 4 + envs[here].reshape(2, -1) - 4, last)
