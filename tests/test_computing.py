@@ -76,6 +76,24 @@ def test_settings_are_made_before_jax_starts_and_never_over_the_users_own(monkey
     assert without == {"NPROC": "1"}
 
 
+@pytest.mark.parametrize(("flags", "asked"), [
+    (FLAGS, True), ("--xla_gpu_deterministic_ops --xla_gpu_autotune_level=0", True), ("", False),
+    ("--xla_gpu_deterministic_ops=true", False),
+    ("--xla_gpu_deterministic_ops=false --xla_gpu_autotune_level=0", False),
+    (f"{FLAGS} --xla_gpu_autotune_level=4", False)])
+def test_flags_for_the_same_bits(flags, asked):
+    assert programs.is_deterministic(flags) is asked
+
+
+def test_half_of_the_flags_is_completed_unless_it_says_otherwise(monkeypatch):
+    monkeypatch.setattr(programs, "has_gpu_plugin", lambda: True)
+    for given, after in (("--xla_gpu_deterministic_ops=true", FLAGS),
+                         ("--xla_gpu_deterministic_ops=false", "--xla_gpu_deterministic_ops=false")):
+        env = {"XLA_FLAGS": given}
+        programs.use_determinism(env)
+        assert env["XLA_FLAGS"] == after
+
+
 def test_settings_of_a_started_process_stay(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     jax.block_until_ready(jax.numpy.ones(1))
@@ -83,17 +101,21 @@ def test_settings_of_a_started_process_stay(monkeypatch):
     env: dict[str, str] = {}
     computing.settle([config("compute.threads=2")], env)
     assert env == {"NPROC": "6"}
-    computing.restore({"nproc": "2", "xla_flags": FLAGS}, env)
+    computing.restore(config(), {"nproc": "2", "xla_flags": FLAGS}, env)
     assert env == {"NPROC": "6"}
 
 
 def test_a_resumed_run_gets_its_settings_back(monkeypatch):
     monkeypatch.setattr(computing, "jax_started", lambda: False)
     env = {"NPROC": "8", "XLA_FLAGS": "--other"}
-    computing.restore({"nproc": "2", "xla_flags": FLAGS}, env)
+    now = machine.facts()["versions"]
+    computing.restore(config(), {"nproc": "2", "xla_flags": FLAGS, "versions": now}, env)
     assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
-    computing.restore({"nproc": None}, env)  # of an earlier version
+    computing.restore(config(), {"nproc": None}, env)  # of an earlier version
     assert env == {"NPROC": "2", "XLA_FLAGS": FLAGS}
+    env["XLA_FLAGS"] = "--mine"  # flags of another jaxlib may be unknown to this one, and XLA ends a process for that
+    computing.restore(config(), {"nproc": "3", "xla_flags": FLAGS, "versions": now | {"jaxlib": "0.1"}}, env)
+    assert env == {"NPROC": "3", "XLA_FLAGS": "--mine"}
 
 
 def test_importing_jax_is_not_starting_it():

@@ -100,6 +100,15 @@ def test_an_edit_that_changes_the_program_compiles_it(tmp_path):
     assert float(made(ARGS)["twice"][0, 0]) == 3.0
 
 
+def test_an_edit_that_reads_another_argument_compiles_it(tmp_path):
+    """JAX leaves out what is not used, so both programs have the same text, and take another argument."""
+    arguments = {"a": jnp.float32(1), "b": jnp.float32(10)}
+    begun(tmp_path, args=(arguments,), made=jax.jit(lambda tree: tree["a"] * 2))
+    made, was_kept = begun(tmp_path, args=(arguments,), made=jax.jit(lambda tree: tree["b"] * 2), facts={"edited": 1})
+    assert not was_kept
+    assert float(made(arguments)) == 20.0
+
+
 def test_other_names_of_the_same_figures_are_another_program(tmp_path):
     begun(tmp_path)
     renamed = jax.jit(lambda tree: {"total": jnp.sum(tree["a"]) * tree["b"], "twice": 2 * tree["a"]})
@@ -217,6 +226,45 @@ def test_a_folder_that_can_only_be_read_still_serves(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "utime", refused)
     assert begun(tmp_path)[1]
+
+
+def test_a_damaged_program_that_cannot_be_removed_is_compiled_again(tmp_path, monkeypatch):
+    begun(tmp_path)
+    [path] = tmp_path.glob(f"*{PROGRAM}")
+    path.write_bytes(b"damaged")
+
+    def refused(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    said = []
+    monkeypatch.setattr(Path, "unlink", refused)
+    made, was_kept = begun(tmp_path, said=said)
+    assert not was_kept
+    assert float(made(ARGS)["twice"][0, 0]) == 2.0
+    assert "cannot be used" in said[0]
+
+
+def test_a_key_that_finds_a_program_is_used_too(tmp_path):
+    begun(tmp_path)
+    for path in tmp_path.iterdir():
+        os.utime(path, (1, 1))
+    assert begun(tmp_path)[1]
+    assert all(path.stat().st_mtime > 1 for path in tmp_path.iterdir())
+
+
+def test_a_program_that_cannot_be_traced_never_began(tmp_path):
+    broken = jax.jit(lambda tree: tree["absent"])
+    with Programs(store(tmp_path)) as programs:
+        with pytest.raises(KeyError):
+            programs.begin("broken", broken, (ARGS,))
+        assert programs.begun(broken, (ARGS,)) is None
+        assert programs.begin("double", program(), (ARGS,), later=True).wait()(ARGS)["sum"] == 24.0
+
+
+def test_an_error_of_a_task_that_nobody_waits_for_is_printed(capsys):
+    with Programs() as programs:
+        programs.also(lambda: 1 / 0)
+    assert "ZeroDivisionError" in capsys.readouterr().err
 
 
 def test_files_are_the_users_alone(tmp_path):

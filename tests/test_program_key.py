@@ -102,6 +102,27 @@ def test_the_source_is_every_file_by_name_and_content(tmp_path):
     assert renamed.digest != added.digest
 
 
+def test_files_of_an_editor_are_no_source(tmp_path):
+    """Emacs keeps a lock beside a changed file: a link that leads nowhere, and ends in .py."""
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "source.py").write_text("a = 1\n")
+    first = read_source(tmp_path)
+    assert first is not None
+    (tmp_path / "storage" / ".#source.py").symlink_to("user@host.1234")
+    assert read_source(tmp_path) == first
+    assert unchanged(first, tmp_path)
+
+
+def test_a_file_that_vanishes_while_it_is_read_ends_nothing(tmp_path):
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "source.py").write_text("a = 1\n")
+    first = read_source(tmp_path)
+    assert first is not None
+    (tmp_path / "gone.py").symlink_to("nowhere")  # listed, and not there
+    assert read_source(tmp_path) is None
+    assert not unchanged(first, tmp_path)
+
+
 def test_without_source_files_nothing_is_kept(tmp_path, monkeypatch):
     (tmp_path / "jaxtrade.so").touch()
     assert read_source(tmp_path) is None

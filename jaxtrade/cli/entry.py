@@ -17,7 +17,7 @@ from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
 from jaxtrade.runs import rundir
-from jaxtrade.storage.source import read_source
+from jaxtrade.storage.source import declare, read_source
 from jaxtrade.version import __version__
 
 DISK_ERROR, INTERNAL_ERROR = 74, 70
@@ -100,7 +100,7 @@ def bench_module(name: str) -> ModuleType:
 
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run}
-KEEPING = ("train", "curriculum", "evaluate")  # commands that keep whole programs
+KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,6 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None
+    declare(args.source_files)
     try:
         return COMMANDS[args.command](args)
     except JaxtradeError as error:

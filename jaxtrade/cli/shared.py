@@ -149,8 +149,8 @@ def check_names(config: RunConfig, own_files: bool = False) -> None:
 def keep_programs(args: argparse.Namespace) -> Store | None:
     """Keep compiled programs for the next run. Prints a note on stderr if that is impossible.
 
-    Returns the store of whole programs. None without `args.source`, the source files as they were when the process
-    began: its caller may have changed any part of this package. Such a process still uses JAX's cache.
+    Returns the store of whole programs. None without `args.source_files`, the source files as they were when the
+    process began: its caller may have changed any part of this package. Such a process still uses JAX's cache.
     """
     from jaxtrade.storage.programs import kept_programs, use_cache
 

@@ -17,8 +17,8 @@ class ComputeConfig(Section, frozen=True):
     precision: Precision = Field(default="float32", description="operands of matrix products in training; everything "
                                  "else, evaluation and export are float32. A device without such products rounds their "
                                  "operands, which is slower than float32")
-    deterministic: bool = Field(default=True, description="on a GPU, two runs of one configuration have the same bits; "
-                                "false: the fastest programs, which XLA picks by timing them")
+    deterministic: bool = Field(default=True, description="on a GPU, XLA is asked for programs that repeat a run to "
+                                "the same bits; false: the fastest programs, which XLA picks by timing them")
     threads: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = Field(
         default="auto", description="compute threads on a CPU; auto: one if minibatches are small, otherwise all "
         "cores; the variable NPROC overrides both")

@@ -14,7 +14,6 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from jaxtrade.storage.markets import (
     read_entry,
     write_entry,
 )
+from jaxtrade.storage.source import Source, of_command, unchanged
 from jaxtrade.types import IntrabarPath, TickValue
 
 LEAST_BYTES = 1 << 20  # smaller files are read as fast as a prepared market
@@ -81,25 +81,29 @@ class HostMarket:
 class Shelf:
     """The place of one configuration's market in the cache.
 
-    key: names the entry. limit: bytes of the whole cache. digests: sha256 of each file when the key was made.
+    key: names the entry. limit: bytes of the whole cache. digests: sha256 of each file when the key was made. source:
+    the source files that this process runs.
     """
 
     folder: Path
     key: str
     limit: int
     digests: dict[str, str]
+    source: Source
 
 
 def shelf_of(config: RunConfig, contract: Contract) -> Shelf | None:
     """Where the market of a configuration is kept. None if it is not kept: the cache is off, the bars are bundled,
-    synthetic or few, a file is missing, or a feature is the user's own, whose code may change.
+    synthetic or few, a file is missing, or code of the user's own takes part: in a process that is not one of
+    jaxtrade's commands, with modules that the configuration imports, or with a feature of the user's own.
 
     Raises ConfigError if the cache's limit is not a number.
     """
-    limit = limit_bytes()
+    limit, source = limit_bytes(), of_command()
     names = (*config.env.features, *context_features(config.env.task))
     files = files_of(config.data)
-    if not limit or config.data.source != "file" or any(name in FEATURES for name in names):
+    own = config.imports or any(name in FEATURES for name in names)
+    if source is None or not limit or own or config.data.source != "file":
         return None
     if not all(Path(path).is_file() for path in files.values()) or sum(
             Path(path).stat().st_size for path in files.values()) < LEAST_BYTES:
@@ -110,9 +114,10 @@ def shelf_of(config: RunConfig, contract: Contract) -> Shelf | None:
         return None
     parts = {"data": config.data.model_dump(mode="json"), "overnight": config.session.overnight,
              "window": config.env.window, "names": names, "contract": repr(contract), "files": digests,
-             "code": code_digest(), "python": sys.version, "machine": [platform.machine(), sys.byteorder],
+             "code": source.digest, "python": sys.version, "machine": [platform.machine(), sys.byteorder],
              "libraries": {name: version(name) for name in ("jaxtrade", "numpy", "pandas", "tzdata")}}
-    return Shelf(folder, hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(), limit, digests)
+    return Shelf(folder, hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(), limit, digests,
+                 source)
 
 
 def files_of(data: DataConfig) -> dict[str, str]:
@@ -135,18 +140,11 @@ def digests_of(files: dict[str, str]) -> dict[str, str]:
     return found
 
 
-@cache
-def code_digest() -> str:
-    """sha256 (hex) of the modules that prepare a market."""
-    digest = hashlib.sha256()
-    root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root).as_posix()};".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
 def restored(shelf: Shelf, contract: Contract, tell: Tell) -> HostMarket | None:
-    """The market that an earlier start prepared; None if there is none. `tell` gets a line about a damaged entry."""
+    """The market that an earlier start prepared; None if there is none, or if the source files have changed since this
+    process began. `tell` gets a line about a damaged entry."""
+    if not unchanged(shelf.source):
+        return None
     path = entry_path(shelf.folder, shelf.key)
     try:
         entry = read_entry(path)
@@ -157,12 +155,13 @@ def restored(shelf: Shelf, contract: Contract, tell: Tell) -> HostMarket | None:
 
 
 def keep(shelf: Shelf, host: HostMarket, config: RunConfig, tell: Tell) -> None:
-    """Keep a prepared market for the next start, unless a file has changed since the key was made.
+    """Keep a prepared market for the next start, unless a file has changed since the key was made, or a source file
+    since this process began.
 
     `tell` gets a line if the market cannot be written.
     """
     try:
-        if digests_of(files_of(config.data)) == shelf.digests:
+        if digests_of(files_of(config.data)) == shelf.digests and unchanged(shelf.source):
             write_entry(shelf.folder, shelf.key, _packed(host), shelf.limit)
     except OSError as error:
         tell(f"the prepared market is not kept for the next run ({error}); free some space, or set "

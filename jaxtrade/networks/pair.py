@@ -58,7 +58,7 @@ def apply_pair(pair: PyTree, x: Array, activation: Callable[[Array], Array],
         pair: as `pack` makes it. x: float32[D], input of both. activation: after each layer but the last.
         dot_general: as of `networks.torso.MLP`.
     """
-    first, *middle, last = pair.values()
+    first, *middle, last = _in_order(pair)
     x = activation(product(dot_general, x, first["kernel"]) + first["bias"]).reshape(2, -1)
     for layer in middle:
         x = activation(products(dot_general, x, layer["kernel"]) + layer["bias"])
@@ -68,12 +68,17 @@ def apply_pair(pair: PyTree, x: Array, activation: Callable[[Array], Array],
 def apply_value(pair: PyTree, x: Array, activation: Callable[[Array], Array],
                dot_general: DotGeneral = FLOAT32) -> Array:
     """The value alone, float32[]. Arguments as `apply_pair`."""
-    first, *later = pair.values()
+    first, *later = _in_order(pair)
     width = first["bias"].shape[0] // 2
     x = product(dot_general, x, first["kernel"][:, width:]) + first["bias"][width:]
     for layer in later:
         x = product(dot_general, activation(x), layer["kernel"][1]) + layer["bias"][1]
     return x[0]
+
+
+def _in_order(pair: PyTree) -> list[PyTree]:
+    """The layers, first layer first. JAX sorts keys as text, where Dense_10 stands before Dense_2."""
+    return [*(pair[f"Dense_{i}"] for i in range(len(pair) - 1)), pair[HEADS[0]]]
 
 
 def _layers(parameters: PyTree) -> dict[str, tuple[PyTree, PyTree]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from importlib import metadata
 from typing import Any
 
 from jaxtrade.config import RunConfig
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import task_of
-from jaxtrade.storage.programs import DETERMINISTIC, jax_started, pin_threads, use_determinism
+from jaxtrade.storage.programs import DETERMINISTIC, is_deterministic, jax_started, pin_threads, use_determinism
 
 # Operations of a minibatch's products, forward, from which on threads are worth their cost. On two cores, two threads
 # took 0.97 to 1.16 times as long as one for up to 80 million, and 0.61 to 0.72 times as long from 150 million.
@@ -32,15 +33,20 @@ def settle(configs: Sequence[RunConfig], env: MutableMapping[str, str] = os.envi
         use_determinism(env)
 
 
-def restore(manifest: Mapping[str, Any], env: MutableMapping[str, str] = os.environ) -> None:
-    """Set threads and flags as a run's manifest says, unless JAX has started."""
-    if jax_started():
-        pin_threads(os.cpu_count() or 1, env)
-        return
-    if manifest["nproc"]:
-        env["NPROC"] = manifest["nproc"]
-    if "xla_flags" in manifest:  # earlier versions did not record the flags
-        env["XLA_FLAGS"] = manifest["xla_flags"]
+def restore(config: RunConfig, manifest: Mapping[str, Any], env: MutableMapping[str, str] = os.environ) -> None:
+    """Set threads and flags as a run's manifest says, unless JAX has started.
+
+    The flags are those of the manifest only if jaxlib is of the same version: another one may not know a flag, and XLA
+    ends a process for that.
+    """
+    if not jax_started():
+        if manifest["nproc"]:
+            env["NPROC"] = manifest["nproc"]
+        same = manifest.get("versions", {}).get("jaxlib") == metadata.version("jaxlib")
+        if same and "xla_flags" in manifest:  # earlier versions did not record the flags
+            env["XLA_FLAGS"] = manifest["xla_flags"]
+            return
+    settle([config], env)
 
 
 def threads_of(config: RunConfig, cores: int) -> int:
@@ -80,7 +86,7 @@ def lines(config: RunConfig, env: Mapping[str, str] = os.environ) -> Iterator[st
     if platform == "cpu":
         about = "" if work is None else f"; the products of a minibatch are {work / 1e6:,.0f} million operations"
         yield f"compute threads: {env.get('NPROC', 'all')} (cores: {os.cpu_count()}{about})"
-    may_differ = config.compute.deterministic and "deterministic_ops=true" not in env.get("XLA_FLAGS", "")
+    may_differ = config.compute.deterministic and not is_deterministic(env.get("XLA_FLAGS", ""))
     if platform == "gpu" and may_differ:
         yield ("note: compute.deterministic is true, but JAX had started before, or XLA_FLAGS says otherwise: another "
                f"run may have other bits. Start Python with XLA_FLAGS='{DETERMINISTIC}'")

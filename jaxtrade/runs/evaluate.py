@@ -18,9 +18,10 @@ from jaxtrade.evaluation import grids, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
-from jaxtrade.runs import rundir
+from jaxtrade.runs import machine, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
+from jaxtrade.runs.computing import restore
 from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
@@ -37,6 +38,7 @@ def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
     if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
         raise ConfigError(f"{path / 'config.yaml'}: sha256 {found[:16]}..., the run was made with "
                           f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
+    restore(config, manifest)  # before `prepare` starts JAX
     setup = prepare(config)
     if setup.market.fingerprint != manifest["data_sha256"]:
         raise DataError(f"{path}: trained on data with sha256 {manifest['data_sha256'][:16]}..., the data now have "
@@ -86,7 +88,8 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
     folder, results = path / "evaluation" / (f"{split}-advised" if other else split), {}
     params, known = params_shown(setup, split, None if other else path, tell)
     for seed, policy in policies.items():
-        provenance = manifest | {"split": split} | setup.stack.provenance(seed)
+        # The machine is the one that evaluates, which need not be the one that trained.
+        provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(seed)
         results[seed] = evaluate(setup.env, params, setup.market, sessions, config, algorithm=setup.algorithm,
                                  policy=policy, provenance=provenance, trained_on=setup.splits["train"],
                                  notes=[known.note] if known else [], programs=programs)

@@ -24,7 +24,7 @@ from jaxtrade.runs import computing, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
-from jaxtrade.runs.computing import restore, settle
+from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
@@ -107,9 +107,7 @@ def resume(path: Path, store: Store | None = None) -> RunResult:
     The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
     have changed), CheckpointError, RunLockedError.
     """
-    _, manifest = rundir.read_run(path)
-    restore(manifest)
-    setup, _ = open_run(path)
+    setup, manifest = open_run(path)
     with programs_of(setup, store) as programs, rundir.locked(path):
         return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs,
                                    differences(manifest, facts()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
+import traceback
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -93,19 +94,22 @@ class Programs:
         """
         start, pending = time.perf_counter(), Pending()
         before = [each._future for each in self._begun.values()] if later else []
-        self._begun[_signature(program, static, args)] = pending
         text = key = None
         if keep and self._store is not None and _on_one_device(args):
             key = program_key(name, self._facts, args, self._store.source)
             text = self._store.text_of(key)
         job = _Job(pending, name, program, static, args, key)
         if text is not None:
-            pending._future = self._submit(before, self._read, job, text)
-            return pending
+            return self._registered(job, self._submit(before, self._read, job, text))
         lowered = pending._lowered = program.lower(*static, *args)
         pending.seconds = time.perf_counter() - start
-        pending._future = self._submit(before, self._compile, job, lowered)
-        return pending
+        return self._registered(job, self._submit(before, self._compile, job, lowered))
+
+    def _registered(self, job: _Job, future: Future[Any]) -> Pending:
+        """What has begun can be asked for. A program that could not be traced never began."""
+        job.pending._future = future
+        self._begun[_signature(job.program, job.static, job.args)] = job.pending
+        return job.pending
 
     def begun(self, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = ()) -> Pending | None:
         """The program that `begin` was called for with such arguments, or None."""
@@ -113,7 +117,7 @@ class Programs:
 
     def also(self, task: Callable[[], object]) -> None:
         """Do something else in a thread, after the programs that were begun before."""
-        self._pool.submit(task)
+        self._pool.submit(task).add_done_callback(_tell_failure)
 
     def _read(self, job: _Job, text: str) -> jax.stages.Compiled:
         """Read a program that was traced and lowered by an earlier start; compile it if its file is damaged."""
@@ -150,7 +154,13 @@ class Programs:
 
     def _later(self, task: Callable[[], object]) -> None:
         if not self._closing:
-            self._pool.submit(task)
+            self._pool.submit(task).add_done_callback(_tell_failure)
+
+
+def _tell_failure(future: Future[Any]) -> None:
+    """Nobody waits for this task, so its error is printed here."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        traceback.print_exception(error)
 
 
 def _keep(store: Store, key: str, text: str, data: bytes | None) -> None:

@@ -41,6 +41,11 @@ def calls(text: str) -> set[str]:
     return set(_CALL.findall(text))
 
 
+def kept_arguments(lowered: jax.stages.Lowered) -> list[int]:
+    """Numbers of the arguments that a lowered program has. JAX leaves out those that are not used."""
+    return sorted(lowered._lowering.compile_args["kept_var_idx"])  # pyright: ignore
+
+
 def packed(compiled: jax.stages.Compiled, called: set[str]) -> bytes:
     """A compiled program as bytes, before it has run. called: from `calls`.
 

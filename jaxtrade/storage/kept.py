@@ -14,6 +14,7 @@ import secrets
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -67,11 +68,15 @@ class Store:
 
     def text_of(self, key: str) -> str | None:
         """The text key of a kept program. None if there is none, or if the source files have changed meanwhile."""
+        path = self.folder / f"{key}{KEY}"
         try:
-            text = (self.folder / f"{key}{KEY}").read_text(encoding="ascii")
+            text = path.read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError):
             return None
-        return text if len(text) == len(key) and self.holds(text) and unchanged(self.source) else None
+        if len(text) != len(key) or not self.holds(text) or not unchanged(self.source):
+            return None
+        self._used(path)
+        return text
 
     def holds(self, text: str) -> bool:
         """Whether there is a program of this text."""
@@ -91,14 +96,18 @@ class Store:
 
         try:
             program = unpacked(data, args)
-            os.utime(path)  # the programs that were used last stay longest
-            return program
-        except FAULTS as error:
+        except (*FAULTS, OSError) as error:
             self._warn(f"{path}: a kept program cannot be used ({error}); compiling it again")
-            path.unlink(missing_ok=True)
-        except OSError:  # read-only: it cannot be marked as used
-            return program
-        return None
+            with suppress(OSError):  # a folder of another user; the file then stays, and is named at each start
+                path.unlink(missing_ok=True)
+            return None
+        self._used(path)
+        return program
+
+    def _used(self, path: Path) -> None:
+        """Mark a file as used now: those that were used last stay longest."""
+        with suppress(OSError):  # read-only, or another process removed it
+            os.utime(path)
 
     def compiled(self, lowered: jax.stages.Lowered, name: str) -> tuple[jax.stages.Compiled, bytes | None]:
         """Compile a program that is to be kept -> (the program, its bytes, or None if it cannot be kept).

@@ -6,13 +6,14 @@ damaged file is never used. Entries are written under a temporary name and then 
 entry at once do not disturb each other. After each write the entries that were used longest ago are removed, until the
 folder is within its limit. The folder may be deleted at any time.
 
-An entry is a line that names the format, a line of JSON, and the arrays in NumPy's file format, read without pickle.
+An entry is a line that names the format, a line of JSON that names types and shapes, and the bytes of the arrays.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import secrets
@@ -30,7 +31,7 @@ from jaxtrade.storage.programs import cache_folder
 
 VARIABLE = "JAXTRADE_MARKETS_GB"  # limit of the folder in gigabytes; 0 switches the cache off
 DEFAULT_GB = 4.0
-FORMAT = b"jaxtrade market 1\n"
+FORMAT = b"jaxtrade market 2\n"
 SUFFIX = ".market"
 ABANDONED = 86_400  # seconds after which a temporary file is that of a writer that was killed
 
@@ -92,11 +93,8 @@ def read_entry(path: Path) -> Entry | None:
         head = _head(file)
         arrays = {}
         for listed in head["arrays"]:
-            try:
-                array = np.load(file, allow_pickle=False)
-            except (ValueError, EOFError) as error:
-                raise DamagedError(f"array '{listed['name']}': {error}") from None
-            if _digest(array) != listed["sha256"]:
+            array = _read_array(file, np.dtype(listed["dtype"]), tuple(listed["shape"]))
+            if array is None or _digest(array) != listed["sha256"]:
                 raise DamagedError(f"array '{listed['name']}' does not match its digest")
             arrays[listed["name"]] = array
         if file.read(1):
@@ -104,6 +102,15 @@ def read_entry(path: Path) -> Entry | None:
     with suppress(OSError):  # another process removed it after it was read, or it belongs to another user
         os.utime(path)
     return Entry(arrays, head["facts"])
+
+
+def _read_array(file: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray | None:
+    """The next array of an entry; None if the file ends before it, or if it would hold Python objects."""
+    count = math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or count > os.fstat(file.fileno()).st_size - file.tell():
+        return None
+    data = np.empty(count, np.uint8)
+    return data.view(dtype).reshape(shape) if file.readinto(data.data) == count else None  # type: ignore[attr-defined]
 
 
 def _head(file: BinaryIO) -> dict[str, Any]:
@@ -135,13 +142,14 @@ def write_entry(folder: Path, key: str, entry: Entry, limit: int) -> bool:
         each.mkdir(mode=0o700, parents=True, exist_ok=True)
     arrays = {name: np.ascontiguousarray(array) for name, array in entry.arrays.items()}
     head = {"facts": entry.facts,
-            "arrays": [{"name": name, "sha256": _digest(array)} for name, array in arrays.items()]}
+            "arrays": [{"name": name, "dtype": array.dtype.str, "shape": array.shape, "sha256": _digest(array)}
+                       for name, array in arrays.items()]}
     temporary = folder / f".{key}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(FORMAT + _line(head, _text_digest(head)))
             for array in arrays.values():
-                np.save(file, array, allow_pickle=False)
+                file.write(_bytes(array))
         temporary.replace(entry_path(folder, key))
     finally:
         temporary.unlink(missing_ok=True)  # gone already if it was renamed
@@ -189,5 +197,9 @@ def _text_digest(head: Mapping[str, Any]) -> str:
 def _digest(array: np.ndarray) -> str:
     """sha256 (hex) of dtype, shape and bytes."""
     digest = hashlib.sha256(f"{array.dtype.str}:{array.shape};".encode())
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    digest.update(_bytes(array))
     return digest.hexdigest()
+
+
+def _bytes(array: np.ndarray) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -25,7 +25,8 @@ VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 FUSION = "--xla_backend_extra_options=xla_cpu_use_multi_output_fusion"
 # The same bits in every process on one GPU: no operation whose order of sums is open, and no choice between programs by
 # timing them.
-DETERMINISTIC = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+_ORDER, _TIMING = "--xla_gpu_deterministic_ops", "--xla_gpu_autotune_level"
+DETERMINISTIC = f"{_ORDER}=true {_TIMING}=0"
 OFF = "JAXTRADE_XLA_DEFAULTS"  # 1: leave XLA's settings alone
 KEEP = "JAXTRADE_KEEP_PROGRAMS"  # 0: keep no programs in `KEPT`
 KEPT = "kept"
@@ -79,13 +80,20 @@ def pin_threads(count: int, env: MutableMapping[str, str] = os.environ) -> None:
 
 
 def use_determinism(env: MutableMapping[str, str] = os.environ) -> None:
-    """Add `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already say something about it.
+    """Add the options of `DETERMINISTIC` to `XLA_FLAGS`, unless the flags already give one of them another value.
 
     Call this before JAX starts. Only the GPU platform uses these options. Without a GPU plugin nothing is added.
     """
     given = env.get("XLA_FLAGS", "")
-    if has_gpu_plugin() and not any(option in given for option in ("deterministic_ops", "autotune_level")):
-        env["XLA_FLAGS"] = f"{given} {DETERMINISTIC}".strip()
+    missing = [option for option in DETERMINISTIC.split() if option.partition("=")[0] not in given]
+    if has_gpu_plugin() and is_deterministic(" ".join([given, *missing])):
+        env["XLA_FLAGS"] = " ".join([*given.split(), *missing])
+
+
+def is_deterministic(flags: str) -> bool:
+    """Whether XLA's flags ask for the same bits on a GPU. Of an option that stands twice, the last counts."""
+    found = {name: value or "true" for name, _, value in (flag.partition("=") for flag in flags.split())}
+    return found.get(_ORDER) in ("true", "1") and found.get(_TIMING) == "0"
 
 
 def has_gpu_plugin() -> bool:

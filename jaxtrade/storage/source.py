@@ -37,24 +37,29 @@ class Source(NamedTuple):
     stamp: tuple[tuple[str, int, int], ...]
 
 
+_COMMAND: list[Source] = []  # of this process, at most one
+
+
 def _stamp(package: Path) -> tuple[tuple[str, int, int], ...]:
-    found = ((path.relative_to(package).as_posix(), path.stat()) for path in package.rglob("*.py"))
+    # An editor's lock and scratch files begin with a dot. Python imports none of them.
+    files = (path for path in package.rglob("*.py") if not path.name.startswith("."))
+    found = ((path.relative_to(package).as_posix(), path.stat()) for path in files)
     return tuple(sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in found))
 
 
 def read_source(package: Path = PACKAGE) -> Source | None:
-    """The source files as they are now. None if there are none to read, as in a package made of compiled modules.
-
-    Raises OSError.
-    """
-    stamp = _stamp(package)
-    if not any(name == "storage/source.py" for name, _, _ in stamp):
-        return None
+    """The source files as they are now. None if there are none, as in a package made of compiled modules, or if one
+    cannot be read or is replaced meanwhile."""
     digest = hashlib.sha256()
-    for name, _, _ in stamp:
-        data = (package / name).read_bytes()
-        digest.update(f"{name} {len(data)}\n".encode() + data)
-    return Source(digest.hexdigest(), stamp)
+    try:
+        stamp = _stamp(package)
+        for name, _, _ in stamp:
+            data = (package / name).read_bytes()
+            digest.update(f"{name} {len(data)}\n".encode() + data)
+    except OSError:
+        return None
+    known = any(name == "storage/source.py" for name, _, _ in stamp)
+    return Source(digest.hexdigest(), stamp) if known else None
 
 
 def unchanged(source: Source, package: Path = PACKAGE) -> bool:
@@ -62,7 +67,21 @@ def unchanged(source: Source, package: Path = PACKAGE) -> bool:
 
     A process may run code that it read before somebody edited the files. It must neither take nor leave a program.
     """
-    return _stamp(package) == source.stamp
+    try:
+        return _stamp(package) == source.stamp
+    except OSError:  # a file was replaced meanwhile
+        return False
+
+
+def of_command() -> Source | None:
+    """The source files of this process, if it is one of jaxtrade's commands. None in a process of the user's own, whose
+    code may have changed any part of this package (`declare`)."""
+    return _COMMAND[-1] if _COMMAND else None
+
+
+def declare(source: Source | None) -> None:
+    """Say that this process is a command, and which source files it runs. Call it once, before it does anything."""
+    _COMMAND[:] = [] if source is None else [source]
 
 
 @functools.cache
@@ -106,8 +125,13 @@ def described(args: Any) -> list[Any]:
 
 def text_key(name: str, lowered: Any, args: Any) -> str:
     """sha256 (hex) of a lowered program (`jax.stages.Lowered`), the structure of its arguments and result, and
-    `surroundings`. Programs of equal keys are equal, whatever source they come from."""
-    whole = {"name": name, "text": lowered.as_text(), "arguments": described(args),
+    `surroundings`. Programs of equal keys are equal, whatever source they come from.
+
+    JAX leaves arguments that are not used out of the text, so the text does not say which ones it has: the key does.
+    """
+    from jaxtrade.storage.executable import kept_arguments
+
+    whole = {"name": name, "text": lowered.as_text(), "arguments": described(args), "kept": kept_arguments(lowered),
              "result": described(lowered.out_info), "surroundings": surroundings()}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 

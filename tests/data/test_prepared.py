@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -22,12 +23,14 @@ from jaxtrade.data import prepared
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.features.columns import register_feature
 from jaxtrade.data.features.schema import FeatureSpec
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.market import Market, float_table, load_market
 from jaxtrade.data.read.bars import load_bars
 from jaxtrade.data.synthetic import synthetic_bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import FEATURES
+from jaxtrade.storage import markets, source
 from jaxtrade.storage.markets import (
+    FORMAT,
     VARIABLE,
     DamagedError,
     Entry,
@@ -39,7 +42,9 @@ from jaxtrade.storage.markets import (
     write_entry,
 )
 from jaxtrade.storage.programs import VARIABLE as PROGRAMS
+from jaxtrade.storage.source import Source
 
+SOURCE = Source("0" * 64, source._stamp(source.PACKAGE))
 BUNDLED = Path(jaxtrade.data.bundled.__file__).parent
 ES_FILE, EURUSD_FILE = BUNDLED / "es_1m_trade.csv.gz", BUNDLED / "eurusd_hour_bidask.csv.gz"
 ES_WEEK = ("data.market=ES", "data.expiry=201312", "data.start=2013-10-07", "data.end=2013-10-11")
@@ -51,6 +56,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(PROGRAMS, str(tmp_path / "programs"))
     monkeypatch.setenv(VARIABLE, "1")
     monkeypatch.setattr(prepared, "LEAST_BYTES", 0)
+    monkeypatch.setattr(source, "_COMMAND", [SOURCE])  # as in a process of the command
     return tmp_path / "programs" / "markets"
 
 
@@ -224,16 +230,38 @@ def test_other_code_or_libraries_make_another_entry(cache, nq, monkeypatch):
     config = of(nq, "data.market=NQ")
     load_market(config, quiet)
     with monkeypatch.context() as patch:
-        patch.setattr(prepared, "code_digest", lambda: "other")
+        patch.setattr(source, "_COMMAND", [SOURCE._replace(digest="other")])
         load_market(config, quiet)
     monkeypatch.setattr(prepared, "version", lambda name: "other")
     load_market(config, quiet)
     assert len(list(cache.iterdir())) == 3
 
 
-def test_code_is_every_module_of_the_folder():
-    assert len(prepared.code_digest()) == 64
-    assert prepared.Path(prepared.__file__).parent == BUNDLED.parent
+def test_a_process_of_the_users_own_neither_leaves_nor_takes_a_market(cache, nq, monkeypatch):
+    """It may have changed any part of this package: here, the table of features."""
+    config = of(nq, "data.market=NQ")
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "_COMMAND", [])
+        patch.setattr(market_module, "float_table", lambda *args: 7 + 0 * float_table(*args))
+        mine = load_market(config, quiet)
+    assert not cache.exists()
+    right = load_market(config, quiet)
+    assert right.fingerprint != mine.fingerprint
+    monkeypatch.setattr(source, "_COMMAND", [])
+    monkeypatch.setattr(market_module, "float_table", lambda *args: 7 + 0 * float_table(*args))
+    assert load_market(config, quiet).fingerprint == mine.fingerprint
+
+
+def test_source_files_that_change_meanwhile_neither_leave_nor_take_a_market(cache, nq, monkeypatch):
+    config = of(nq, "data.market=NQ")
+    monkeypatch.setattr(prepared, "unchanged", lambda source: False)
+    first = load_market(config, quiet)
+    assert not cache.exists()
+    monkeypatch.setattr(prepared, "unchanged", lambda source: True)
+    load_market(config, quiet)
+    monkeypatch.setattr(prepared, "unchanged", lambda source: False)
+    monkeypatch.setattr(prepared, "read_entry", None)
+    same(first, load_market(config, quiet))
 
 
 def test_what_a_configuration_checks_is_checked_at_every_start(nq):
@@ -329,9 +357,10 @@ def flipped(place: float) -> Callable[[bytes], bytes]:
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "nothing left": lambda data: b"", "cut": lambda data: data[:len(data) // 2],
     "one byte less": lambda data: data[:-1], "one byte more": lambda data: data + b"x",
-    "only the head": lambda data: data[:data.index(b"\x93NUMPY")],
-    "not JSON": lambda data: b"jaxtrade market 1\n{\n", "no object": lambda data: b"jaxtrade market 1\n[]\n",
-    "another format": lambda data: data.replace(b"market 1", b"market 2", 1),
+    "only the head": lambda data: data[:data.index(b"\n", data.index(b"\n") + 1) + 1],
+    "not JSON": lambda data: FORMAT + b"{\n", "no object": lambda data: FORMAT + b"[]\n",
+    "another format": lambda data: data.replace(b"market 2", b"market 1", 1),
+    "another shape": lambda data: data.replace(b'"shape": [', b'"shape": [9', 1),
     "a word of the notes": lambda data: data.replace(b'"notes"', b'"motes"', 1),
     "two arrays exchanged": lambda data: data.replace(b'"name": "open"', b'"name": "OPEN"', 1),
     **{f"a bit at {place}": flipped(place) for place in (0.0, 0.0001, 0.01, 0.3, 0.6, 0.9, 1.0)},
@@ -359,9 +388,23 @@ def test_objects_are_not_unpickled(tmp_path):
     assert write_entry(tmp_path, "k", Entry({"a": np.arange(3)}, {}), 10**6)
     path = entry_path(tmp_path, "k")
     data = path.read_bytes()
-    path.write_bytes(data.replace(b"'<i8'", b"'|O' "))
-    with pytest.raises(DamagedError):
+    head, _, arrays = data.removeprefix(FORMAT).partition(b"\n")
+    told = json.loads(head.replace(b'"<i8"', b'"|O"'))
+    del told["digest"]
+    path.write_bytes(FORMAT + markets._line(told, markets._text_digest(told)) + arrays)
+    with pytest.raises(DamagedError, match="array 'a'"):
         read_entry(path)
+
+
+def test_every_bit_of_an_entry_is_checked(tmp_path):
+    assert write_entry(tmp_path, "k", Entry({"a": np.arange(3, dtype=np.int16)}, {"b": 1}), 10**6)
+    path = entry_path(tmp_path, "k")
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        for bit in range(8):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << bit)]) + whole[at + 1:])
+            with pytest.raises(DamagedError):
+                read_entry(path)
 
 
 # --- the folder ------------------------------------------------------------------------------------------------------

@@ -61,6 +61,23 @@ def test_the_platform_decides():
     assert form_of() is (CPU if jax.default_backend() == "cpu" else DEVICE)
 
 
+def test_a_deep_pair_applies_its_layers_in_their_order():
+    """As text, Dense_10 comes before Dense_2: so JAX orders the keys of what training works on."""
+    network = ActorCritic(3, (4,) * 11)
+    rng = np.random.default_rng(0)
+    parameters = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
+                              network.init(jax.random.key(0), None, jnp.zeros(7))["params"])
+    x = jnp.asarray(rng.normal(size=7), jnp.float32)
+    apart = network.apply({"params": parameters}, None, x, method="heads")
+    layout = layout_of(pack(parameters))
+    packed = layout.tree(layout.flat(pack(parameters)))
+    together = network.apply({"params": packed}, None, x, method="heads")
+    value = network.apply({"params": packed}, None, x, method="value")
+    for one, other in zip((*apart, apart[1]), (*together, value), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+    jax.tree.map(np.testing.assert_array_equal, unpack(packed, parameters), parameters)
+
+
 @pytest.mark.parametrize("hidden", [(6, 5), (4,)])
 def test_a_pair_gives_both_networks_outputs(hidden):
     network = ActorCritic(3, hidden)
