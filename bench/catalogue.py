@@ -22,16 +22,18 @@ BENCHES = {  # module -> what it measures
     "curriculum": "steps to a target reward in the last task of a curriculum, against training it from scratch",
     "population": "many seeds in one program against one after the other",
     "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
-    "compile": "seconds to compile a train chunk, cold and from the cache; recompiles and host transfers",
+    "compile": "seconds to compile a train chunk, cold, from JAX's cache and kept whole; recompiles, host transfers",
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "ablation": "what each optimisation is worth",
+    "versions": "this version against another checkout (--code): environment, training, whole commands",
     "precision_curves": "learning curves with products in float32, tf32 and bfloat16, 8 seeds each",
     "accelerator": "programs compiled for a described GPU or TPU, without one: launches, loops, memory",
     "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",
 }
 # They measure no time of this machine: run by name alone, and on a busy machine too.
 TIMELESS = ("accelerator", "precision_curves")
+WITH_CODE = ("versions",)  # need another checkout: run by name alone
 SUITES = ("device",)  # several parts, each with a result of its own in a folder of the device; run by name alone
 
 WITH_PUREJAXRL = ("ppo_train", "memory")  # benches that have its side

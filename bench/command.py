@@ -49,11 +49,16 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
             raise ConfigError(f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                               f"(benches: {', '.join(catalogue.BENCHES)})")
-    chosen = tuple(dict.fromkeys(names)) or tuple(
-        name for name in catalogue.BENCHES if name not in (*catalogue.TIMELESS, *catalogue.SUITES))
-    if (targets or shapes or install or code) and chosen != ("accelerator",):
-        raise ConfigError("--target, --shape, --install and --code belong to `jaxtrade bench accelerator`; leave them "
-                          "out, or run that bench alone")
+    by_name = (*catalogue.TIMELESS, *catalogue.SUITES, *catalogue.WITH_CODE)
+    chosen = tuple(dict.fromkeys(names)) or tuple(name for name in catalogue.BENCHES if name not in by_name)
+    if (targets or shapes or install) and chosen != ("accelerator",):
+        raise ConfigError("--target, --shape and --install belong to `jaxtrade bench accelerator`; leave them out, or "
+                          "run that bench alone")
+    if code and chosen not in (("accelerator",), ("versions",)):
+        raise ConfigError("--code belongs to `jaxtrade bench accelerator` and `jaxtrade bench versions`; leave it out, "
+                          "or run one of them alone")
+    if "versions" in chosen and (code is None or not (code / "bench" / "setting.py").is_file()):
+        raise ConfigError("versions: give another checkout of jaxtrade, with its folder `bench`, by --code DIR")
     if (parts or again) and chosen != ("device",):
         raise ConfigError("--part and --again belong to `jaxtrade bench device`; leave them out, or run that bench "
                           "alone")

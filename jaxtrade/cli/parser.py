@@ -120,7 +120,7 @@ def _add_bench(commands: Any) -> None:
     compiled.add_argument("--install", action="store_true", help="put the compilers' packages into a folder of their "
                           "own first (JAXTRADE_COMPILERS, default in the cache folder; about 1.5 GB for all)")
     compiled.add_argument("--code", type=Path, metavar="DIR", help="a checkout of another version to compile instead "
-                          "of this one")
+                          "of this one; `versions` compares it with this one")
     suite = bench.add_argument_group("of the bench `device`, which measures a GPU or TPU part by part and goes on "
                                      "after an interruption")
     suite.add_argument("--part", action="append", default=[], metavar="NAME",
