@@ -19,7 +19,7 @@ from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.report import to_json
 from jaxtrade.evaluation.validation import mean_reward
-from jaxtrade.runs import rundir
+from jaxtrade.runs import computing, rundir
 from jaxtrade.runs import train as experiment
 from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
 from jaxtrade.runs.setup import prepare
@@ -83,11 +83,15 @@ def test_resumed_run_ends_in_the_same_bits(finished: Path, config: RunConfig, tm
 
 def test_resume_without_a_checkpoint_starts_again(finished: Path, config: RunConfig, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    """And under the run's own compiler flags, whatever flags the new process was given."""
+    """And under the run's own threads and compiler flags, whatever the new process was given."""
     copied = copy_until(finished, tmp_path / "cut", 0)
+    monkeypatch.setattr(computing, "jax_started", lambda: False)  # as in a new process
     monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setenv("NPROC", "64")
     resume(copied)
-    assert os.environ["XLA_FLAGS"] == json.loads((finished / "manifest.json").read_text())["xla_flags"] != ""
+    manifest = json.loads((finished / "manifest.json").read_text())
+    assert os.environ["XLA_FLAGS"] == manifest["xla_flags"] != ""
+    assert os.environ["NPROC"] == manifest["nproc"] != "64"
     assert measured(copied) == measured(finished)
 
 
