@@ -19,13 +19,11 @@ def work_of(shape: dict[str, Any], sessions: int) -> Callable[[], Any]:
     """What one repeat does: an update from the state that the last one left, or steps of the environment."""
     import jax
 
-    setting, programs = (importlib.import_module(f"bench.{name}") for name in ("setting", "programs"))
+    setting, programs, stepping = (importlib.import_module(f"bench.{name}")
+                                   for name in ("setting", "programs", "stepping"))
     if "hidden" not in shape:
         world = setting.world(sessions)
-        key = jax.random.key(0)
-        program = jax.jit(programs.stepping(world.env, shape["num_envs"], shape["num_steps"]))
-        program = program.lower(world.params, key).compile()
-        return lambda: program(world.params, key)
+        return stepping.Loop(world.env, world.params, shape["num_envs"], shape["num_steps"], stepping.WRITTEN)
     world = setting.world(sessions, ppo=shape | {"hidden": tuple(shape["hidden"])})
     algorithm = programs.learner(world, 1_000)
     state = jax.tree.map(jax.numpy.copy, jax.jit(algorithm.init)(jax.random.key(0), world.params))
