@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import optax
 
-from jaxtrade.types import Array
+from jaxtrade.types import Array, PyTree
 
 DECAYS = (0.9, 0.999)  # b1 and b2 of Adam
 EPSILON = 1e-5  # the usual value for PPO (OpenAI Baselines, Stable-Baselines3)
@@ -33,8 +34,8 @@ def optimiser() -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam(*DECAYS, eps=EPSILON))
 
 
-def clipped_adam(grads: Array, norm: Array, state: Any, max_grad_norm: Array | float) -> tuple[Array, Any]:
-    """One step of `optimiser` on vectors -> (direction float32[P], new state). The caller multiplies by -learning rate.
+def clipped_adam(grads: PyTree, norm: Array, state: Any, max_grad_norm: Array | float) -> tuple[PyTree, Any]:
+    """One step of `optimiser` -> (direction, new state). The caller multiplies the direction by -learning rate.
 
         g = grads min(1, max_grad_norm / norm)        m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
         direction = m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
@@ -42,16 +43,16 @@ def clipped_adam(grads: Array, norm: Array, state: Any, max_grad_norm: Array | f
     It equals optax's step up to rounding. optax computes each power in a program of its own, here they are one.
 
     Args:
-        grads: float32[P]. norm: float32[], their norm.
-        state: that of `optimiser`, with vectors float32[P] for its moments.
+        grads: a tree, or all of them as a vector float32[P]. norm: float32[], their norm.
+        state: that of `optimiser`, with moments like `grads`.
         max_grad_norm: may be traced.
     """
     clip, adam = state
     b1, b2 = DECAYS
     count = optax.safe_increment(adam.count)
     first, second = 1.0 - jnp.array(DECAYS, jnp.float32) ** count
-    grads = jnp.where(norm < max_grad_norm, grads, grads / norm * max_grad_norm)
-    mu = b1 * adam.mu + (1.0 - b1) * grads
-    nu = b2 * adam.nu + (1.0 - b2) * jnp.square(grads)
-    direction = mu / first / (jnp.sqrt(nu / second) + EPSILON)
+    grads = jax.tree.map(lambda g: jnp.where(norm < max_grad_norm, g, g / norm * max_grad_norm), grads)
+    mu = jax.tree.map(lambda m, g: b1 * m + (1.0 - b1) * g, adam.mu, grads)
+    nu = jax.tree.map(lambda v, g: b2 * v + (1.0 - b2) * jnp.square(g), adam.nu, grads)
+    direction = jax.tree.map(lambda m, v: m / first / (jnp.sqrt(v / second) + EPSILON), mu, nu)
     return direction, (clip, adam._replace(count=count, mu=mu, nu=nu))

@@ -13,19 +13,21 @@ import jax
 
 class Form(NamedTuple):
     """pair: policy and value network are computed as a pair (`networks.pair`). columns: log-probability and entropy
-    come from one array for each action (`distributions.log_prob_and_entropy`). gradient_rows: largest number of rows
-    whose gradient is computed at once, where `ppo.gradient_rows` is auto. statistics_rows: number of observations that
-    enter the statistics at once; on a CPU they stay in its cache.
+    come from one array for each action (`distributions.log_prob_and_entropy`). vectors: gradient steps change the
+    parameters and moments as vectors (`rl.flat`). gradient_rows: largest number of rows whose gradient is computed at
+    once, where `ppo.gradient_rows` is auto. statistics_rows: number of observations that enter the statistics at once;
+    on a CPU they stay in its cache.
     """
 
     pair: bool
     columns: bool
+    vectors: bool
     gradient_rows: int
     statistics_rows: int
 
 
-CPU = Form(pair=False, columns=False, gradient_rows=16384, statistics_rows=512)
-DEVICE = Form(pair=True, columns=True, gradient_rows=65536, statistics_rows=16384)
+CPU = Form(pair=False, columns=False, vectors=False, gradient_rows=16384, statistics_rows=512)
+DEVICE = Form(pair=True, columns=True, vectors=True, gradient_rows=65536, statistics_rows=16384)
 
 
 def form_of(platform: str | None = None) -> Form:

@@ -11,7 +11,7 @@ import optax
 from jaxtrade.networks.normalize import RunningStats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import losses
-from jaxtrade.rl.flat import layout_of, map_parts
+from jaxtrade.rl.flat import Unchanged, layout_of, map_parts
 from jaxtrade.rl.listening.fusion import figures, visits
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.minibatches import minibatch_rows
@@ -62,25 +62,26 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
     """Run all epochs over one rollout -> (state, diagnostics of every gradient step, [epochs, minibatches]).
 
     Once the approximate KL of a minibatch exceeds `target_kl` (> 0), no further step of this update is applied. The
-    steps work on the parameters and moments as vectors (`rl.flat`).
+    steps work on the parameters and moments as `ppo.form` says: as vectors (`rl.flat`), or as they are.
     """
     config, rollout, hparams = ppo.config, ppo.rollout, state.hparams
-    layout, rows = layout_of(packed(ppo, state.params)), rows_of(batch)
+    layout = layout_of(packed(ppo, state.params)) if ppo.form.vectors else Unchanged()
+    rows = rows_of(batch)
 
-    def flat(tree: PyTree) -> Array:
+    def flat(tree: PyTree) -> PyTree:
         return layout.flat(packed(ppo, tree))
 
-    def restored(old: PyTree, vector: Array) -> PyTree:
-        return unpacked(ppo, layout.tree(vector), old)
+    def restored(old: PyTree, flattened: PyTree) -> PyTree:
+        return unpacked(ppo, layout.tree(flattened), old)
 
     rates = learning_rates(ppo, state.params, learning_rate, fraction, hparams)
     rates = flat(rates) if ppo.settings.adapter else rates
     advantages = batch.advantage.reshape(-1)
     names: list[str] = []  # of the diagnostics, known when `minibatch` is traced
 
-    def minibatch(carry: tuple[Array, PyTree, Array], now: tuple[Array, Array]) -> tuple[Any, Array]:
-        vector, opt_state, stopped = carry
-        loss, terms, grads = gradient(ppo, objective, layout.tree(vector), rows, *now)
+    def minibatch(carry: tuple[PyTree, PyTree, Array], now: tuple[Array, Array]) -> tuple[Any, Array]:
+        parameters, opt_state, stopped = carry
+        loss, terms, grads = gradient(ppo, objective, layout.tree(parameters), rows, *now)
         grads = layout.flat(grads)
         grad_norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
@@ -88,12 +89,13 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
         # A step that is not finite is not applied. The metric `finite` stops the run, and its parameters stay usable.
         applied = finite & ~stopped
         direction, new_opt_state = clipped_adam(grads, grad_norm, opt_state, hparams.max_grad_norm)
-        vector, opt_state = jax.tree.map(lambda new, old: jnp.where(applied, new, old),
-                                         (vector - rates * direction, new_opt_state), (vector, opt_state))
+        moved = optax.tree.sub(parameters, optax.tree.mul(jax.tree.broadcast(rates, direction), direction))
+        parameters, opt_state = jax.tree.map(lambda new, old: jnp.where(applied, new, old),
+                                             (moved, new_opt_state), (parameters, opt_state))
         figures = terms | {"grad_norm": grad_norm, "finite": finite, "applied": applied}
         names[:] = figures
         # One row instead of an array for each figure: a device stores each array by a program of its own.
-        return (vector, opt_state, stopped), jnp.stack([x.astype(jnp.float32) for x in figures.values()])
+        return (parameters, opt_state, stopped), jnp.stack([x.astype(jnp.float32) for x in figures.values()])
 
     def epoch(carry: Any, key: Array) -> tuple[Any, Array]:
         picked = minibatch_rows(key, rollout.num_steps, rollout.num_envs, rollout.shards, config.num_minibatches,
@@ -103,8 +105,8 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
         return jax.lax.scan(minibatch, carry, (picked, chosen))
 
     start = (flat(state.params), map_parts(flat, state.opt_state, state.params), jnp.bool_(False))
-    (vector, opt_state, _), history = jax.lax.scan(epoch, start, jax.random.split(key, config.num_epochs))
-    learnt = state.replace(params=restored(state.params, vector),
+    (parameters, opt_state, _), history = jax.lax.scan(epoch, start, jax.random.split(key, config.num_epochs))
+    learnt = state.replace(params=restored(state.params, parameters),
                            opt_state=map_parts(restored, state.opt_state, state.params, opt_state))
     return learnt, dict(zip(names, jnp.moveaxis(history, -1, 0), strict=True))
 
