@@ -3,7 +3,8 @@
 `env`: the environment alone. `small`, `large`, `default`: whole PPO updates, as in `ppo_train`; `default` is 64x64 with
 256 environments x 128 steps. Each version computes with the number of threads that it chooses by itself: this one by
 `runs.computing`, versions before it with all cores. `quickstart`: the whole command `jaxtrade train quickstart`, with
-empty caches (`cold`) and with those that an earlier command has filled (`warm`).
+empty caches (`cold`) and with those that an earlier command has filled (`warm`). `chunk`: until a train chunk of the
+shape `default` is compiled, with an empty cache of JAX and with a filled one.
 
 The child (`versions_child.py`) uses of jaxtrade only what both versions have.
 """
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -42,6 +43,8 @@ SHAPES: dict[str, dict[str, Any]] = {  # keys of the learner, by their own names
 }
 QUICK = {"env": {"num_envs": 64, "num_steps": 4}}
 NOW, BEFORE = "now", "before"
+CHILD = str(Path(__file__).with_name("versions_child.py"))
+CHUNK = 5  # updates, the default of `train.chunk_updates`
 UNHEALTHY = 1  # exit code
 COMMAND = "import sys; from jaxtrade.cli import main; sys.exit(main())"
 QUICK_FLAGS = ("--set", "train.total_timesteps=20480")
@@ -52,8 +55,7 @@ class Child:
     """Repeats of one shape of one version, in a process of its own."""
 
     def __init__(self, code: Path, shape: Mapping[str, Any], sessions: int, threads: int) -> None:
-        words = [sys.executable, "-P", str(Path(__file__).with_name("versions_child.py")), json.dumps(dict(shape)),
-                 str(sessions)]
+        words = [sys.executable, "-P", CHILD, json.dumps(dict(shape)), str(sessions)]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                          env=environment(code) | {"NPROC": str(threads)})
 
@@ -103,22 +105,37 @@ def command(code: Path, caches: Path, quick: bool) -> Sample:
                   - before.children_system)
 
 
-def commands(codes: Mapping[str, Path], options: Options) -> dict[str, Any]:
-    """Whole commands with empty caches and with filled ones -> what their sides took, by name."""
+def chunk(code: Path, caches: Path, quick: bool) -> Sample:
+    """Tracing, lowering and compiling a train chunk of the default shape, in a new process; its start is excluded."""
+    own = environment(code) | {"JAX_COMPILATION_CACHE_DIR": str(caches),
+                               "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                               "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+    own.pop("NPROC", None)
+    words = [sys.executable, "-P", CHILD, json.dumps(SHAPES["default"]), str(4 if quick else setting.SESSIONS),
+             str(CHUNK)]
+    done = subprocess.run(words, env=own, capture_output=True, text=True)
+    if done.returncode:
+        raise ConfigError(f"{code} compiles no train chunk: {done.stderr.strip().splitlines()[-1]}")
+    return Sample(*json.loads(done.stdout))
+
+
+def starts(name: str, start: Callable[[Path, Path, bool], Sample], codes: Mapping[str, Path],
+           options: Options) -> dict[str, Any]:
+    """What has empty caches (cold) and filled ones (warm) -> what its sides took, by name."""
     with tempfile.TemporaryDirectory() as folder:
-        filled = {name: Path(folder) / name for name in codes}
+        filled = {side: Path(folder) / side for side in codes}
 
         def cold(code: Path) -> Sample:
             with tempfile.TemporaryDirectory() as caches:
-                return command(code, Path(caches), options.quick)
+                return start(code, Path(caches), options.quick)
 
-        for name, code in codes.items():
-            command(code, filled[name], options.quick)
-        work = {f"quickstart cold/{name}": partial(cold, code) for name, code in codes.items()}
-        work |= {f"quickstart warm/{name}": partial(command, code, filled[name], options.quick)
-                 for name, code in codes.items()}
+        for side, code in codes.items():
+            start(code, filled[side], options.quick)
+        work = {f"{name} cold/{side}": partial(cold, code) for side, code in codes.items()}
+        work |= {f"{name} warm/{side}": partial(start, code, filled[side], options.quick)
+                 for side, code in codes.items()}
         taken = harness.take_turns(work, min(options.repeats, REPEATS_OF_COMMANDS))
-    return {name: programs.durations(samples) for name, samples in taken.items()}
+    return {side: programs.durations(samples) for side, samples in taken.items()}
 
 
 def computed(codes: Mapping[str, Path], options: Options) -> dict[str, dict[str, Any]]:
@@ -141,10 +158,11 @@ def run(options: Options) -> dict[str, Any]:
     if not (ROOT / "bench" / "setting.py").is_file():
         raise ConfigError("versions compares two checkouts; this package is installed, so run it from a checkout")
     codes = {NOW: ROOT, BEFORE: options.code.resolve()}
-    sides, seconds = computed(codes, options), commands(codes, options)
+    sides = computed(codes, options)
+    seconds = starts("quickstart", command, codes, options) | starts("chunk", chunk, codes, options)
     whole = {kind: {clock: harness.rounded(seconds[f"{kind}/{BEFORE}"][key] / seconds[f"{kind}/{NOW}"][key])
                     for clock, key in (("wall", "seconds"), ("cpu", "cpu_seconds"))}
-             for kind in ("quickstart cold", "quickstart warm")}
+             for kind in ("quickstart cold", "quickstart warm", "chunk cold", "chunk warm")}
     return {
         "config": {"shapes": QUICK if options.quick else SHAPES, "repeats": options.repeats,
                    "repeats_of_commands": min(options.repeats, REPEATS_OF_COMMANDS),

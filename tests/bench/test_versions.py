@@ -35,6 +35,7 @@ def test_another_checkout_is_required(tmp_path):
 def test_a_checkout_is_compared_with_itself(tmp_path):
     found = versions.run(Options(quick=True, repeats=1, code=ROOT))
     assert set(found["sides"]) == {"env/now", "env/before"}
-    assert set(found["ratios"]) == {"env", "quickstart cold", "quickstart warm"}
-    cold, warm = (found["commands"][f"quickstart {kind}/now"]["cpu_seconds"] for kind in ("cold", "warm"))
-    assert warm < cold  # a start that finds its programs compiles nothing
+    assert set(found["ratios"]) == {"env", "quickstart cold", "quickstart warm", "chunk cold", "chunk warm"}
+    for work in ("quickstart", "chunk"):
+        cold, warm = (found["commands"][f"{work} {kind}/now"]["cpu_seconds"] for kind in ("cold", "warm"))
+        assert warm < cold  # a start that finds its programs compiles nothing
