@@ -18,7 +18,8 @@ from jaxtrade.types import Algorithm, Array, Env, Outcome, PyTree
 from . import harness, programs, setting
 from .catalogue import Options
 
-NUM_ENVS = (64, 256, 1024, 4096, 16384)
+NUM_ENVS = (64, 256, 1024, 4096)  # with more, stored observations take gigabytes of fresh memory in each repeat, and a
+# virtual machine waits for it: its kernel counts that as steal time
 NUM_STEPS = 128
 
 
