@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ import pytest
 
 from jaxtrade.rl.state import EpisodeTotals, Policy
 from jaxtrade.storage import executable, kept
-from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.compiling import THREADS, Programs
 from jaxtrade.storage.kept import KEY, PROGRAM, Store
 from jaxtrade.storage.source import read_source
 
@@ -71,6 +72,35 @@ def test_a_second_start_reads_what_the_first_compiled(tmp_path):
         np.testing.assert_array_equal(one, other)
     assert again(ARGS).keys() == {"sum", "twice"}
     assert again.out_info["twice"].shape == (3, 2)
+
+
+def test_the_shapes_of_a_kept_program_are_known_before_it_is_read(tmp_path):
+    begun(tmp_path)
+    gate = threading.Event()
+    with Programs(store(tmp_path)) as programs:
+        for _ in range(THREADS):
+            programs.also(gate.wait)  # no thread can read
+        pending = programs.begin("double", program(), (ARGS,))
+        try:
+            found = pending.result_like
+            assert not pending._future.done()
+        finally:
+            gate.set()
+        pending.wait()
+        assert pending.kept
+    assert found == {"sum": jax.ShapeDtypeStruct((), jnp.float32), "twice": jax.ShapeDtypeStruct((3, 2), jnp.float32)}
+    assert found == jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), pending.wait().out_info)
+
+
+def test_the_shapes_of_a_damaged_program_are_those_of_the_one_compiled_instead(tmp_path):
+    begun(tmp_path)
+    path = tmp_path / names(tmp_path, PROGRAM)[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    said = []
+    with Programs(store(tmp_path, said)) as programs:
+        assert programs.begin("double", program(), (ARGS,)).result_like["twice"].shape == (3, 2)
+    assert len(said) == 1
+    assert "checksum" in said[0]
 
 
 def test_a_second_start_does_not_trace(tmp_path):

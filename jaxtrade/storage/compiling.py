@@ -32,14 +32,15 @@ class Pending:
         self.seconds = 0.0  # spent on this program, in whatever thread
         self._future: Future[Any] = Future()
         self._lowered: jax.stages.Lowered | None = None
+        self._described: Callable[[], PyTree | None] = lambda: None
 
     @property
     def result_like(self) -> PyTree:
-        """Shapes and dtypes of the program's result. Waits only for a program that is read."""
-        made = self.wait() if self._lowered is None else self._lowered
+        """Shapes and dtypes of the program's result. Waits only for a kept program whose file is damaged."""
+        if (found := self._described()) is None:
+            found = (self.wait() if self._lowered is None else self._lowered).out_info
         # Without the placement, which JAX would write into every program that is lowered for these shapes.
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type),
-                            made.out_info)
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=leaf.weak_type), found)
 
     def wait(self) -> jax.stages.Compiled:
         """The compiled program; call it without the static arguments. Raises what the compilation raised."""
@@ -100,6 +101,8 @@ class Programs:
             text = self._store.text_of(key)
         job = _Job(pending, name, program, static, args, key)
         if text is not None:
+            assert self._store is not None
+            pending._described = functools.partial(self._store.result_like, text)
             return self._registered(job, self._submit(before, self._read, job, text))
         lowered = pending._lowered = program.lower(*static, *args)
         pending.seconds = time.perf_counter() - start

@@ -75,24 +75,25 @@ def packed(compiled: jax.stages.Compiled, called: set[str]) -> bytes:
     return MAGIC + hashlib.sha256(body).digest() + body
 
 
+def result_of(data: bytes) -> PyTree:
+    """Shapes and dtypes of the result of the program in `data`, which is not loaded. Raises like `unpacked`."""
+    found, _ = _opened(data)
+    return jax.tree.unflatten(_tree_of(found["result"]), _avals_of(found["outputs"]))
+
+
 def unpacked(data: bytes, args: PyTree) -> jax.stages.Compiled:
     """The program in `data`. args: its arguments; they give the structure that a call must have.
 
     Raises ValueError for damaged bytes or an unknown name, and one of `kept.FAULTS` if this version of JAX cannot load
     it.
     """
-    start = len(MAGIC) + 32
-    if not data.startswith(MAGIC) or hashlib.sha256(data[start:]).digest() != data[len(MAGIC):start]:
-        raise ValueError("the checksum is wrong")
-    content = zlib.decompress(data[start:])
-    end = 8 + int.from_bytes(content[:8], "little")
-    found = json.loads(content[8:end])
+    found, machine_code = _opened(data)
     result = _tree_of(found["result"])
     if found["lapack"]:
         lapack.prepare_lapack_call("geqrf_ffi", np.float32)  # loads LAPACK, as lowering does; without it a call crashes
     device = jax.local_devices()[0]
     devices, placed = xla_client.DeviceList((device,)), jax.sharding.SingleDeviceSharding(device)
-    code = device.client.deserialize_executable(content[end:], executable_devices=devices)
+    code = device.client.deserialize_executable(machine_code, executable_devices=devices)
     made = pxla.UnloadedMeshExecutable(
         xla_executable=code, device_list=devices, backend=device.client,
         input_avals=_avals_of(found["inputs"]), input_shardings=[placed] * len(found["inputs"]),
@@ -103,6 +104,16 @@ def unpacked(data: bytes, args: PyTree) -> jax.stages.Compiled:
         xla_out_layouts=_layouts_of(found["output_layouts"]), all_args_info=None, pgle_profiler=None)
     info = jax.tree.map(lambda leaf: stages.ArgInfo(leaf, False), (tuple(args), {}))
     return jax.stages.Compiled(made.load(), [], info, result, no_kwargs=found["no_kwargs"])
+
+
+def _opened(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """(description, code) of the program in `data`. Raises ValueError for damaged bytes."""
+    start = len(MAGIC) + 32
+    if not data.startswith(MAGIC) or hashlib.sha256(data[start:]).digest() != data[len(MAGIC):start]:
+        raise ValueError("the checksum is wrong")
+    content = zlib.decompress(data[start:])
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------

@@ -82,6 +82,16 @@ class Store:
         """Whether there is a program of this text."""
         return (self.folder / f"{text}{PROGRAM}").is_file()
 
+    def result_like(self, text: str) -> PyTree | None:
+        """Shapes and dtypes of the result of a text's program, long before `read` has it. None if its file cannot be
+        read or is damaged; `read` then says so."""
+        from jaxtrade.storage.executable import result_of
+
+        try:
+            return result_of((self.folder / f"{text}{PROGRAM}").read_bytes())
+        except (*FAULTS, OSError):
+            return None
+
     def read(self, text: str, args: PyTree) -> jax.stages.Compiled | None:
         """The program of a text. None if there is none, or if its file is damaged; then the file is removed."""
         path = self.folder / f"{text}{PROGRAM}"
