@@ -26,7 +26,7 @@ BENCHES = {  # module -> what it measures
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "ablation": "what each optimisation is worth",
-    "versions": "this version against another checkout (--code): environment, training, whole commands",
+    "versions": "this version against another checkout (--code): environment, training, compilation, whole commands",
     "precision_curves": "learning curves with products in float32, tf32 and bfloat16, 8 seeds each",
     "accelerator": "programs compiled for a described GPU or TPU, without one: launches, loops, memory",
     "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",

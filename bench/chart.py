@@ -55,7 +55,7 @@ def rows(results: Mapping[str, Mapping[str, Any]]) -> list[Row]:
         result = results.get(bench, {})
         ratio = _at(result, place) or {}
         limit = figures.at(result, ("ceiling", place[-1].partition("/")[0], *place, "wall"))
-        doubted = bool(result) and bool(provenance.doubts(bench, result))
+        doubted = bool(result) and bool(provenance.doubts(result))
         found.append(Row(label, ratio.get("wall"), ratio.get("cpu"), limit, doubted))
     return found if any(row.wall is not None for row in found) else []
 

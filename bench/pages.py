@@ -18,8 +18,7 @@ from .targets import SHARE, Results, Target
 
 MISSED, MET, UNMEASURED, UNVERIFIED = "**missed**", "met", "not measured", "unverified"
 CLOCKS = {"wall": "by the clock", "cpu": "per CPU second"}
-DOUBTED = ("Unverified: measured on a machine that was not idle, or at a commit that is not in this history. These "
-           "figures will be measured again.")
+DOUBTED = "Unverified: measured on a machine that was not idle. These figures will be measured again."
 
 
 def rows(header: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
@@ -43,9 +42,8 @@ def verdict(target: Target, results: Results) -> tuple[str, str]:
 
 def doubt(target: Target, results: Results) -> str:
     """What stands behind a figure that may not be quoted."""
-    name = f"{target.machine}/{target.bench}" if target.machine else target.bench
     result = results.get(target.machine, {}).get(target.bench)
-    return f", {UNVERIFIED}" if result is not None and provenance.doubts(name, result) else ""
+    return f", {UNVERIFIED}" if result is not None and provenance.doubts(result) else ""
 
 
 def promise(target: Target, results: Results) -> str:
@@ -140,7 +138,7 @@ def readme(results: Results, chosen: Sequence[Target], picture_path: str | None)
 
 
 def _footnote(results: Results) -> list[str]:
-    doubted = any(provenance.doubts(*item) for item in provenance.by_name(results).items())
+    doubted = any(provenance.doubts(result) for result in provenance.by_name(results).values())
     return ["", DOUBTED] if doubted else []
 
 
@@ -164,7 +162,7 @@ def page(results: Results, chosen: Sequence[Target], picture_path: str | None = 
 
 def _section(name: str, result: Mapping[str, Any]) -> list[str]:
     """One result: where it comes from, all its tables, what was left out."""
-    stamp, left_out, doubts = result["stamp"], figures.find(result).left_out, provenance.doubts(name, result)
+    stamp, left_out, doubts = result["stamp"], figures.find(result).left_out, provenance.doubts(result)
     versions = ", ".join(f"{package} {version}" for package, version in stamp["versions"].items())
     load = "unknown" if stamp["load_before"] is None else f"{stamp['load_before']:.2f}"
     machine = f"{stamp['device']} ({stamp['platform']}, {stamp['devices']} device), {stamp['cores']} CPU cores"

@@ -1,7 +1,6 @@
 """May a result be quoted? Its commit is a clean one in this history, and the machine was idle.
 
-`check` refuses to publish any other commit. `BEFORE` names the results that were committed before this rule: they are
-published as *unverified* until they are measured again, and their entries then go. Nothing is added to it.
+`check` refuses to publish any other commit. A result of a machine that was not idle is published as *unverified*.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ from jaxtrade.errors import DataError
 from . import idle
 from .catalogue import TIMELESS
 
-BEFORE = {  # result, as `by_name` calls it -> its commit, which is not in this history or had changes
-    "ablation": "3de7a08", "curriculum": "b741705", "env_step": "65d92b7+", "rollout": "3de7a08", "scaling": "3de7a08",
-}
 Fault = Callable[[str, Path], str | None]
 
 
@@ -54,23 +50,17 @@ def fault(commit: str, root: Path) -> str | None:
 
 
 def check(results: Mapping[str, Mapping[str, Any]], root: Path, find: Fault = fault) -> None:
-    """Raises DataError: a result of another commit than a clean one in the history, and not as `BEFORE` lists it."""
-    found = {name: find(result["stamp"]["commit"], root) for name, result in by_name(results).items()
-             if BEFORE.get(name) != result["stamp"]["commit"]}
+    """Raises DataError: a result of another commit than a clean one in the history."""
+    found = {name: find(result["stamp"]["commit"], root) for name, result in by_name(results).items()}
     if faults := [f"{name}.json: {why}" for name, why in found.items() if why]:
         raise DataError(f"{'; '.join(faults)}: measure again from a clean commit of this history")
 
 
-def doubts(name: str, result: Mapping[str, Any]) -> list[str]:
-    """Why a published result is unverified; nothing where it may be quoted. name: as `by_name` calls it. A bench that
-    measures no time needs no idle machine."""
+def doubts(result: Mapping[str, Any]) -> list[str]:
+    """Why a published result is unverified; nothing where it may be quoted. A bench that measures no time needs no idle
+    machine."""
     stamp = result["stamp"]
-    commit = str(stamp["commit"])
-    old = BEFORE.get(name) == commit
-    about = (f"commit {commit[:-1]} with uncommitted changes" if commit.endswith("+")
-             else f"commit {commit} is not in this history")
-    busy = [] if result.get("bench") in TIMELESS else idle.reasons(stamp["load_before"], stamp.get("steal"))
-    return [*busy, *([about] if old else [])]
+    return [] if result.get("bench") in TIMELESS else idle.reasons(stamp["load_before"], stamp.get("steal"))
 
 
 def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
