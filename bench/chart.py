@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import figures, provenance
+from . import figures, provenance, saved
 
 NAME = "ratios"
 FASTER, SLOWER, INK = "#0072B2", "#D55E00", "#000000"  # told apart by side, hatch and word too
@@ -86,13 +86,12 @@ def caption(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 def is_current(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) -> bool:
     """Whether each file shows these results."""
-    mark = digest(results).encode()
-    return all(path.is_file() and mark in path.read_bytes() for path in paths.values())
+    return saved.shows(paths, digest(results))
 
 
 def files(folder: Path) -> dict[str, Path]:
     """Format -> where the chart of a results folder lies."""
-    return {kind: folder / f"{NAME}.{kind}" for kind in ("png", "svg")}
+    return saved.files(folder, NAME)
 
 
 def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) -> bool:
@@ -109,11 +108,7 @@ def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) ->
         _bars(axis, chosen)
         axis.set_title("jaxtrade's speed over the other's (medians)", loc="left", fontsize=10)
         figure.supxlabel(f"Measured on {caption(results)}", fontsize=7, color="#444444", x=0.01, ha="left")
-        text = f"jaxtrade bench; data {digest(results)}"
-        for kind, path in sorted(paths.items(), reverse=True):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            note = {"Description": text} | ({"Date": None} if kind == "svg" else {})
-            figure.savefig(path, format=kind, metadata=note, dpi=110)
+        saved.save(figure, digest(results), paths)
     return True
 
 

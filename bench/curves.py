@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from . import saved
+
 NAME, BENCH = "precision_curves", "precision_curves"
 COLOURS = {"float32": "#0072B2", "tf32": "#D55E00", "bfloat16": "#009E73"}  # Okabe and Ito
 DASHES = {"float32": "-", "tf32": "--", "bfloat16": ":"}
@@ -33,8 +35,7 @@ def digest(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 def is_current(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) -> bool:
     """Whether each file shows these results."""
-    mark = digest(results).encode()
-    return all(path.is_file() and mark in path.read_bytes() for path in paths.values())
+    return saved.shows(paths, digest(results))
 
 
 def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) -> bool:
@@ -62,14 +63,10 @@ def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) ->
         axis.set_axisbelow(True)
         axis.legend(loc="lower right", frameon=False)
         figure.supxlabel(caption(results), fontsize=7, color="#444444", x=0.01, ha="left")
-        text = f"jaxtrade bench; data {digest(results)}"
-        for kind, path in sorted(paths.items(), reverse=True):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            note = {"Description": text} | ({"Date": None} if kind == "svg" else {})
-            figure.savefig(path, format=kind, metadata=note, dpi=110)
+        saved.save(figure, digest(results), paths)
     return True
 
 
 def files(folder: Path) -> dict[str, Path]:
     """Format -> where the picture of a results folder lies."""
-    return {kind: folder / f"{NAME}.{kind}" for kind in ("png", "svg")}
+    return saved.files(folder, NAME)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from . import catalogue, figures
+from . import catalogue, figures, saved
 
 NAME = "throughput"
 PANELS = (  # bench, beginning of its sides' names, title
@@ -98,8 +98,7 @@ def caption(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 def is_current(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) -> bool:
     """Whether each file shows these results."""
-    mark = digest(results).encode()
-    return all(path.is_file() and mark in path.read_bytes() for path in paths.values())
+    return saved.shows(paths, digest(results))
 
 
 def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) -> bool:
@@ -125,11 +124,7 @@ def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) ->
         for axis in (*cells[len(chosen):], last):
             axis.axis("off")
         last.legend(handles.values(), handles.keys(), loc="center left", frameon=False)
-        text = f"jaxtrade bench; data {digest(results)}"
-        for kind, path in sorted(paths.items(), reverse=True):  # the SVG first: each drawing moves the layout a little
-            path.parent.mkdir(parents=True, exist_ok=True)
-            note = {"Description": text} | ({"Date": None} if kind == "svg" else {})
-            figure.savefig(path, format=kind, metadata=note, dpi=110)
+        saved.save(figure, digest(results), paths)
     return True
 
 
@@ -163,7 +158,7 @@ def _panel(axis: Any, title: str, lines: Mapping[str, list[Point]], styles: Mapp
 
 def files(folder: Path) -> dict[str, Path]:
     """Format -> where the picture of a results folder lies."""
-    return {kind: folder / f"{NAME}.{kind}" for kind in ("png", "svg")}
+    return saved.files(folder, NAME)
 
 
 def main(argv: list[str]) -> int:

@@ -13,8 +13,8 @@ from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.storage.programs import DETERMINISTIC, is_deterministic, jax_started, pin_threads, use_determinism
 
-# Operations of a minibatch's products, forward, from which on threads are worth their cost. On two cores, two threads
-# took 0.97 to 1.16 times as long as one for up to 80 million, and 0.61 to 0.72 times as long from 150 million.
+# Operations of a minibatch's products, forward, from which on threads are worth their cost. Found by timing minibatches
+# on two cores: with fewer, the second thread saved no time. The bench `versions` has a shape on each side of it.
 WORTH_THREADS = 100e6
 
 
