@@ -1,0 +1,98 @@
+"""Seconds and memory from a file of ten years of minute bars to a market, and at a second start.
+
+Each repeat is a process of its own, which has imported everything before its clock starts. It reads and checks the
+file, computes sessions and features, and puts the market on the device, as a command does. `second start` finds the
+market that an earlier process has prepared and kept. Stamps are text. Memory is the greatest that is resident, of the
+whole process with its libraries.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.market import load_market
+from jaxtrade.data.synthetic.nq_like import synthetic_bars
+from jaxtrade.storage.source import declare, read_source
+
+from . import harness, programs, setting
+from .catalogue import Options
+from .worker import Reply, Worker
+
+SESSIONS = 2_480  # 3.4 million bars
+CSV, PARQUET, AGAIN = "csv", "parquet", "csv, second start"
+NO_PARQUET = "pyarrow is not installed: pip install 'jaxtrade[parquet]'"
+
+
+def frame_of(sessions: int) -> pd.DataFrame:
+    """Synthetic bars of NQ as a vendor's file has them: stamps as text (UTC), prices in points."""
+    bars = synthetic_bars(get_contract("NQ"), sessions)
+    stamps = np.datetime_as_string(bars.time.astype("datetime64[s]"))
+    prices = {name: getattr(bars, name) * float(bars.contract.tick_size) for name in ("open", "high", "low", "close")}
+    return pd.DataFrame({"time": np.char.replace(stamps, "T", " ").astype(object), **prices,
+                         "volume": bars.volume.astype(np.int64)})
+
+
+def written(folder: Path, sessions: int) -> tuple[dict[str, Path], dict[str, str], int]:
+    """(format -> file, format that is left out -> why, bars). Nothing stays in memory."""
+    frame, files, left_out = frame_of(sessions), {CSV: folder / "bars.csv"}, {}
+    frame.to_csv(files[CSV], index=False)
+    try:
+        frame.to_parquet(folder / "bars.parquet")
+        files[PARQUET] = folder / "bars.parquet"
+    except ImportError:
+        left_out[PARQUET] = NO_PARQUET
+    return files, left_out, len(frame)
+
+
+def loader(file: str) -> Callable[[], int]:
+    """In a child: load the market of a file, as a command does -> its bars."""
+    declare(read_source())
+    config = setting.config(data={"source": "file", "file": file, "stamp": "open", "time_zone": "UTC"})
+    jax.devices()  # starts JAX
+
+    def work() -> int:
+        market = load_market(config)
+        jax.block_until_ready(market.data)
+        return len(market.bars)
+
+    return work
+
+
+def once(file: Path, variables: Mapping[str, str]) -> Reply:
+    """Load a market in a fresh process."""
+    with Worker("data", "loader", {"file": str(file)}, variables=variables) as worker:
+        return worker.run()
+
+
+def run(options: Options) -> dict[str, Any]:
+    sessions = 20 if options.quick else SESSIONS
+    with tempfile.TemporaryDirectory() as name:
+        files, left_out, bars = written(Path(name), sessions)
+        kept = {"JAX_COMPILATION_CACHE_DIR": str(Path(name) / "kept"), "JAXTRADE_MARKETS_GB": "4"}
+        work = {kind: partial(once, file, {"JAXTRADE_MARKETS_GB": "0"}) for kind, file in files.items()}
+        once(files[CSV], kept)  # keeps the market
+        taken = harness.take_turns(work | {AGAIN: partial(once, files[CSV], kept)}, options.repeats)
+        entries = sorted((Path(name) / "kept" / "markets").iterdir())
+        size = {kind: file.stat().st_size for kind, file in files.items()}
+    read = {reply.answer for replies in taken.values() for reply in replies}
+    if read != {bars}:
+        raise RuntimeError(f"the file has {bars} bars, and markets have {sorted(read)}")
+    if len(entries) != 1:  # each start would have made and kept one of its own
+        raise RuntimeError(f"a second start did not find the market that was kept: {entries}")
+    return {
+        "config": {"sessions": sessions, "bars": bars, "file_bytes": size, "repeats": options.repeats},
+        "to_market": {kind: programs.durations([reply.sample for reply in replies]) for kind, replies in taken.items()},
+        "peak_resident_bytes": {kind: harness.rounded(statistics.median(reply.peak_bytes for reply in replies))
+                                for kind, replies in taken.items()},
+        "sides": {}, "ratios": {}, "left_out": left_out,
+    }
