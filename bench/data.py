@@ -19,6 +19,7 @@ import jax
 import numpy as np
 import pandas as pd
 
+from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.market import load_market
 from jaxtrade.data.synthetic.nq_like import synthetic_bars
@@ -29,6 +30,17 @@ from .catalogue import Options
 from .worker import Reply, Worker
 
 SESSIONS = 2_480  # 3.4 million bars
+# NQ, without its price range of each year: a synthetic price leaves it in ten years.
+CONTRACT = """symbol: BENCH
+kind: future
+currency: USD
+tick_size: 0.25
+tick_value: 5.0
+commission: 2.08
+slippage: 1
+min_stop_ticks: 20
+calendar: cme_equity
+"""
 CSV, PARQUET, AGAIN = "csv", "parquet", "csv, second start"
 NO_PARQUET = "pyarrow is not installed: pip install 'jaxtrade[parquet]'"
 
@@ -43,7 +55,8 @@ def frame_of(sessions: int) -> pd.DataFrame:
 
 
 def written(folder: Path, sessions: int) -> tuple[dict[str, Path], dict[str, str], int]:
-    """(format -> file, format that is left out -> why, bars). Nothing stays in memory."""
+    """(format -> file, format that is left out -> why, bars). The contract is beside the files."""
+    (folder / "contract.yaml").write_text(CONTRACT, encoding="ascii")
     frame, files, left_out = frame_of(sessions), {CSV: folder / "bars.csv"}, {}
     frame.to_csv(files[CSV], index=False)
     try:
@@ -54,10 +67,17 @@ def written(folder: Path, sessions: int) -> tuple[dict[str, Path], dict[str, str
     return files, left_out, len(frame)
 
 
+def config_of(file: Path) -> RunConfig:
+    """The shared configuration with bars of a file."""
+    contract = str(file.with_name("contract.yaml"))
+    return setting.config(data={"source": "file", "file": str(file), "contract": contract, "stamp": "open",
+                                "time_zone": "UTC"})
+
+
 def loader(file: str) -> Callable[[], int]:
     """In a child: load the market of a file, as a command does -> its bars."""
     declare(read_source())
-    config = setting.config(data={"source": "file", "file": file, "stamp": "open", "time_zone": "UTC"})
+    config = config_of(Path(file))
     jax.devices()  # starts JAX
 
     def work() -> int:

@@ -110,7 +110,7 @@ def serve(argv: list[str]) -> None:
         answer = work()
         sample = {"wall": time.perf_counter() - wall, "cpu": _cpu_seconds() - cpu}
         memory = psutil.Process().memory_info()
-        peak = getattr(memory, "peak_wset", None) or _peak_resident()
+        peak = getattr(memory, "peak_wset", None) or peak_resident()
         answers.write(json.dumps(sample | {"peak_bytes": peak, "answer": answer,
                                        "ticks": idle.LEDGER.hand_over()}) + "\n")
         answers.flush()
@@ -119,8 +119,13 @@ def serve(argv: list[str]) -> None:
         close()
 
 
-def _peak_resident() -> int:
-    """Bytes; on Linux the kernel counts in kB, on macOS in bytes."""
+def peak_resident() -> int:
+    """Bytes of this process at its peak. Linux tells them in kB. `ru_maxrss` is not asked there: it begins with the
+    peak of the process that started this one."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * int(next(line for line in status.read_text(encoding="utf-8").splitlines()
+                               if line.startswith("VmHWM:")).split()[1])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -23,8 +23,7 @@ def test_the_file_has_the_synthetic_bars(tmp_path: Path) -> None:
     assert first[0] == "time,open,high,low,close,volume"
     assert first[1].split(",")[0] == str(np.datetime64(int(expected.time[0]), "s")).replace("T", " ")
     for file in files.values():
-        market = load_market(data.setting.config(
-            data={"source": "file", "file": str(file), "stamp": "open", "time_zone": "UTC"}))
+        market = load_market(data.config_of(file))
         np.testing.assert_array_equal(market.bars.time, expected.time)
         np.testing.assert_array_equal(market.bars.close, expected.close)
 

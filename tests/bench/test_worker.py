@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from bench.worker import Worker, WorkerError
+from bench.worker import ROOT, Worker, WorkerError
 
 
 @pytest.mark.parametrize("name", ["bench", "jaxtrade"])
@@ -21,3 +24,11 @@ def test_a_folder_here_does_not_stand_before_the_package(tmp_path: Path, monkeyp
     said = capfd.readouterr().err
     assert "the folder here" not in said
     assert "no attribute 'no_such_function'" in said
+
+
+def test_the_peak_of_a_process_is_its_own() -> None:
+    """The kernel's `ru_maxrss` of a new process begins with that of the process that started it."""
+    held = np.ones(1 << 27)  # 1 GiB
+    code = "from bench.worker import peak_resident; print(peak_resident())"
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert 10e6 < int(said) < held.nbytes
