@@ -3,8 +3,8 @@
 `env`: the environment alone. `small`, `large`, `default`: whole PPO updates, as in `ppo_train`; `default` is 64x64 with
 256 environments x 128 steps. Each version computes with the number of threads that it chooses by itself: this one by
 `runs.computing`, versions before it with all cores. `quickstart`: the whole command `jaxtrade train quickstart`, with
-empty caches (`cold`) and with those that an earlier command has filled (`warm`). `chunk`: until a train chunk of the
-shape `default` is compiled, with an empty cache of JAX and with a filled one.
+empty caches (`cold`) and with those that an earlier command has filled (`warm`). `chunk`: tracing, lowering
+and compiling a train chunk of the shape `default`, with an empty cache of JAX and with a filled one.
 
 The child (`versions_child.py`) uses of jaxtrade only what both versions have.
 """
@@ -100,9 +100,14 @@ def command(code: Path, caches: Path, quick: bool) -> Sample:
         done = subprocess.run(words, env=own, capture_output=True, text=True, cwd=folder)
         seconds, after = time.perf_counter() - wall, os.times()
     if done.returncode not in (0, UNHEALTHY):  # a short run may fail a health check
-        raise ConfigError(f"train quickstart failed in {code}: {done.stderr.strip().splitlines()[-1]}")
+        raise ConfigError(f"train quickstart failed in {code}: {_why(done)}")
     return Sample(seconds, after.children_user + after.children_system - before.children_user
                   - before.children_system)
+
+
+def _why(done: subprocess.CompletedProcess[str]) -> str:
+    """The last line of what a process that failed has written, or its status."""
+    return next(iter(done.stderr.strip().splitlines()[-1:]), f"status {done.returncode}")
 
 
 def chunk(code: Path, caches: Path, quick: bool) -> Sample:
@@ -115,7 +120,7 @@ def chunk(code: Path, caches: Path, quick: bool) -> Sample:
              str(CHUNK)]
     done = subprocess.run(words, env=own, capture_output=True, text=True)
     if done.returncode:
-        raise ConfigError(f"{code} compiles no train chunk: {done.stderr.strip().splitlines()[-1]}")
+        raise ConfigError(f"{code} compiles no train chunk: {_why(done)}")
     return Sample(*json.loads(done.stdout))
 
 

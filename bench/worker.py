@@ -120,12 +120,13 @@ def serve(argv: list[str]) -> None:
 
 
 def peak_resident() -> int:
-    """Bytes of this process at its peak. Linux tells them in kB. `ru_maxrss` is not asked there: it begins with the
-    peak of the process that started this one."""
+    """Bytes of this process at its peak. Linux and `ru_maxrss` there tell them in kB, macOS in bytes. On Linux
+    `ru_maxrss` begins with the peak of the process that started this one, so it is asked last."""
     status = Path("/proc/self/status")
-    if status.exists():
-        return 1024 * int(next(line for line in status.read_text(encoding="utf-8").splitlines()
-                               if line.startswith("VmHWM:")).split()[1])
+    lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
+    for line in lines:
+        if line.startswith("VmHWM:"):
+            return 1024 * int(line.split()[1])
     import resource
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -80,8 +80,8 @@ def test_the_shapes_of_a_kept_program_are_known_before_it_is_read(tmp_path):
     with Programs(store(tmp_path)) as programs:
         for _ in range(THREADS):
             programs.also(gate.wait)  # no thread can read
-        pending = programs.begin("double", program(), (ARGS,))
         try:
+            pending = programs.begin("double", program(), (ARGS,))
             found = pending.result_like
             assert not pending._future.done()
         finally:

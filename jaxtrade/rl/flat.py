@@ -2,7 +2,7 @@
 
 One step of an optimiser on a tree runs a program of a device for each array of the tree, and for each of its moments.
 On vectors it runs one. The public state stays a tree: the vectors live inside one update. On a CPU the tree is faster:
-there the copies into vectors and out of them cost more than programs.
+there the copies into vectors and out of them cost more than the programs that they save.
 """
 
 from __future__ import annotations

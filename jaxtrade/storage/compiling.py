@@ -36,7 +36,7 @@ class Pending:
 
     @property
     def result_like(self) -> PyTree:
-        """Shapes and dtypes of the program's result. Waits only for a kept program whose file is damaged."""
+        """Shapes and dtypes of the program's result. Waits only for a kept program whose file is damaged or gone."""
         if (found := self._described()) is None:
             found = (self.wait() if self._lowered is None else self._lowered).out_info
         # Without the placement, which JAX would write into every program that is lowered for these shapes.

@@ -83,8 +83,8 @@ class Store:
         return (self.folder / f"{text}{PROGRAM}").is_file()
 
     def result_like(self, text: str) -> PyTree | None:
-        """Shapes and dtypes of the result of a text's program, long before `read` has it. None if its file cannot be
-        read or is damaged; `read` then says so."""
+        """Shapes and dtypes of the result of a text's program, long before `read` has it. None if its file is gone,
+        cannot be read or is damaged."""
         from jaxtrade.storage.executable import result_of
 
         try:
