@@ -404,6 +404,7 @@ sys.exit(cli.main(["train", "advised", "--advisor", "mock:random", "--test", "--
 """
 
 
+@pytest.mark.slow
 def test_31_of_several_processes_none_begins_with_an_advisor(tmp_path):
     """Two real processes of one JAX program: both refuse before a run is written."""
     with socket.socket() as free:

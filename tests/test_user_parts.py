@@ -118,6 +118,7 @@ def test_advice_is_understood_by_what_its_actions_open() -> None:
     assert int(advised_action(env, jnp.int32(-1), jnp.int32(1))) == ACTIONS.index("HOLD"), "it cannot close"
 
 
+@pytest.mark.slow
 def test_a_whole_run_trains_evaluates_and_replays_it(tmp_path: Path) -> None:
     path = tmp_path / "run"
     assert jaxtrade.run(jaxtrade.load_config("quickstart", OVERRIDES), path).exit_code == 0
