@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli import ablate, advise
+from jaxtrade.cli.flags import key_options
 from jaxtrade.cli.shared import data_options
 from jaxtrade.version import __version__
 
@@ -29,6 +30,7 @@ def _add_train(commands: Any) -> None:
     train = commands.add_parser("train", help="train a policy and evaluate it on the held-out sessions")
     train.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
     data_options(train)
+    key_options(train, "run")
     train.add_argument("--test", action="store_true", help="a run of about a minute, to see that everything works")
     train.add_argument("--non-interactive", action="store_true",
                        help="has no effect; accepted for scripts (the command never asks)")
@@ -45,6 +47,7 @@ def _add_curriculum(commands: Any) -> None:
     course = commands.add_parser("curriculum", help="train a policy through several tasks, each phase behind a gate")
     course.add_argument("config", nargs="?", help="a YAML file or a shipped curriculum (default: curriculum)")
     data_options(course)
+    key_options(course, "curriculum")
     course.add_argument("--test", action="store_true", help="short phases whose gates are reported only, to see that "
                         "everything works")
     course.add_argument("--non-interactive", action="store_true",

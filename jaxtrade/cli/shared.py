@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxtrade.cli import flags
 from jaxtrade.config import RunConfig, load_config
 from jaxtrade.data.contracts import BUNDLED, require_bundled
 from jaxtrade.errors import ConfigError, DataError
@@ -29,7 +30,8 @@ TEST_OVERRIDES = (
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
-_ABSENT = {"config": None, "overrides": (), **dict.fromkeys(MARKET), "test": False, "advisor": None, "modules": ()}
+_ABSENT = {"config": None, "overrides": (), **dict.fromkeys((*MARKET, *flags.NAMES)), "test": False, "advisor": None,
+           "modules": ()}
 _WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue", "modules": "--import"}
 
 
@@ -54,15 +56,17 @@ def data_options(parser: argparse.ArgumentParser) -> None:
 
 def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
     """Raise ConfigError if any of some flags was given. names: their attributes in `args`."""
-    if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in names if getattr(args, name)]:
+    # A flag that was not given is None, False or an empty list; 0 is a value.
+    present = [name for name in names if (value := getattr(args, name)) is not None and value is not False
+               and value != []]
+    if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in present]:
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
 
 
 def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -> RunConfig:
     """The configuration of a command.
 
-    Later sources override earlier ones: the file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`,
-    `--quotes`, `--advisor`, then `--set`.
+    Later sources override earlier ones: the file, then `--test`, then the other flags, then `--set`.
 
     Args:
         args: flags that the command does not have count as absent.
@@ -71,25 +75,40 @@ def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -
     Raises:
         ConfigError, DataError.
     """
-    given = argparse.Namespace(**_ABSENT | vars(args) | instead)
-    flags = [*(TEST_OVERRIDES if given.test else ()), *import_flags(given.modules), *data_flags(given),
-             *advisor_flags(given.advisor)]
-    return completed(load_config(given.config or "quickstart", [*flags, *given.overrides]), given, own_files)
+    given = with_absent(args, **instead)
+    chosen = [override for _, override in flag_overrides(given)]
+    return completed(load_config(given.config or "quickstart", [*chosen, *given.overrides]), given, own_files)
 
 
-def data_flags(args: argparse.Namespace) -> list[str]:
-    """`--market` and `--data` as overrides. Raises ConfigError if `--contract` and a market are both given."""
-    flags = []
+def with_absent(args: argparse.Namespace, **instead: Any) -> argparse.Namespace:
+    """`args` with every flag that `resolve` reads. instead: values that replace those of flags."""
+    return argparse.Namespace(**_ABSENT | vars(args) | instead)
+
+
+def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(flag, override) of every flag but `--set`, in the order in which they apply: `--test` first.
+
+    Raises ConfigError if `--contract` and a market are both given.
+    """
+    return [*(("--test", override) for override in (TEST_OVERRIDES if args.test else ())),
+            *(("--import", override) for override in import_flags(args.modules)),
+            *data_flags(args), *flags.key_flags(args),
+            *(("--advisor", override) for override in advisor_flags(args.advisor))]
+
+
+def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """`--market` and `--data` as (flag, override). Raises ConfigError if `--contract` and a market are both given."""
+    given = []
     if args.market is not None and args.contract is not None:
         raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
                           "market; give one")
     if args.market is not None:
         symbol = args.market.upper()
-        flags.append(f"data.market={symbol}")
-        flags.append(f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}")
+        given.append(("--market", f"data.market={symbol}"))
+        given.append(("--market", f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}"))
     if args.data is not None:
-        flags.append("data.source=file")
-    return flags
+        given.append(("--data", "data.source=file"))
+    return given
 
 
 def import_flags(modules: Sequence[str]) -> list[str]:

@@ -89,7 +89,7 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
         name: a file, or the name of a shipped one.
         overrides: `phases.NAME.run.section.key=value`, `phases.NAME.gate.key=value` or `enforce_gates=...`; or
             `section.key=value` for every phase.
-        base: `section.key=value` for every phase. `overrides` take precedence.
+        base: `section.key=value` for every phase. All `overrides` take precedence; of these the last one wins.
         resolve: makes a phase's configuration from its sections.
     Raises:
         ConfigError: as `load_config`; also if there are no phases, or if a gate needs validation sessions and there are
@@ -100,7 +100,6 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
     if "phases" not in values:
         raise ConfigError(f"{path}: no 'phases'; this is no curriculum (for a single run: jaxtrade train {name})")
     own = [text for text in overrides if text.partition("=")[0].split(".")[0] in CurriculumConfig.model_fields]
-    shared = [text for text in overrides if text not in own]
     raw = validated(CurriculumConfig, overridden(values, own), str(path))
     if not raw.phases:
         raise ConfigError(f"{path}: 'phases' is empty; name at least one")
@@ -109,7 +108,8 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
         if not _NAME.fullmatch(label):
             raise ConfigError(f"{path}: phase '{label}': a name is lower-case letters, digits and '_', at most 31")
         where = f"{path}, phase {label}"
-        config = resolve(overridden(overridden(_deep(raw.base, phase.run), base), shared), where)
+        given = [*base, *_of_phase(label, overrides)]
+        config = resolve(overridden(_deep(raw.base, phase.run), given), where)
         if config.train.num_seeds != 1:
             raise ConfigError(f"{where}: train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a "
                               "time; start one per seed")
@@ -121,6 +121,13 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
                               "one session")
         phases.append(Phase(name=label, config=config, gate=phase.gate))
     return Curriculum(phases=tuple(phases), enforce_gates=raw.enforce_gates)
+
+
+def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
+    """The overrides of one phase's run, in order, as `section.key=value`: those of every phase, and its own."""
+    own = f"phases.{label}.run."
+    return [text.removeprefix(own) for text in overrides
+            if text.startswith(own) or text.partition("=")[0].split(".")[0] not in CurriculumConfig.model_fields]
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError
 from jaxtrade.runs import machine
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
 def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
@@ -31,7 +31,7 @@ def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
 def check_new(path: Path) -> None:
     """Raise ConfigError if a run cannot be created at `path`: an unsafe name, a file, or a folder that is not
     empty."""
-    if not _NAME.fullmatch(path.name):
+    if not NAME.fullmatch(path.name):
         raise ConfigError(f"--run-dir {path}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
     if path.exists() and not path.is_dir():
         raise ConfigError(f"--run-dir {path}: is a file; choose another name")
