@@ -39,8 +39,8 @@ def add_parser(commands: Any) -> None:
                          f"train.num_seeds, or {SEEDS} where it is 1)")
     advisor.add_argument("--out", type=Path, metavar="DIR", help="folder of ablation.json, .txt and .png (default: "
                          "runs/<market-ablation-utc-id>)")
-    advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out (or --name), which was "
-                         "killed; give the other flags again")
+    advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out (or --name), which "
+                         "was killed; give the other flags again")
     advisor.add_argument("--test", action="store_true", help="a small matrix on synthetic bars, to see that everything "
                          "works")
 
