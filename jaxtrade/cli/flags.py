@@ -15,8 +15,8 @@ from typing import NamedTuple
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 
-SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
-_COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(?:e\+?([0-9]{1,2}))?([kmg]?)", re.IGNORECASE)
+SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+_COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(?:e\+?([0-9]{1,2}))?([kmgb]?)", re.IGNORECASE)
 
 
 class KeyFlag(NamedTuple):
@@ -57,10 +57,11 @@ def whole(text: str) -> int:
     return int(text)
 
 
-def key_options(parser: argparse.ArgumentParser, what: str, seed: bool = True) -> None:
+def key_options(parser: argparse.ArgumentParser, what: str | None = None, seed: bool = True) -> None:
     """Add the flags of this module.
 
-    what: the thing whose folder `--name` names, for the help. seed: whether the command has `--seed`.
+    what: the thing whose folder `--name` names, for the help; None: the command has no `--name`. seed: whether it has
+    `--seed`.
     """
     if seed:
         parser.add_argument("--seed", type=whole, metavar="N", help="seed of everything random (key seed)")
@@ -69,7 +70,8 @@ def key_options(parser: argparse.ArgumentParser, what: str, seed: bool = True) -
     parser.add_argument("--envs", type=count, metavar="N", help="environments in parallel (key rollout.num_envs)")
     parser.add_argument("--account", metavar="PRESET", help="account rules; `jaxtrade list accounts` shows them (key "
                         "account.preset)")
-    parser.add_argument("--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist")
+    if what is not None:
+        parser.add_argument("--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist")
 
 
 def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:

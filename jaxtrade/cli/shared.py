@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from jaxtrade.storage.kept import Store
 
 MARKET = ("market", "contract", "data", "seconds", "quotes")  # flags that choose the bars
+ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
+           "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
 # `--test` takes about a minute on two cores, with compilation.
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",

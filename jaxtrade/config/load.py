@@ -60,7 +60,8 @@ _SHORT.maxlevel = 2
 class RunConfig(Section, frozen=True):
     """The whole configuration of a run."""
 
-    seed: int = Field(default=0, ge=0, lt=2**31)
+    seed: int = Field(default=0, ge=0, lt=2**31, description="seed of everything random: first parameters, "
+                      "episode starts, drawn actions")
     data: DataConfig = DataConfig()
     session: SessionConfig = SessionConfig()
     split: SplitConfig = SplitConfig()
