@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import shutil
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from jaxtrade.cli import examples, flags
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, with_absent
+from jaxtrade.cli.tables import columns, table
 from jaxtrade.config import RunConfig, config_path, overridden, read_values
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.legacy import MOVED
@@ -34,7 +33,6 @@ PAGES = {  # the longest beginning of a key counts
 LISTS = {"data.market": "markets", "data.contract": "contracts", "account.preset": "accounts",
          "reward.preset": "rewards", "reward.weights": "rewards", "env.features": "features", "env.task": "tasks",
          "network.kind": "networks", "algorithm": "learners", "advisor.kind": "advisors"}
-WIDTH = 120  # of tables, if the output is no terminal
 
 
 def add_parser(commands: Any) -> None:
@@ -64,13 +62,8 @@ def run(args: argparse.Namespace) -> int:
     elif args.action == "explain":
         print("\n".join(explain(args.key)))
     else:
-        print("\n".join(table(chosen_keys(args.prefix), width())))
+        print("\n".join(key_table(chosen_keys(args.prefix), columns())))
     return 0
-
-
-def width() -> int:
-    """Columns of the terminal; `WIDTH` if the output goes elsewhere."""
-    return shutil.get_terminal_size((WIDTH, 24)).columns if sys.stdout.isatty() else WIDTH
 
 
 def show(args: argparse.Namespace) -> str:
@@ -133,7 +126,7 @@ def explain(name: str) -> list[str]:
     """What `config explain` prints. Raises ConfigError for an unknown key, with a suggestion."""
     name = name.strip().strip(".")
     if name in sections():
-        return [name, f"  {sections()[name]}", "", *table(chosen_keys(f"{name}."), width())]
+        return [name, f"  {sections()[name]}", "", *key_table(chosen_keys(f"{name}."), columns())]
     key = find_key(name)
     example = examples.of(key)
     rows = [("type", key.kind), ("default", written(key.default))]
@@ -181,7 +174,7 @@ def chosen_keys(prefix: str) -> list[Key]:
     return found
 
 
-def table(keys: list[Key], columns: int) -> list[str]:
-    """Keys as a table with a heading: name, default, description. Lines are cut at `columns`."""
-    rows = [("key", "default", "meaning"), *((key.name, written(key.default), key.description) for key in keys)]
-    return [line if len(line) <= columns else f"{line[:columns - 3]}..." for line in aligned(rows, (0, 1, 2))]
+def key_table(keys: list[Key], wide: int | None) -> list[str]:
+    """Keys as a table: name, default, description. wide: as in `tables.table`."""
+    return table([("key", "default", "meaning"), *((key.name, written(key.default), key.description) for key in keys)],
+                 wide)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from jaxtrade.cli import ablate, advise, config_command, training
+from jaxtrade.cli import ablate, advise, config_command, listing, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
@@ -100,7 +100,7 @@ def bench_module(name: str) -> ModuleType:
 
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run,
-            "config": config_command.run}
+            "config": config_command.run, "list": listing.run}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 

@@ -161,7 +161,7 @@ def test_every_example_works(name: str) -> None:
 
 def test_a_table_fits_its_width() -> None:
     keys = config_command.chosen_keys("advisor.")
-    lines = config_command.table(keys, 80)
+    lines = config_command.key_table(keys, 80)
     assert len(lines) == 1 + len(keys)
     assert max(len(line) for line in lines) == 80
     assert [line.split()[0] for line in lines[1:]] == [key.name for key in keys]
