@@ -6,19 +6,22 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import ablate, advise, config_command, listing
+from jaxtrade.cli import ablate, advise, config_command, listing, menu
 from jaxtrade.cli.flags import key_options
+from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options
 from jaxtrade.version import __version__
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser with every command and flag."""
-    parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
+    parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.",
+                                     formatter_class=GroupedHelp, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, advise.add_parser,
-                       ablate.add_parser, config_command.add_parser, listing.add_parser, _add_bench, _add_doctor):
+                       ablate.add_parser, config_command.add_parser, listing.add_parser, menu.add_parser,
+                       _add_bench, _add_doctor):
         add_parser(commands)
     return parser
 
