@@ -64,7 +64,7 @@ def _add_curriculum(commands: Any) -> None:
 
 def _add_evaluate(commands: Any) -> None:
     evaluate = commands.add_parser("evaluate", help="evaluate a run's policy against the baselines")
-    evaluate.add_argument("run", metavar="RUN")
+    evaluate.add_argument("run", metavar="RUN", help="the run's folder")
     evaluate.add_argument("--split", choices=("train", "validation", "test", "all"), default="test",
                           help="sessions to evaluate on (default: test)")
     evaluate.add_argument("--intrabar-grid", action="store_true",
@@ -82,19 +82,19 @@ def _add_data(commands: Any) -> None:
     data = commands.add_parser("data", help="check or describe market data")
     actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="read and validate files; exit 2 if any of them has a fault")
-    check.add_argument("files", nargs="+", metavar="FILE")
+    check.add_argument("files", nargs="+", metavar="FILE", help="bars: CSV, CSV.gz or Parquet")
     check.add_argument("--market", help="contract symbol (default: ES)")
     check.add_argument("--contract", metavar="FILE", help="your own contract, instead of --market")
     check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                        help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC")
     describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
-    describe.add_argument("config", nargs="?")
+    describe.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
     data_options(describe)
 
 
 def _add_replay(commands: Any) -> None:
     replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
-    replay.add_argument("run", metavar="RUN")
+    replay.add_argument("run", metavar="RUN", help="the run's folder")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
     replay.add_argument("--seed", type=int, help="which policy, of a run with several")
 
