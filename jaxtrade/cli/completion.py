@@ -7,6 +7,7 @@ when the command runs; nothing heavy.
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -36,22 +37,16 @@ def add_parser(commands: Any) -> None:
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help=f"one of {', '.join(SHELLS)}")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Handle `completion`. Returns the exit code. Raises ConfigError if shtab is not installed."""
-    print(script(args.shell))
-    return 0
+def script(shell: str, parser: argparse.ArgumentParser) -> str:
+    """The completion script for a shell of `SHELLS`. parser: that of `jaxtrade`; it is changed.
 
-
-def script(shell: str) -> str:
-    """The completion script for a shell of `SHELLS`. Raises ConfigError if shtab is not installed."""
+    Raises ConfigError if shtab is not installed.
+    """
     try:
-        import shtab
+        shtab: Any = importlib.import_module("shtab")  # of an extra: not every check of types has it
     except ImportError:
         raise ConfigError("the package shtab, which makes the script, is not installed: pip install shtab (or pip "
                           "install 'jaxtrade[completion]')") from None
-    from jaxtrade.cli.parser import build_parser  # which imports this module
-
-    parser = build_parser()
     for each in _parsers(parser):
         for action in each._actions:
             if (words := _words(each.prog, action)) is not None:

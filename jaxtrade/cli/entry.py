@@ -81,6 +81,11 @@ def _bench(args: argparse.Namespace) -> int:
                                        args.again))
 
 
+def _completion(args: argparse.Namespace) -> int:
+    print(completion.script(args.shell, build_parser()))
+    return 0
+
+
 def bench_module(name: str) -> ModuleType:
     """Import a benchmark module, from the installed package or from `bench/` at the top of the source checkout.
 
@@ -101,7 +106,7 @@ def bench_module(name: str) -> ModuleType:
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
             "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run,
             "config": config_command.run, "list": listing.run, "menu": menu.run,
-            "completion": completion.run}
+            "completion": _completion}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade.cli import completion, main
+from jaxtrade.cli.parser import build_parser
 from jaxtrade.config.keys import all_keys
 from jaxtrade.data.contracts import CONTRACTS
 from jaxtrade.env.presets import PRESETS
@@ -27,7 +28,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("scripts")
     made = {shell: folder / f"jaxtrade.{shell}" for shell in completion.SHELLS}
     for shell, path in made.items():
-        path.write_text(completion.script(shell), encoding="utf-8")
+        path.write_text(completion.script(shell, build_parser()), encoding="utf-8")
     return made
 
 
