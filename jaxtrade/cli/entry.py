@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from jaxtrade.cli import ablate, advise, training
+from jaxtrade.cli import ablate, advise, init, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
@@ -99,7 +99,8 @@ def bench_module(name: str) -> ModuleType:
 
 
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
-            "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run}
+            "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run,
+            "advise": advise.run, "ablate": ablate.run}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 

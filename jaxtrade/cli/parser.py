@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import ablate, advise
+from jaxtrade.cli import ablate, advise, init
 from jaxtrade.cli.shared import data_options
 from jaxtrade.version import __version__
 
@@ -19,8 +19,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, advise.add_parser,
-                       ablate.add_parser, _add_bench, _add_doctor):
+    for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, init.add_parser,
+                       advise.add_parser, ablate.add_parser, _add_bench, _add_doctor):
         add_parser(commands)
     return parser
 

@@ -51,8 +51,9 @@ class Stated(NamedTuple):
 
 
 def settled(layout: Layout, stated: Stated) -> Stated:
-    """The keys of a file: what the user states, else what the layout defines."""
-    return Stated({**layout.columns, **stated.columns}, stated.time_zone or layout.time_zone,
+    """The keys of a file: what the user states, else what the layout defines. A zone is for stamps without offset."""
+    zone = layout.time_zone if layout.naive else None
+    return Stated({**layout.columns, **stated.columns}, stated.time_zone or zone,
                   stated.stamp or layout.stamp, stated.price_scale if stated.price_scale != 1.0 else layout.price_scale,
                   stated.date_order or layout.date_order)
 
@@ -77,8 +78,9 @@ def spoken(layout: Layout, stated: Stated) -> str:
     """The note that says how a file is read."""
     found = settled(layout, stated)
     parts = [f"stamps name a bar's {found.stamp}{_source(layout.stamp, stated.stamp)}"] if found.stamp else []
-    if layout.naive or layout.time_zone is not None:
-        parts.append(f"in {found.time_zone}{_source(layout.time_zone, stated.time_zone)}")
+    zone = stated.time_zone or layout.time_zone
+    if zone is not None:
+        parts.append(f"in {zone}{_source(layout.time_zone, stated.time_zone)}")
     if found.price_scale != 1.0:
         given = stated.price_scale if stated.price_scale != 1.0 else None
         own = layout.price_scale if layout.price_scale != 1.0 else None

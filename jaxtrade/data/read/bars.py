@@ -151,7 +151,7 @@ def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str,
     return _bars(table_of_frame(frame, source), contract, stated, expiry, roll, MISSING_LIMIT)
 
 
-def _settled(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:
+def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:
     """(the keys with which a table is read, notes on its layout). Records what neither layout nor user states."""
     layout = table.layout
     missing = () if layout is None else missing_keys(layout, stated)
@@ -177,7 +177,7 @@ def _settled(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list
 def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, roll: Roll, missing: float,
           follows: str | None = None) -> Bars:
     faults = Faults(table.source, table.first_line)
-    stated, about = _settled(table, stated, faults)
+    stated, about = keys_of(table, stated, faults)
     columns, time_zone, stamp, price_scale, date_order = stated
     two_sided = is_two_sided(table, columns, faults)
     names, notes = map_columns(table, columns, two_sided, faults)

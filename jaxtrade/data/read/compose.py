@@ -38,14 +38,19 @@ def stamp_column(layout: Layout) -> str:
 
 def _joined(day: Any, clock: Any) -> Any:
     """Date and time in one column: cells where both stand side by side in the file, else text."""
+    if isinstance(day, Cells) and isinstance(clock, Cells) and day.data is clock.data and np.array_equal(
+            day.end, clock.before):
+        return replace(day, end=clock.end)
+    day, clock = (_text(column) if isinstance(column, Cells) else column.astype(str) for column in (day, clock))
+    return (day + " " + clock).astype(str)
+
+
+def _text(cells: Cells) -> Any:
+    """The cells as a pandas Series of text."""
     import pandas as pd
 
-    if isinstance(day, Cells) and isinstance(clock, Cells):
-        if day.data is clock.data and np.array_equal(day.end, clock.before):
-            return replace(day, end=clock.end)
-        day, clock = (pd.Series(np.array(texts, object)[codes], dtype=str)
-                      for texts, codes in (labels(day), labels(clock)))
-    return (day.astype(str) + " " + clock.astype(str)).astype(str)
+    texts, codes = labels(cells)
+    return pd.Series(np.array(texts, object)[codes], dtype=str)
 
 
 def _dated(columns: Mapping[str, Any], layout: Layout, members: tuple[Member, ...], source: str) -> dict[str, Any]:
@@ -69,7 +74,8 @@ def _dated(columns: Mapping[str, Any], layout: Layout, members: tuple[Member, ..
     days = np.repeat([_day(match["day"], source) for match in matches], rows)
     milliseconds = whole_numbers(clock) if isinstance(clock, Cells) else None
     if milliseconds is None:
-        milliseconds = pd.to_numeric(columns[str(layout.clock)], errors="coerce").fillna(DAY).to_numpy(np.int64)
+        numbers: Any = pd.to_numeric(clock, errors="coerce")
+        milliseconds = numbers.fillna(DAY).to_numpy(np.int64)
     late = np.flatnonzero(milliseconds >= DAY)
     if len(late):
         raise DataError(f"{source}: row {late[0]} (0-based): column '{layout.clock}': not milliseconds since midnight "

@@ -24,21 +24,27 @@ def day_and_month(table: Table, name: str, rows: np.ndarray, stated: Order | Non
 
     It is `stated`, or a day above 12 proves it, and a note says so. Otherwise a fault is raised.
     """
-    if not LAST.match(str(table.cell(name, int(rows[0])))) or stated is not None:
-        return stated
-    probes = rows[np.unique(np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(np.int64))]
-    for row in probes:
-        found = LAST.match(str(table.cell(name, int(row))))
-        if found is not None and max(int(found[1]), int(found[3])) > 12:
-            order: Order = "dmy" if int(found[1]) > 12 else "mdy"
-            first = "day" if order == "dmy" else "month"
-            notes.append(f"dates are read with the {first} first, as '{found[0]}' shows")
-            return order
     first = str(table.cell(name, int(rows[0])))
+    if not LAST.match(first) or stated is not None:
+        return stated
+    order, proof = proven_order(table, name, rows)
+    if order is not None:
+        notes.append(f"dates are read with the {'day' if order == 'dmy' else 'month'} first, as '{proof}' shows")
+        return order
     faults.add("the first number of the date could be the month or the day", "state it: data.date_order=mdy (month "
                "first) or data.date_order=dmy (day first)", int(rows[0]), name, first)
     faults.stop()
     raise AssertionError("a fault was added: stop raises")
+
+
+def proven_order(table: Table, name: str, rows: np.ndarray) -> tuple[Order | None, str]:
+    """(the order of dates with the year last, the date that proves it). None if no day above 12 is found."""
+    probes = rows[np.unique(np.linspace(0, len(rows) - 1, min(PROBES, len(rows))).astype(np.int64))]
+    for row in probes:
+        found = LAST.match(str(table.cell(name, int(row))))
+        if found is not None and max(int(found[1]), int(found[3])) > 12:
+            return ("dmy" if int(found[1]) > 12 else "mdy"), found[0]
+    return None, ""
 
 
 def iso_text(text: Any, order: Order | None) -> Any:

@@ -14,6 +14,7 @@ from jaxtrade.data.read.dates import day_and_month, iso_text
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.iso import read_iso
 from jaxtrade.data.read.tabular import Table, as_numbers
+from jaxtrade.errors import ConfigError
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
 SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America/New_York+7h
@@ -104,18 +105,30 @@ class Zone(NamedTuple):
     hours: int
 
 
-def _zone(text: str | None, faults: Faults) -> Zone | None:
-    if text is None:
-        return None
+UNKNOWN_ZONE = ("set data.time_zone to an IANA name such as America/New_York or UTC, or to one with a fixed shift such "
+                "as America/New_York+7h")
+
+
+def known_zone(text: str) -> Zone:
+    """The zone that a text names. Raises ConfigError if there is none."""
     shifted = SHIFTED.fullmatch(text)
     name, hours = (shifted[1], int(shifted[2])) if shifted else (text, 0)
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        faults.add(f"unknown time zone '{text}'", "set data.time_zone to an IANA name such as America/New_York or UTC, "
-                   "or to one with a fixed shift such as America/New_York+7h")
-        faults.stop()
+        raise ConfigError(f"unknown time zone '{text}'; {UNKNOWN_ZONE}") from None
     return Zone(name, hours)
+
+
+def _zone(text: str | None, faults: Faults) -> Zone | None:
+    if text is None:
+        return None
+    try:
+        return known_zone(text)
+    except ConfigError:
+        faults.add(f"unknown time zone '{text}'", UNKNOWN_ZONE)
+        faults.stop()
+        raise
 
 
 def _seconds(naive: Any) -> np.ndarray:
