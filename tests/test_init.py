@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -228,12 +227,13 @@ def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
 
 
 def test_a_longer_file_holds_out_a_tenth_of_its_sessions_twice(here):
+    """93 trade dates, of which the first few are history for the features."""
     eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07")
     (here / "fxcm.csv").write_bytes(vendors.fxcm(eurusd))
     flags = ["--market", "EURUSD", "--set", "data.time_zone=UTC", "--set", "data.stamp=open"]
     assert main(["init", "fxcm.csv", *flags]) == 0
     split = load_config("fxcm.yaml").split
-    assert (split.validation_sessions, split.test_sessions) == (9, 9)
+    assert (split.validation_sessions, split.test_sessions) == (8, 8)
     assert main(["init", "fxcm.csv", *flags, "--out", "own.yaml", "--set", "split.test_sessions=3"]) == 0
     assert load_config("own.yaml").split.test_sessions == 3
 
@@ -242,11 +242,11 @@ def test_a_longer_file_holds_out_a_tenth_of_its_sessions_twice(here):
 
 
 @pytest.fixture(scope="module")
-def written(es: Bars, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def written(es: Bars, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("guesses")
     (folder / "minutes.txt").write_bytes(vendors.ninjatrader(es))
     (folder / "nq.txt").write_bytes(vendors.ninjatrader(es))
-    yield folder
+    return folder
 
 
 def test_markets_are_guessed_from_contents_name_and_prices(written):

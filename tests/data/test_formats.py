@@ -12,9 +12,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.formats.recognise import head_of, recognise
 from jaxtrade.data.read import tabular
 from jaxtrade.data.read.bars import Bars, from_frame, load_bars
 from jaxtrade.data.read.tabular import table_of_frame
@@ -381,3 +384,39 @@ def test_real_shares_of_lean_read_as_before_in_their_own_layout(shared, put):
                       columns={"time": "ts_et"})
     days = vendors.lean_days(whole, "goog", "America/New_York", 10_000)
     assert_same(load_bars(put(vendors.zipped(days), "goog.zip"), goog), whole)
+
+
+def test_the_page_lists_every_layout(es, eurusd):
+    """docs/data.md has a row for the layout of every file that these tests write."""
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    listed = {line.split(" | ")[0].strip("| ") for line in page.splitlines() if line.startswith("| ")}
+    few, hours = es.rows(slice(0, 5)), eurusd.rows(slice(0, 5))
+    files = {name: write(few) for name, (write, *_) in TRADES.items()} | {
+        name: write(hours) for name, (write, _) in QUOTES.items()}
+    files |= vendors.lean_days(few, "es", expiry="_201312_20131220") | vendors.lean_days(few, "spy", scale=10_000)
+    found = {layout.title for name, content in files.items() if (layout := recognise(head_of(content, name)))}
+    assert len(found) == 12
+    assert found <= listed
+    finam = b"<TICKER>,<PER>,<DATE>,<TIME>,<OPEN>,<HIGH>,<LOW>,<CLOSE>,<VOL>\nES,1,20131007,093000,1,1,1,1,1\n"
+    layout = recognise(head_of(finam, "x.csv"))
+    assert layout is not None
+    assert layout.title in listed
+    assert (layout.open_keys, layout.columns["symbol"]) == (("time_zone", "stamp"), "<TICKER>")
+
+
+HEADS = st.lists(st.lists(st.sampled_from([
+    "<DATE>", "<TIME>", "<OPEN>", "<CLOSE>", "<TICKVOL>", "date", "time", "open", "high", "low", "close", "ts_event",
+    "rtype", "instrument_id", "Price", "Ticker", "Datetime", "open_time", "close_time", "2013.10.07", "20131007 090000",
+    "09:30", "34200000", "1381152600000", "1676.25", "1", "", "BidOpen", "DateTime", "\u00e9"]), max_size=13), max_size=5)
+
+
+@settings(deadline=None, max_examples=300)
+@given(HEADS, st.sampled_from([",", ";", "\t"]))
+def test_any_beginning_of_a_file_is_looked_at_without_an_error(rows, separator):
+    """What is recognised has columns of the file, or names for all of them."""
+    raw = "\n".join(separator.join(row) for row in rows).encode()
+    head = head_of(raw, "bars.csv")
+    layout = recognise(head)
+    if head is not None and layout is not None:
+        names = layout.names or tuple(head.names)
+        assert {*layout.columns.values(), *filter(None, (layout.date, layout.clock))} <= {*names, "volume", "time"}
