@@ -407,7 +407,8 @@ def test_the_page_lists_every_layout(es, eurusd):
 HEADS = st.lists(st.lists(st.sampled_from([
     "<DATE>", "<TIME>", "<OPEN>", "<CLOSE>", "<TICKVOL>", "date", "time", "open", "high", "low", "close", "ts_event",
     "rtype", "instrument_id", "Price", "Ticker", "Datetime", "open_time", "close_time", "2013.10.07", "20131007 090000",
-    "09:30", "34200000", "1381152600000", "1676.25", "1", "", "BidOpen", "DateTime", "\u00e9"]), max_size=13), max_size=5)
+    "09:30", "34200000", "1381152600000", "1676.25", "1", "", "BidOpen", "DateTime", "\u00e9"]), max_size=13),
+    max_size=5)
 
 
 @settings(deadline=None, max_examples=300)
