@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from jaxtrade.cli import ablate, advise, completion, config_command, listing, menu, training
+from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError
@@ -104,8 +104,8 @@ def bench_module(name: str) -> ModuleType:
 
 
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
-            "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run,
-            "config": config_command.run, "list": listing.run, "menu": menu.run,
+            "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
+            "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
             "completion": _completion}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 

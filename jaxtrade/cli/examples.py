@@ -16,6 +16,7 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "data.quotes": ("data.quotes=quotes.csv",),
     "data.columns": ("data.columns={time: Timestamp, close: Last}",),
     "data.time_zone": ("data.time_zone=America/New_York",),
+    "data.date_order": ("data.date_order=dmy",),
     "data.expiry": ("data.expiry=201312",),
     "data.roll": ("data.roll=volume",),
     "data.splice": ("data.splice=restart",),

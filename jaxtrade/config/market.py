@@ -75,6 +75,8 @@ class DataConfig(Section, frozen=True):
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset, with a "
                                   "fixed shift where needed (America/New_York+7h)")
     stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
+    date_order: Literal["mdy", "dmy"] | None = Field(default=None, description="of dates such as 10/07/2013: month or "
+                                                     "day first; None: a day above 12 in the file must show it")
     price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
     expiry: Code | None = Field(default=None, description="the one contract to use of a file with expiries")
     roll: Annotated[Roll, PlainValidator(_roll)] = Field(
