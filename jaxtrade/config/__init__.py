@@ -14,7 +14,9 @@ from jaxtrade.config.learning import (
 )
 from jaxtrade.config.load import (
     MAX_BYTES,
+    Changes,
     RunConfig,
+    changed_config,
     config_path,
     digest_of,
     dump_config,
@@ -43,6 +45,7 @@ __all__ = [
     "AccountConfig",
     "AdvisorConfig",
     "BracketConfig",
+    "Changes",
     "ComputeConfig",
     "ControlConfig",
     "CostConfig",
@@ -61,6 +64,7 @@ __all__ = [
     "StageConfig",
     "TrainConfig",
     "TransferConfig",
+    "changed_config",
     "config_path",
     "digest_of",
     "dump_config",

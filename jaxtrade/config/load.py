@@ -8,7 +8,6 @@ errors appear at once.
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import json
 import re
@@ -21,6 +20,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
+from jaxtrade.config.keywords import keys_of, placed, suggest
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -51,6 +51,7 @@ from jaxtrade.parts import LEARNERS
 from jaxtrade.registry import import_parts
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
 _SHORT = reprlib.Repr()  # shortens values in messages, because YAML aliases can make them endless
 _SHORT.maxstring = _SHORT.maxother = 80
@@ -174,25 +175,7 @@ def find_file(name: str, folder: str, what: str) -> Path:
         return packed
     known = [path.stem for path in shipped(folder)]
     raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
-                      f"(shipped: {', '.join(known)}){_suggest(name, known)}")
-
-
-def _suggest(word: str, known: Iterable[str]) -> str:
-    known = list(known)
-    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
-    near = same or difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    keys = []
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += _keys(inner, f"{prefix}{name}.")
-        else:
-            keys.append(prefix + name)
-    return keys
+                      f"(shipped: {', '.join(known)}){suggest(name, known)}")
 
 
 def _key(location: tuple[int | str, ...]) -> str:
@@ -208,7 +191,7 @@ def _key(location: tuple[int | str, ...]) -> str:
 def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
     lines: list[str] = []
     faults: dict[str, list[str]] = {}
-    known = _keys(model)
+    known = keys_of(model)
     for item in error.errors():
         key = _key(item["loc"])
         if item["type"] == "extra_forbidden":
@@ -219,7 +202,7 @@ def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
                 continue
             section = key.rpartition(".")[0]
             siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
-            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
+            hint = suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
             lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
             found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
@@ -267,23 +250,44 @@ def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
     return loaded or {}
 
 
-def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunConfig:
-    """Read a YAML configuration and apply `section.key=value` overrides in order; the last one wins.
+def load_config(name: str | Path | None = None, set: Changes = (), **settings: Any) -> RunConfig:
+    """Read a YAML configuration and change keys of it: first `set`, in order, then the keywords.
+
+        load_config("quickstart", total_timesteps=50_000, network={"kind": "gru"})
 
     Args:
         name: a file, the name of a shipped configuration, or None for the defaults.
-        overrides: strings `a.b=value`; the value is read as YAML.
+        set: strings `section.key=value`, whose values are read as YAML, or a mapping from dotted keys to values.
+        settings: keys by name, as `keywords.placed` finds them.
     Raises:
-        ConfigError: unknown key (with a suggestion), wrong type or range, duplicate key, no such file.
+        ConfigError: unknown key (with a suggestion), a key that several sections have, wrong type or range, duplicate
+            key, no such file.
     """
-    origin = name or "defaults"
-    values: dict[str, Any] = {}
-    if name is not None:
-        path = config_path(name)
-        values = read_values(path)
-        origin = str(path)
-    overrides = list(overrides)
-    return make_config(overridden(values, overrides), f"{origin} and --set" if overrides else origin)
+    if name is None:
+        return _changed({}, "defaults", set, settings)
+    path = config_path(str(name))
+    return _changed(read_values(path), str(path), set, settings)
+
+
+def changed_config(config: RunConfig, set: Changes = (), **settings: Any) -> RunConfig:
+    """`config` with keys changed, as in `load_config`. Raises ConfigError."""
+    return _changed(config.model_dump(mode="json"), "configuration", set, settings)
+
+
+def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings: Mapping[str, Any]) -> RunConfig:
+    if isinstance(changes, str):
+        raise ConfigError(f"set={changes!r}: give a list, set=[{changes!r}], or a dict")
+    if isinstance(changes, Mapping):
+        merged = copy.deepcopy(dict(values))
+        for key, value in changes.items():
+            _merge(merged, key, value, f"set={{'{key}': ...}}")
+    else:
+        changes = list(changes)
+        merged = overridden(values, changes)
+    for key, value in placed(settings, RunConfig).items():
+        _merge(merged, key, value, f"{key}=...")
+    added = " and ".join([origin, *(["--set"] if changes else []), *(["keywords"] if settings else [])])
+    return make_config(merged, added)
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
