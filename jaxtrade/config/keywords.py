@@ -99,8 +99,8 @@ def _whole_key(name: str, model: type[BaseModel]) -> str:
     if same:
         *most, last = (key.rpartition(".")[0] for key in same)
         section = most[0]
-        raise ConfigError(f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name one, "
-                          f"e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']")
+        raise ConfigError(f"{name}=...: several sections have the key '{name}': {', '.join(most)} and {last}; name "
+                          f"one, e.g. {section}={{'{name}': ...}} or set=['{section}.{name}=...']")
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in known))
     near = difflib.get_close_matches(name, names, n=1)
     if not near:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -49,6 +49,7 @@ from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.registry import import_parts
+from jaxtrade.text import short_repr
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
@@ -119,9 +120,25 @@ class RunConfig(Section, frozen=True):
                              f"ppo.num_minibatches ({count}), because a minibatch holds whole rollouts of some envs")
         return self
 
+    def __repr__(self) -> str:
+        """The keys whose values are not the defaults."""
+        return short_repr("RunConfig", *_changes(self, type(self)()))
+
+    __str__ = __repr__
+
     def digest(self) -> str:
         """sha256 of the resolved configuration (hex)."""
         return digest_of(self.model_dump(mode="json"))
+
+
+def _changes(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterator[str]:
+    """`key=value` of each value that differs from the default."""
+    for name, value in section:
+        usual = getattr(default, name)
+        if isinstance(value, BaseModel):
+            yield from _changes(value, usual, f"{prefix}{name}.")
+        elif value != usual:
+            yield f"{prefix}{name}={_SHORT.repr(value)}"
 
 
 def digest_of(values: Mapping[str, Any]) -> str:

@@ -45,6 +45,7 @@ from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
 INT32 = 1 << 31
@@ -71,6 +72,13 @@ class Market:
     synthetic: bool
     notes: tuple[str, ...]
     has_volume: bool
+
+    def __repr__(self) -> str:
+        dates = [str(self.trade_dates[i]) for i in (0, -1) if self.num_sessions]
+        return short_repr("Market", self.contract.symbol, several(len(self.bars), "bar"),
+                          f"{several(self.num_sessions, 'session')} {' .. '.join(dates)}",
+                          "synthetic" if self.synthetic else "real", several(len(self.columns), "feature column"),
+                          several(len(self.notes), "note"), f"sha256 {self.fingerprint[:12]}")
 
     @property
     def num_sessions(self) -> int:

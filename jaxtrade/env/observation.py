@@ -25,6 +25,7 @@ from jaxtrade.env.reference import ObservationRef, Slot, bits_of
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import short_repr
 from jaxtrade.types import Array
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
@@ -39,6 +40,9 @@ class ObservationSpec:
 
     slots: tuple[Slot, ...]
     scaling: str
+
+    def __repr__(self) -> str:
+        return short_repr("ObservationSpec", f"{self.size} slots", f"scaling={self.scaling}", *self.names)
 
     @property
     def size(self) -> int:

@@ -54,7 +54,7 @@ def trades_frame(trades: Trades, decisions: DecisionBars, clock: BarClock, close
 
 def equity_frame(strategy: Record, account: Record, decisions: DecisionBars, clock: BarClock, start_balance: float
                  ) -> pd.DataFrame:
-    """The equity of one agent, one row per decision bar, with the columns of `equity.csv` (see `trades.equity_rows`)."""
+    """The equity of one agent, one row per decision bar, with the columns of `equity.csv` (see `equity_rows`)."""
     start = round(start_balance * 1000)
     floor, active = np.asarray(account.event.floor, np.int64), np.asarray(account.active)
     values = (
@@ -83,8 +83,8 @@ def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.D
     """
     import pandas as pd
 
-    columns = {name: {(each, figure): value for each in ("strategy", "account") for figure, value in passes[each].items()}
-               for name, passes in agents.items()}
+    columns = {name: {(which, figure): value for which in ("strategy", "account")
+                      for figure, value in passes[which].items()} for name, passes in agents.items()}
     found = pd.DataFrame(columns, dtype="float64")
     found.index = found.index.set_names(["pass", "figure"])
     return found

@@ -18,7 +18,8 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     """
     width = len(rows[0])
     head = "".join(f'<th style="{CELL}">{escape(cell)}</th>' for cell in rows[0])
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(_row(row, width) for row in rows[1:])}</tbody></table>"
+    body = "".join(_row(row, width) for row in rows[1:])
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _row(row: Sequence[str], width: int) -> str:

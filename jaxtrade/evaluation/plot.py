@@ -51,12 +51,12 @@ def draw_equity(equity: pd.DataFrame, title: str) -> ResultFigure:
 
 def _mark_time(axis: Any, equity: pd.DataFrame) -> None:
     """Dates below the axis, or times if there is one session."""
-    session = equity["session"].to_numpy()
+    session, zone = equity["session"].to_numpy(), getattr(equity.index, "tz", "")
     first = np.flatnonzero(np.r_[True, session[1:] != session[:-1]])
     if len(first) == 1:
         at = np.unique(np.linspace(0, len(equity) - 1, TICKS).astype(int))
         axis.set_xticks(at, [equity.index[i].strftime("%H:%M") for i in at])
-        axis.set_xlabel(f"{equity['session'].iloc[0]:%Y-%m-%d}, {equity.index.tz}")
+        axis.set_xlabel(f"{equity['session'].iloc[0]:%Y-%m-%d}, {zone}")
         return
     shown = first[np.unique(np.linspace(0, len(first) - 1, min(len(first), TICKS)).astype(int))]
     axis.set_xticks(shown, [f"{equity['session'].iloc[i]:%Y-%m-%d}" for i in shown])

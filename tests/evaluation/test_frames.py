@@ -73,7 +73,8 @@ def test_a_figure_shows_equity_and_drawdown(result):
     assert upper.get_title(loc="left").startswith("random on ES, ")
     equity = result.equity["strategy_equity"].to_numpy()
     assert np.array_equal(upper.lines[0].get_ydata(), equity)
-    assert lower.lines[0].get_ydata().min() == pytest.approx(-result.figures.loc[("strategy", "max_drawdown"), "random"])
+    deepest = result.figures.loc[("strategy", "max_drawdown"), "random"]
+    assert lower.lines[0].get_ydata().min() == pytest.approx(-deepest)
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert "flat on" in result.plot("flat").axes[0].get_title(loc="left")
 

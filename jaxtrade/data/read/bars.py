@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -32,6 +34,7 @@ from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, read_table, table_of_frame
 from jaxtrade.data.read.validate import check_instruments, check_prices, check_single, check_steps, map_columns
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +69,13 @@ class Bars:
 
     def __len__(self) -> int:
         return len(self.time)
+
+    def __repr__(self) -> str:
+        zone = ZoneInfo(self.contract.zone)
+        ends = [f"{datetime.fromtimestamp(int(self.time[i]), zone):%Y-%m-%d %H:%M}" for i in (0, -1) if len(self)]
+        return short_repr("Bars", self.contract.symbol, f"{several(len(self), 'bar')} of {self.bar_seconds} s",
+                          f"{' .. '.join(ends)} {self.contract.zone}", "bid and ask" if self.ask else "one side",
+                          *(["synthetic"] if self.synthetic else []), f"source: {self.source}")
 
     def rows(self, keep: np.ndarray | slice) -> Bars:
         """The selected bars."""
