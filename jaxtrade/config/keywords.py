@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -24,14 +24,6 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
     for name in model.model_fields:
         keys += keys_of(sections[name], f"{prefix}{name}.") if name in sections else [prefix + name]
     return keys
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean '...'?` for an unknown key, or nothing. The same name in another section comes first."""
-    known = list(known)
-    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
-    near = same or difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def placed(settings: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ errors appear at once.
 from __future__ import annotations
 
 import copy
+import difflib
 import hashlib
 import json
 import re
@@ -20,7 +21,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
-from jaxtrade.config.keywords import keys_of, placed, suggest
+from jaxtrade.config.keywords import placed
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -192,7 +193,25 @@ def find_file(name: str, folder: str, what: str) -> Path:
         return packed
     known = [path.stem for path in shipped(folder)]
     raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
-                      f"(shipped: {', '.join(known)}){suggest(name, known)}")
+                      f"(shipped: {', '.join(known)}){_suggest(name, known)}")
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    known = list(known)
+    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
+    near = same or difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    keys = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            keys += _keys(inner, f"{prefix}{name}.")
+        else:
+            keys.append(prefix + name)
+    return keys
 
 
 def _key(location: tuple[int | str, ...]) -> str:
@@ -208,7 +227,7 @@ def _key(location: tuple[int | str, ...]) -> str:
 def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
     lines: list[str] = []
     faults: dict[str, list[str]] = {}
-    known = keys_of(model)
+    known = _keys(model)
     for item in error.errors():
         key = _key(item["loc"])
         if item["type"] == "extra_forbidden":
@@ -219,7 +238,7 @@ def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
                 continue
             section = key.rpartition(".")[0]
             siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
-            hint = suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
+            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
             lines.append(f"{name}: unknown key '{key}'{hint}")
         else:
             found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
