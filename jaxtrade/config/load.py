@@ -123,7 +123,7 @@ class RunConfig(Section, frozen=True):
 
     def __repr__(self) -> str:
         """The keys whose values are not the defaults."""
-        return short_repr("RunConfig", *_changes(self, type(self)()))
+        return short_repr("RunConfig", *_unusual(self, type(self)()))
 
     __str__ = __repr__
 
@@ -132,12 +132,12 @@ class RunConfig(Section, frozen=True):
         return digest_of(self.model_dump(mode="json"))
 
 
-def _changes(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterator[str]:
+def _unusual(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterator[str]:
     """`key=value` of each value that differs from the default."""
     for name, value in section:
         usual = getattr(default, name)
         if isinstance(value, BaseModel):
-            yield from _changes(value, usual, f"{prefix}{name}.")
+            yield from _unusual(value, usual, f"{prefix}{name}.")
         elif value != usual:
             yield f"{prefix}{name}={_SHORT.repr(value)}"
 
