@@ -56,7 +56,7 @@ class Market:
     """One market on the device, with the host arrays it was made from. T bars, N sessions.
 
     data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i of `data`.
-    trade_dates: datetime64[D][N], one per session. table: float32[T, C], the features and clocks that `data.view` was
+    trade_dates: `datetime64[D][N]`, one per session. table: float32[T, C], the features and clocks that `data.view` was
     made from. columns: names of its C columns. fingerprint: sha256 (hex) of the table, the other device arrays and the
     contract's figures. synthetic: whether the bars are generated. notes: what was assumed or found while reading.
     has_volume: whether any bar has volume.

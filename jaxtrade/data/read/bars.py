@@ -141,7 +141,8 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         price_scale: points per unit of the file's prices.
         expiry: the contract to read, if an expiry or symbol column holds several.
         roll: how to splice several contracts: 'volume', or expiry -> first trade date ('start' for the first).
-        start, end: first and last trade date (ISO).
+        start: first trade date (ISO).
+        end: last trade date (ISO).
         missing: largest share of two-sided rows that may lack a whole side. Such rows are left out and counted.
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
         date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file must show it.
