@@ -192,7 +192,8 @@ def test_a_finished_run_is_read_from_its_folder() -> None:
     run = jt.open_run(OLD)
     assert list(run.evaluations) == ["test"]
     assert run.config.env.task == "manage"
-    assert run.trades["net_pnl"].sum() == pytest.approx(run.evaluation.figures.loc[("strategy", "net_profit"), "greedy"])
+    net = run.evaluation.figures.loc[("strategy", "net_profit"), "greedy"]
+    assert run.trades["net_pnl"].sum() == pytest.approx(net)
     assert str(run.equity.index.dtype) == "datetime64[s, America/New_York]"
     assert run.metrics.index.tolist() == [1, 2, 3, 4]
     assert any(name.startswith("action_share.") for name in run.metrics.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total: int, size
     shown = [i for i, rows in enumerate(every) if worth_a_line(rows)]
     assert len(shown) <= MOST_LINES
     assert shown[-1] == len(every) - 1
-    gaps = [b - a for a, b in zip(shown, shown[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(shown)]
     assert max(gaps) <= math.ceil(len(every) / MOST_LINES), "evenly spread"
 
 
