@@ -219,6 +219,9 @@ def test_several_seeds_and_splits_have_their_names(tmp_path: Path) -> None:
 def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(OLD, run)
+    (run / "evaluation/test/evaluation.txt").unlink()
+    with pytest.raises(jt.DataError, match="no such file; evaluate the run again"):
+        _ = jt.open_run(run).table
     for name in ("evaluation", "policy"):
         shutil.rmtree(run / name)
     (run / "summary.json").unlink()

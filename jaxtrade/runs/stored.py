@@ -41,8 +41,11 @@ class StoredEvaluation:
 
     @property
     def table(self) -> str:
-        """The console table, as the run wrote it."""
-        return (self.path / "evaluation.txt").read_text(encoding="utf-8").rstrip("\n")
+        """The console table, as the run wrote it. Raises DataError if its file is missing."""
+        path = self.path / "evaluation.txt"
+        if not path.is_file():
+            raise DataError(f"{path}: no such file; evaluate the run again: jaxtrade evaluate RUN")
+        return path.read_text(encoding="utf-8").rstrip("\n")
 
     @property
     def verdict(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,8 @@ from jaxtrade.errors import DataError
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.evaluate import evaluate, write
 from jaxtrade.evaluation.frames import read_equity, read_trades
+from jaxtrade.runs.train import RunResult
+from jaxtrade.training.loop import TrainResult
 from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
 
 ZONE = "America/New_York"
@@ -92,6 +96,19 @@ def test_reprs_are_short(result):
         assert 20 < len(repr(thing)) <= 300, type(thing)
     assert "random" in repr(result)
     assert "trades" in repr(result.agents[0])
+
+
+def test_reprs_of_a_run_are_short(result):
+    health = {"finite": (True, 1.0), "entropy": (False, 0.0)}
+    training = TrainResult(np.zeros(10_000), [{"update": 1}] * 500, health, 500, 4096 * 500, 3.25, 1e6, True)
+    text = repr(training)
+    assert text.startswith("TrainResult(500 updates, 2,048,000 steps, 1,000,000 steps/s, compiled in 3.2 s")
+    assert "health: failed entropy, stopped early, 500 metric rows" in text
+    run = RunResult(Path("runs/some"), training, {0: result}, 1)
+    assert repr(run).startswith("RunResult(runs/some, 1 seed, a health check failed, EvaluationResult(ES")
+    assert len(repr(run)) <= 300
+    assert run.trades.equals(result.trades)
+    assert result._repr_html_() in run._repr_html_()
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
