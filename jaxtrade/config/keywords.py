@@ -96,6 +96,6 @@ def _whole_key(name: str, model: type[BaseModel]) -> str:
     names = list(dict.fromkeys(key.rpartition(".")[2] for key in known))
     near = difflib.get_close_matches(name, names, n=1)
     if not near:
-        raise ConfigError(f"{name}=...: unknown key '{name}'; docs/training.md lists the keys")
+        raise ConfigError(f"{name}=...: unknown key '{name}'; `jaxtrade config keys` lists the keys")
     where = [key for key in known if key.rpartition(".")[2] == near[0]]
     raise ConfigError(f"{name}=...: unknown key '{name}'; did you mean '{near[0]}' ({' or '.join(where)})?")

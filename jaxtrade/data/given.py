@@ -39,8 +39,8 @@ def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
     """
     _check(config, bars)
     path = write_bars(bars, folder)
-    read = {"source": "file", "file": str(path.resolve()), "stamp": "open", "time_zone": None, "columns": {},
-            "price_scale": 1.0, "expiry": None, "roll": "off", "start": None, "end": None}
+    read = {"source": "file", "file": str(path.resolve()), "stamp": "open", "time_zone": None, "date_order": None,
+            "columns": {}, "price_scale": 1.0, "expiry": None, "roll": "off", "start": None, "end": None}
     if config.data.contract is None:
         read["market"] = bars.contract.symbol
     return changed_config(config, {f"data.{key}": value for key, value in read.items()})
