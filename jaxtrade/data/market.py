@@ -128,7 +128,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     """The part of `build_market` that does not need the device, with the same arguments and errors."""
     require_seconds(config, seconds is not None)
     release_memory()  # what reading the files left
-    passages = None if seconds is None else side_passages(bars, seconds)
+    passages = None if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
     contract, value = bars.contract, tick_values(bars, rates)
     context = context_features(config.env.task)
     table_columns(config.env.features, context)  # raises for an unknown feature, before anything is computed
