@@ -35,7 +35,7 @@ from jaxtrade.data.features.schema import (
     table_columns,
 )
 from jaxtrade.data.features.table import float_table
-from jaxtrade.data.features.view import host_view
+from jaxtrade.data.features.view import host_view, price_base
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.memory import release_memory
 from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
@@ -56,9 +56,9 @@ class Market:
 
     data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i of `data`.
     trade_dates: datetime64[D][N], one per session. table: float32[T, C], the features and clocks that `data.view` was
-    made from. columns: names of its C columns. fingerprint: sha256 (hex) of the table, the other device arrays and the
-    contract's figures. synthetic: whether the bars are generated. notes: what was assumed or found while reading.
-    has_volume: whether any bar has volume.
+    made from, with its close relative to `data.view.base`. columns: names of its C columns. fingerprint: sha256 (hex)
+    of the table, the other device arrays and the contract's figures. synthetic: whether the bars are generated. notes:
+    what was assumed or found while reading. has_volume: whether any bar has volume.
     """
 
     data: MarketData
@@ -144,7 +144,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, config))
     release_memory()
-    table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
+    table = float_table(host, bars, ids, tr_sum, dates, schedule, config, _base(bars))
     del host
     arrays = {
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
@@ -183,7 +183,8 @@ def _on_device(host: HostMarket, config: RunConfig) -> Market:
     contract, table, context = host.bars.contract, host.arrays["table"], context_features(config.env.task)
     _check_ranges(host.arrays["tr_sum"], config, contract.under(config))
     release_memory()
-    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context)
+    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context,
+                     _base(host.bars))
     data = _to_device(host.arrays, host.fingerprint, view, host.path, host.tick_value)
     if wants_tables(config):
         data = data.replace(view=with_tables(data.view, config.env.window))
@@ -226,6 +227,12 @@ def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
         tick_size=float(bars.contract.tick_size))
 
 
+def _base(bars: Bars) -> int:
+    """`price_base` of the bars, both sides together."""
+    bid, ask = bars.sides
+    return price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
+
+
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
     """sha256 (hex) of the arrays (name, dtype, shape, bytes) and of the contract's figures."""
     digest = hashlib.sha256()
@@ -252,7 +259,7 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
     for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
         if multiple * worst + 14_000 >= INT32:
             raise ConfigError(f"brackets.{key} = {multiple}: times the largest 14-bar range ({worst} ticks) passes "
-                              "int32; lower it")
+                              "int32; lower it, give shorter bars, or use a coarser tick_size in the contract file")
     stop = max(contract.min_stop_ticks, -(-brackets.stop_atr * worst // 14_000))
     if brackets.target_multiple * stop >= 1 << 24:
         raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "

@@ -59,8 +59,8 @@ def _bars_alone(config: RunConfig) -> Bars:
     if data.source != "file" and data.file is not None:
         raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
     if data.source != "file" and data.splits:
-        raise ConfigError(f"data.splits is given but data.source = {data.source}, whose prices need no adjustment; drop "
-                          "it, or give your bars with --data FILE")
+        raise ConfigError(f"data.splits is given but data.source = {data.source}, whose prices need no adjustment; "
+                          "drop it, or give your bars with --data FILE")
     if data.source == "synthetic":
         if data.roll != "off":
             raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")

@@ -287,12 +287,14 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, sour
 def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:
     """Differences between the bars and the schedule, in date order.
 
-    They are: `closing_bars` (one line for all); other bars inside a scheduled closure; sessions that lack more than 5 %
-    of their scheduled bars; sessions that lack all of them (neighbouring dates share one line).
+    They are: `closing_bars`, where several dates have them (one line for all); other bars inside a scheduled closure;
+    sessions that lack more than 5 % of their scheduled bars; sessions that lack all of them (neighbouring dates share
+    one line).
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
     lines, last = [], closing_bars(schedule, time_, at)
+    last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
         first = datetime.fromtimestamp(int(time_[np.argmax(last)]), ZoneInfo(contract.zone))
         lines.append((days[np.argmax(last)], f"{int(last.sum())} bars are stamped exactly at the end of their session, "

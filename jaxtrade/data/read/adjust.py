@@ -16,13 +16,13 @@ import numpy as np
 from jaxtrade.config.corporate import ShareSplit
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.read.quotes import PRICES, Side
+from jaxtrade.data.read.validate import MAX_TICKS
 from jaxtrade.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from jaxtrade.data.read.bars import Bars
 
 MOST = 1 << 31  # of a numerator or denominator: its product with a price in ticks (below 2^28) fits int64
-MOST_TICKS = 1 << 28  # as `validate.MAX_TICKS`, which refuses such prices in a file
 
 
 def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
@@ -65,9 +65,9 @@ def _divided(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarra
     over = ratio.numerator
     whole, rest = np.divmod(ticks.astype(np.int64) * ratio.denominator, over)
     result = whole + ((2 * rest > over) | ((2 * rest == over) & (whole % 2 == 1)))
-    if len(result) and not 0 < result.min() <= result.max() < MOST_TICKS:
+    if len(result) and not 0 < result.min() <= result.max() < MAX_TICKS:
         raise DataError(f"{source}: data.splits makes prices of {int(result.min())} to {int(result.max())} ticks "
-                        f"(expected 1 to {MOST_TICKS - 1}). Fix: check the ratios (new shares for one old share), or "
+                        f"(expected 1 to {MAX_TICKS - 1}). Fix: check the ratios (new shares for one old share), or "
                         "choose another tick_size in the contract file")
     return result.astype(np.int32), int((rest != 0).sum())
 

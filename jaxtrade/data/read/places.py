@@ -26,4 +26,6 @@ class Places:
     def text(self, bar: int) -> str:
         """The place of one bar: `file.csv:12`, or `frame: row 10 (0-based)`."""
         row = int(self.rows[bar])
-        return f"{self.source}: row {row} (0-based)" if self.first_line is None else f"{self.source}:{row + self.first_line}"
+        if self.first_line is None:
+            return f"{self.source}: row {row} (0-based)"
+        return f"{self.source}:{row + self.first_line}"
