@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from jaxtrade.data.features.schema import (
 )
 from jaxtrade.data.features.table import float_table
 from jaxtrade.data.features.view import host_view, price_base
+from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.memory import release_memory
 from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
@@ -117,7 +118,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
             market's own price is that rate.
     Raises:
         DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it,
-            seconds that do not rebuild the bars, or rates that do not cover them.
+            seconds that do not rebuild the bars, rates that do not cover them, or a likely share split that is not
+            stated (`data.splits`, `data.allow_jumps`).
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
             missing rates.
     """
@@ -135,6 +137,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
+    found = require_stated(bars, schedule, dates, config.data)
     ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
@@ -164,7 +167,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
         arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
     rule = describe_conversion(contract)
     digest = fingerprint(arrays, contract)
-    notes = (*bars.notes, *([] if rule is None else [rule]),
+    notes = (*found, *bars.notes, *([] if rule is None else [rule]),
              *(note for found in passages or () for note in found.notes),
              *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract),
@@ -172,7 +175,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features((*config.env.features, *context)):
         notes += (NO_VOLUME,)
-    return HostMarket(bars, arrays, digest, notes, has_volume)
+    return HostMarket(replace(bars, places=None), arrays, digest, notes, has_volume)
 
 
 def _on_device(host: HostMarket, config: RunConfig) -> Market:
