@@ -57,6 +57,11 @@ def data_options(parser: argparse.ArgumentParser) -> None:
                         "keys as --data: fills take the quotes, volume stays that of --data")
     parser.add_argument("--seconds-tolerance", metavar="FRACTION", help="largest share of bars that their seconds may "
                         "fail to rebuild (default 0.001); these bars are resolved stop_first, and counted")
+    tolerance_option(parser)
+
+
+def tolerance_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--quotes-tolerance`, which applies to a file with bid and ask as well as to `--quotes`."""
     parser.add_argument("--quotes-tolerance", metavar="FRACTION", help="largest share of bars that may lack a bid or "
                         "an ask (default 0.01); these bars are left out, and counted")
 

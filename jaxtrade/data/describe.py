@@ -148,7 +148,7 @@ def _sides(facts: dict[str, Any]) -> str:
 
 
 def _notes(notes: list[str]) -> list[str]:
-    lines = [f"  note: {note}" for note in notes[:NOTES_SHOWN]]
+    lines = [f"  {note}" if note.startswith("WARNING: ") else f"  note: {note}" for note in notes[:NOTES_SHOWN]]
     if len(notes) > NOTES_SHOWN:
         lines.append(f"  note: ... and {len(notes) - NOTES_SHOWN} more")
     return lines
@@ -185,8 +185,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     ]
     if not len(decision_sessions(bars, schedule, row_dates, config).date):
         lines.append(f"  too few to train on: {history_needed(config)} bars of history are needed before a decision")
-    lines += [f"  {line}" for line in suspect]
-    return "\n".join(lines + _notes([*bars.notes, *schedule.notes, *found]))
+    return "\n".join(lines + _notes([*suspect, *bars.notes, *schedule.notes, *found]))
 
 
 def _counted(warnings: int) -> str:

@@ -198,7 +198,7 @@ def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
     rows, size = at[bad] + 1, np.where(above >= below, above, -(down[at] / bottom[at]))[bad]
     first, worst = int(rows[0]), int(np.argmax(np.abs(size)))
     more = "" if len(rows) == 1 else (f" ({len(rows)} such bars; the largest {100 * size[worst]:+.1f} % at "
-                                      f"{iso(bars.time[rows[worst]])})")
+                                      f"{iso(bars.time[int(rows[worst])])})")
     return BarFinding("spike", first, _where(bars, first), len(rows),
                       f"stands {100 * size[0]:+.1f} % off the bars before and after it, and no trace remains{more}",
                       "a bad print", "correct or remove the row; such a bar fills stops and targets that no market "

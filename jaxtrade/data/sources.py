@@ -19,7 +19,8 @@ from jaxtrade.errors import ConfigError
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
     """Keyword arguments with which `load_bars` reads a file of this configuration.
 
-    quotes: whether the file is `data.quotes`, or has its columns. like: bars whose roll dates the file must follow.
+    quotes: whether the file is `data.quotes`, or has its columns. like: bars that the file accompanies. It must follow
+    their roll dates, and any number of its rows may lack a side: what that means for the bars is counted later.
 
     `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of the trade bars are
     left out for the quotes, and quote columns are left out for the trade bars.
@@ -33,7 +34,7 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
             "time_zone": data.time_zone, "stamp": data.stamp, "date_order": data.date_order,
             "price_scale": data.price_scale, "expiry": data.expiry, "roll": roll,
             "start": data.start, "end": data.end, "follows": None if like is None else like.source,
-            "missing": data.quotes_tolerance, "splits": data.splits}
+            "missing": data.quotes_tolerance if like is None else 1.0, "splits": data.splits}
 
 
 def bars_of(config: RunConfig) -> Bars:
@@ -47,10 +48,9 @@ def bars_of(config: RunConfig) -> Bars:
     if data.source == "synthetic":
         raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
                           "bars: give them with --data FILE, or drop --quotes")
-    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases, so
-    # reading accepts any number of such rows (`missing=1.0`).
-    keys = read_keys(config, True, bars) | {"missing": 1.0}
-    return attach(bars, load_bars(data.quotes, contract_of(data), **keys), data.quotes_tolerance)
+    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases.
+    return attach(bars, load_bars(data.quotes, contract_of(data), **read_keys(config, True, bars)),
+                  data.quotes_tolerance)
 
 
 def _bars_alone(config: RunConfig) -> Bars:
@@ -88,4 +88,4 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
                           "the bars: give them with --data FILE, or drop --seconds")
     # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the bar is not rebuilt.
-    return load_bars(data.seconds, contract_of(data), **read_keys(config, True, bars) | {"missing": 1.0})
+    return load_bars(data.seconds, contract_of(data), **read_keys(config, True, bars))

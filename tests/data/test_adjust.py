@@ -147,7 +147,7 @@ def test_quotes_are_adjusted_alike(write: Callable[..., Path]):
 
 
 def test_a_split_that_the_file_allows_for_already_is_refused(es_bars):
-    with pytest.raises(DataError, match=r"after data\.splits, prices go from .*; likely a file that is adjusted already"):
+    with pytest.raises(DataError, match=r"after data\.splits, prices go .*; likely a file that is adjusted already"):
         build_market(adjusted(as_share(es_bars), stated((DATE, 4))),
                      make_config({"data": {"splits": [{"date": DATE, "ratio": 4}]}}))
 

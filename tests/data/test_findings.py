@@ -1,4 +1,4 @@
-"""Real bars are damaged as vendors' files are, and each damage is found with its row; real bars as they are have none."""
+"""Real bars are damaged as vendors' files are, and each damage is found with its row. Undamaged ones have no findings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_split_is_found_and_refused_until_it_is_stated(es_bars, ratio, moved):
     bars = unadjusted(share, DATE, Fraction(new, old), moved)
     one = only(bars)
     assert (one.kind, one.row, one.date, one.ratio) == ("split", first_of(bars, DATE), DATE, ratio)
-    with pytest.raises(DataError, match=rf"2013-10-08T22:00:00Z: prices go from .* likely a share split {ratio}") as told:
+    with pytest.raises(DataError, match=rf"2013-10-08T22:00:00Z: prices go .* likely a share split {ratio}") as told:
         build_market(bars, RunConfig())
     stated = {"4:1": "4", "1:10": "'1:10'", "3:2": "3:2"}.get(ratio)
     if stated:
