@@ -79,7 +79,7 @@ def five(prices: list[int]) -> Bars:
 ])
 def test_prices_before_the_date_by_hand(ratio, prices, expected):
     if 0 in expected:
-        with pytest.raises(DataError, match="five: data.splits makes prices of 0 to 12481 ticks"):
+        with pytest.raises(DataError, match=r"five: data\.splits makes prices of 0 to 12481 ticks"):
             adjusted(five(prices), stated((DATE, ratio)))
         prices, expected = ([x for x, y in zip(prices, expected, strict=True) if y],
                             [y for y in expected if y])

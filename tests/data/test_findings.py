@@ -1,4 +1,4 @@
-"""Real bars are damaged as vendors' files are, and each damage is found with its row. Undamaged ones have no findings."""
+"""Real bars are damaged as vendors' files are, and each damage is found with its row. Undamaged bars have none."""
 
 from __future__ import annotations
 
