@@ -1,6 +1,7 @@
 """The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
 
 from jaxtrade.config.compute import ComputeConfig
+from jaxtrade.config.corporate import ShareSplit
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -60,6 +61,7 @@ __all__ = [
     "RolloutConfig",
     "RunConfig",
     "SessionConfig",
+    "ShareSplit",
     "SplitConfig",
     "StageConfig",
     "TrainConfig",

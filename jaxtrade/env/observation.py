@@ -153,15 +153,18 @@ def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -
     now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
     held = quantity != 0
-    close, per_atr = now["close"], now["per_atr"]
+    close, per_atr, base = now["close"], now["per_atr"], params.market.view.base
+
+    def relative(ticks: Array) -> Array:
+        return (ticks if base is None else ticks - base).astype(jnp.float32)
 
     def distance(level: Array) -> Array:
         exists = held & (jnp.abs(level) < NO_LEVEL)
-        return jnp.where(exists, jnp.abs(level.astype(jnp.float32) - close) * per_atr, 0.0)
+        return jnp.where(exists, jnp.abs(relative(level) - close) * per_atr, 0.0)
 
-    price = entry.astype(jnp.float32)
+    price = relative(entry)
     if config.scaling == "seed":
-        against = jnp.where(held, price / close, 1.0)
+        against = jnp.where(held, price / close if base is None else (price + base) / (close + base), 1.0)
     else:
         against = jnp.where(held, side * (close - price) * per_atr, 0.0)
     return jnp.stack([side, against, distance(stop), distance(target), bars.astype(jnp.float32) / BARS_PER_DAY])
