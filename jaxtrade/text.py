@@ -7,6 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 Tell = Callable[[str], None]  # receives one line of text, without its end
 
 
+def number(count: int, noun: str) -> str:
+    """A count with its noun: `1 session`, `2 sessions`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
     """Rows of cells as lines, two spaces between the columns.
 

@@ -10,10 +10,10 @@ import re
 import pytest
 
 from jaxtrade.errors import DataError
+from jaxtrade.progress.plain import Plain
 from jaxtrade.rl.ppo.reports import PROGRESS
 from jaxtrade.storage.events import EventWriter, masked_crc32c
 from jaxtrade.storage.sinks import (
-    ConsoleSink,
     JsonlSink,
     LogSink,
     TensorBoardSink,
@@ -41,11 +41,6 @@ def traded(update, **changes):
     return row(update, illegal=0, illegal_executed=0, episode_trades=2.5, end_share=[0.0, 0.25, 0.75], **changes)
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def test_progress_line_names_every_health_figure():
     line = progress_line([row(1), row(2)], PROGRESS)
     assert line == ("update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 1.2e-02  clip 0.100  "
@@ -64,18 +59,6 @@ def test_return_is_the_mean_over_the_chunks_episodes_and_undefined_without_any()
 def test_a_learner_that_reports_little_gets_a_short_line():
     short = {name: value for name, value in row(1).items() if name not in ("episodes", "episode_reward")}
     assert progress_line([short]) == "update 1/40  steps 1,000  54,321 steps/s  eta 1:02:05"
-
-
-def test_console_is_plain_unless_a_terminal_wants_colour(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    plain, terminal, no_color = io.StringIO(), Terminal(), Terminal()
-    ConsoleSink(plain, columns=PROGRESS).write([row(1)])
-    ConsoleSink(terminal, columns=PROGRESS).write([row(1)])
-    monkeypatch.setenv("NO_COLOR", "1")
-    ConsoleSink(no_color, columns=PROGRESS).write([row(1)])
-    assert plain.getvalue() == no_color.getvalue() == progress_line([row(1)], PROGRESS) + "\n"
-    assert "\x1b[" in terminal.getvalue()
-    assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()) == plain.getvalue()
 
 
 def test_jsonl_has_one_row_per_update_and_null_for_undefined(tmp_path):
@@ -175,15 +158,13 @@ def test_panel_shows_what_the_policy_does_by_name():
     assert panel_line([row(1)], {}) == ""
 
 
-def test_panel_follows_the_progress_line(tmp_path, monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    plain, terminal, log = io.StringIO(), Terminal(), LogSink(tmp_path / "run.log", NAMES, PROGRESS)
-    for sink in (ConsoleSink(plain, NAMES, PROGRESS), ConsoleSink(terminal, NAMES, PROGRESS), log):
+def test_panel_follows_the_progress_line(tmp_path):
+    plain, log = io.StringIO(), LogSink(tmp_path / "run.log", NAMES, PROGRESS)
+    for sink in (Plain(plain, NAMES, PROGRESS), log):
         sink.write([traded(1)])
     log.close()
     lines = [progress_line([traded(1)], PROGRESS), panel_line([traded(1)], NAMES)]
     assert plain.getvalue().splitlines() == lines
-    assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()).splitlines() == lines
     assert [line[21:] for line in (tmp_path / "run.log").read_text().splitlines()] == lines
 
 

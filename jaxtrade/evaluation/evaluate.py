@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, picture, report, trades
 from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
-from jaxtrade.evaluation.backtest import DecisionBars, backtest, begin_backtest, decision_bars
+from jaxtrade.evaluation.backtest import DecisionBars, Pass, Record, backtest, begin_backtest, decision_bars
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
@@ -68,6 +68,7 @@ def evaluate(
     trained_on: SessionSet | None = None,
     notes: Sequence[str] = (),
     programs: Programs | None = None,
+    begun: Callable[[str], None] | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
 
@@ -79,6 +80,7 @@ def evaluate(
         trained_on: sessions on which the policy was trained. The result is labelled "in sample" if it contains any.
         notes: further labels for the reader of the report.
         programs: holds the programs that `begin_evaluation` has begun.
+        begun: called before each pass of each agent, with their names.
     Raises:
         DataError: the session set is empty.
         ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
@@ -95,7 +97,7 @@ def evaluate(
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     key = jax.random.key(config.seed)
-    results = [_evaluate_one(env, agent, params, decisions, start_balance, key, programs) for agent in agents]
+    results = [_evaluate_one(env, agent, params, decisions, start_balance, key, programs, begun) for agent in agents]
     contract = market.contract
     return EvaluationResult(
         agents=tuple(results),
@@ -132,11 +134,16 @@ def _key_of(key: jax.Array, name: str) -> jax.Array:
 
 def _evaluate_one(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array,
-    programs: Programs | None
+    programs: Programs | None, begun: Callable[[str], None] | None
 ) -> AgentResult:
     key = _key_of(key, agent.name)
-    account = backtest(env, agent, params, decisions, "account", key, programs=programs)
-    strategy = backtest(env, agent, params, decisions, "strategy", key, programs=programs)
+
+    def record_of(which: Pass) -> Record:
+        if begun is not None:
+            begun(f"{agent.name}, {which} pass")
+        return backtest(env, agent, params, decisions, which, key, programs=programs)
+
+    account, strategy = record_of("account"), record_of("strategy")
     table = trades.assemble_trades(strategy, decisions, params)
     if int(table.net.sum()) != int(strategy.equity[-1]):
         raise RuntimeError(f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}")

@@ -13,7 +13,7 @@ from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, ruled
+from jaxtrade.text import aligned, number, ruled
 
 NOT_AVAILABLE = "n/a"
 FORMAT = 1
@@ -75,10 +75,6 @@ def _ratio(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 FigureRow = tuple[str, str, Callable[[Any], str]]
 STRATEGY_ROWS: tuple[FigureRow, ...] = (
     ("net profit ($)", "net_profit", _money),
@@ -112,7 +108,7 @@ def _block(result: EvaluationResult, title: str, rows: tuple[FigureRow, ...], wh
     sessions = len(result.decisions.ids)
     for label, key, form in rows:
         if key == "sharpe_daily" and sessions < MIN_SESSIONS:
-            lines.append([f"  {label}", f"{NOT_AVAILABLE} ({_number(sessions, 'session')})"])
+            lines.append([f"  {label}", f"{NOT_AVAILABLE} ({number(sessions, 'session')})"])
             continue
         values = [getattr(agent, which)[key] for agent in result.agents]
         lines.append([f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)])
@@ -138,12 +134,12 @@ def header(result: EvaluationResult) -> list[str]:
     s = result.settings
     span = s["first_session"] if s["sessions"] == 1 else f"{s['first_session']} .. {s['last_session']}"
     return [
-        f"Evaluation on {s['market']}, {_number(s['sessions'], 'session')} ({span}), "
+        f"Evaluation on {s['market']}, {number(s['sessions'], 'session')} ({span}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
         f"costs: ${s['commission_per_side']:.2f} commission per side and contract, "
-        f"{_number(s['slippage_ticks'], 'tick')} slippage per market or stop fill ({_tick_text(s)})",
+        f"{number(s['slippage_ticks'], 'tick')} slippage per market or stop fill ({_tick_text(s)})",
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
-        f"{_number(s['contracts_per_entry'], 'contract')} per entry",
+        f"{number(s['contracts_per_entry'], 'contract')} per entry",
     ] + [f"NOTE: {label}" for label in result.labels]
 
 
@@ -151,7 +147,7 @@ def verdict(result: EvaluationResult) -> str:
     """One line that compares the first agent with staying flat. It never claims that an agent is profitable."""
     first = result.agents[0]
     profit = first.strategy_figures["net_profit"]
-    span = _number(len(result.decisions.ids), "session")
+    span = number(len(result.decisions.ids), "session")
     if not len(first.trades):
         return f"'{first.name}' stayed flat over {span}. Staying flat can be the right answer."
     if profit <= 0:

@@ -1,4 +1,4 @@
-"""Sinks for the metrics of a run: console, JSON lines, TensorBoard, log file.
+"""Sinks for the metrics of a run: JSON lines, TensorBoard, log file; and its lines of text, which `progress` shows too.
 
 A row is the metrics of one update: name -> float, or list of floats. If several agents train side by side, `name` is
 their mean and `name/each` the list by agent. A row also holds `update` (updates done), `steps` (environment steps
@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtrade.errors import DataError
 from jaxtrade.storage.events import EventWriter
-from jaxtrade.types import Row
+
+if TYPE_CHECKING:
+    from jaxtrade.types import Row  # this module must not load JAX: a command shows its progress before that
 
 Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
 EACH = "/each"  # suffix of a metric's name: its values by agent
@@ -52,6 +52,15 @@ class Rewinding(Protocol):
 
     def rewind(self, update: int, steps: int) -> None:
         """Drop the rows after a rollback: the run is back at `update` updates and `steps` environment steps."""
+        ...
+
+
+@runtime_checkable
+class Phased(Protocol):
+    """A sink that shows what the run is doing."""
+
+    def phase(self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str) -> None:
+        """The run begins something: "compiling", "training". Arguments: as `progress.screen.Screen.phase`."""
         ...
 
 
@@ -138,40 +147,8 @@ def panel_line(rows: Sequence[Row], names: Names) -> str:
     return "  " + "  ".join(parts) if parts else ""
 
 
-class ConsoleSink:
-    """Prints two lines per chunk: metrics, and the policy's behaviour.
-
-    On a terminal, labels and the second line are dimmed. Elsewhere, or if NO_COLOR is set, the text is plain.
-    """
-
-    def __init__(self, stream: TextIO | None = None, names: Names = UNNAMED, columns: Columns = ()) -> None:
-        self._stream = stream if stream is not None else sys.stderr
-        self._names, self._columns = names, columns
-        self._color = self._stream.isatty() and not os.environ.get("NO_COLOR")
-
-    def write(self, rows: Sequence[Row]) -> None:
-        line = progress_line(rows, self._columns)
-        if self._color:
-            head, *figures = line.split("  ")
-            line = "  ".join([f"\x1b[1m{head}\x1b[0m", *(_dim_label(figure) for figure in figures)])
-        print(line, file=self._stream, flush=True)
-        if panel := panel_line(rows, self._names):
-            print(f"\x1b[2m{panel}\x1b[0m" if self._color else panel, file=self._stream, flush=True)
-
-    def message(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Does nothing: the stream belongs to the caller."""
-
-
-def _dim_label(figure: str) -> str:
-    label, sign, value = figure.rpartition(" ")
-    return f"\x1b[2m{label}\x1b[0m{sign}{value}" if sign else figure
-
-
 class LogSink:
-    """Appends the console's lines to `run.log`, each with the UTC time in front."""
+    """Appends the lines of a plain console to `run.log`, each with the UTC time in front."""
 
     def __init__(self, path: Path | str, names: Names = UNNAMED, columns: Columns = ()) -> None:
         self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 (stays open during the run)

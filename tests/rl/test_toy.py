@@ -14,12 +14,12 @@ from jaxtrade import evaluate, load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import ConfigError, DivergedError
 from jaxtrade.evaluation.agents import greedy
+from jaxtrade.progress.plain import Plain
 from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.evaluate import evaluate_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.sinks import ConsoleSink
 from jaxtrade.training.health import Watch
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import plan_run, train
@@ -50,7 +50,7 @@ def planted(params, at, times):
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy")
     text, warned = io.StringIO(), []
-    sinks = [ConsoleSink(text, columns=TOY.progress), Watch.of(TOY, warned.append)]
+    sinks = [Plain(text, columns=TOY.progress), Watch.of(TOY, warned.append)]
     result = train(TOY, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=folder, sinks=sinks)
     return result, folder, text.getvalue(), warned
 
