@@ -23,13 +23,16 @@ FORMAT = 1
 class EvaluationResult:
     """Results of several agents over the same decision bars, in the order given.
 
-    close: int[T] ticks, close of each market row (the mid price of two-sided bars). start_balance: dollars. settings:
-    conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
+    open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars). start_balance: dollars.
+    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
     """
 
     agents: tuple[AgentResult, ...]
     decisions: DecisionBars
     clock: BarClock
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
     close: np.ndarray
     start_balance: float
     settings: dict[str, Any]

@@ -17,6 +17,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
+from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.progress.plain import Plain
@@ -283,9 +284,18 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
     finally:
         job.close()
     rundir.write_json(path / "summary.json", _summary(job, trained, controller))
+    _draw_training(job, controller)
     screen.at_end(ending(path, path / "evaluation" / setup.evaluation_split(), results))
     failed = any(not passed for passed, _ in trained.health.values())
     return RunResult(path, trained, results, 1 if failed else 0)
+
+
+def _draw_training(job: _Job, controller: control.Controller | None) -> None:
+    """Write `training.png`, from the metrics of all processes of the run."""
+    config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
+    title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
+    training_picture.draw(history(job.path), metrics, title, job.path / "training.png",
+                  controller.state.scores if controller else ())
 
 
 def _summary(job: _Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
