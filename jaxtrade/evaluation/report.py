@@ -12,6 +12,7 @@ from jaxtrade.evaluation.backtest import DecisionBars
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.evaluation.verdict import sentence
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, number, ruled
 
@@ -56,10 +57,6 @@ class EvaluationResult:
 
 def _money(value: float) -> str:
     return f"{value:,.2f}"
-
-
-def _dollars(value: float) -> str:
-    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
 
 
 def _percent(value: float) -> str:
@@ -147,17 +144,11 @@ def header(result: EvaluationResult) -> list[str]:
 
 
 def verdict(result: EvaluationResult) -> str:
-    """One line that compares the first agent with staying flat. It never claims that an agent is profitable."""
-    first = result.agents[0]
-    profit = first.strategy_figures["net_profit"]
-    span = number(len(result.decisions.ids), "session")
-    if not len(first.trades):
-        return f"'{first.name}' stayed flat over {span}. Staying flat can be the right answer."
-    if profit <= 0:
-        return (f"'{first.name}' did not beat staying flat over {span} ({_dollars(profit)} after costs). "
-                "Staying flat can be the right answer.")
-    return (f"'{first.name}' ended {_dollars(profit)} above staying flat over {span}; so little is no evidence of an "
-            "edge, and staying flat can still be the right answer.")
+    """One sentence: how the first agent compares with the baselines, on which sessions, and whether it can be luck."""
+    split = result.provenance.get("split")
+    in_sample = any(label.startswith("in sample") for label in result.labels)
+    kind = "training" if in_sample else "held-out" if split in ("test", "validation") else ""
+    return sentence(result.agents, result.decisions, kind)
 
 
 # A user's own section below the table: (evaluation) -> lines. It is registered in `parts.REPORT_SECTIONS` by its title.

@@ -24,13 +24,13 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import computing, rundir
+from jaxtrade.runs import board, computing, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.ending import ending
-from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
+from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
@@ -136,12 +136,15 @@ class _Job:
         self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
         self.config, self.screen = setup.config, screen
         names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
+        self.board: TensorBoardSink | None = None
         screen.describe(names, columns)
         self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
                                         LogSink(path / "run.log", names=names, columns=columns)]
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
-            self.files.append(TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names))
+            self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
+            board.describe(self.board, self.config, setup.evaluation_split())
+            self.files.append(self.board)
         self.watch = Watch.of(setup.algorithm, self.tell, names)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
@@ -201,8 +204,12 @@ def _controller(job: _Job) -> control.Controller | None:
     job.validation = params
 
     def score(state: PyTree) -> float:
-        return mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
-                           jax.device_get(policies_of(setup, state)), job.programs)
+        value = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
+                            jax.device_get(policies_of(setup, state)), job.programs)
+        if job.board is not None:
+            steps = setup.stack.first(state.update) * setup.plan.steps_per_update
+            job.board.figures({board.SCORE: value}, steps)
+        return value
 
     controller = control.Controller(
         chosen, score, job.path / control.FOLDER, chunk_updates=config.train.chunk_updates,
@@ -274,6 +281,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
         trained = trained._replace(health=_whole_health(job, trained))
         results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
                                     screen=screen)
+        _draw(job, controller, results, trained.steps)
         for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
         if advice is not None:
@@ -284,18 +292,21 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
     finally:
         job.close()
     rundir.write_json(path / "summary.json", _summary(job, trained, controller))
-    _draw_training(job, controller)
-    screen.at_end(ending(path, path / "evaluation" / setup.evaluation_split(), results))
+    screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results))
     failed = any(not passed for passed, _ in trained.health.values())
     return RunResult(path, trained, results, 1 if failed else 0)
 
 
-def _draw_training(job: _Job, controller: control.Controller | None) -> None:
-    """Write `training.png`, from the metrics of all processes of the run."""
+def _draw(job: _Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
+    """Write `training.png`, from the metrics of all processes of the run, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
     title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
     training_picture.draw(history(job.path), metrics, title, job.path / "training.png",
-                  controller.state.scores if controller else ())
+                          controller.state.scores if controller else ())
+    if job.board is not None:
+        split = job.setup.evaluation_split()
+        board.results(job.board, results, split, steps)
+        board.pictures(job.board, job.path, folder_of(job.path, split), steps)
 
 
 def _summary(job: _Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:

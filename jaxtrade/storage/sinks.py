@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -244,10 +245,23 @@ def _line(row: Row) -> str:
     return json.dumps({key: _json_value(value) for key, value in row.items()}, allow_nan=False) + "\n"
 
 
+# What the environment and an advisor report about a rollout; the loop reports times; all else is the learner's.
+_ROLLOUT = re.compile(r"episode|reward_|action_share|end_share|illegal|breaches|win_rate|forced_|commission_share|"
+                      r"advice_share|agreement|override|trust|hit_rate|brier")
+_TIME = ("update", "seconds", "steps_per_second", "eta_seconds")
+_NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant
+
+
+def grouped(name: str) -> str:
+    """The TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name."""
+    return f"{'time' if name in _TIME else 'rollout' if _ROLLOUT.match(name) else 'train'}/{name}"
+
+
 class TensorBoardSink:
     """Writes TensorBoard event files. The horizontal axis is environment steps.
 
-    A list becomes `name/0`, `name/1`, ..., or one tag per entry name. A list of lists becomes `name/0/0`, ...
+    Tags are grouped (`grouped`). A list becomes `name/0`, `name/1`, ..., or one tag per entry name. A list of lists
+    becomes `name/0/0`, ...
     """
 
     def __init__(self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED) -> None:
@@ -265,8 +279,24 @@ class TensorBoardSink:
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            values = dict(_scalars("", by_name(row, self._names)))
-            self._writer.scalars(values, int(row["steps"]))
+            named = {grouped(name): value for name, value in by_name(row, self._names).items()
+                     if name not in _NO_FIGURES}
+            self._writer.scalars(dict(_scalars("", named)), int(row["steps"]))
+        self._writer.flush()
+
+    def figures(self, values: Mapping[str, float], steps: int) -> None:
+        """Write numbers by tag. Those that are not finite are left out."""
+        self._writer.scalars(dict(_scalars("", values)), steps)
+        self._writer.flush()
+
+    def picture(self, tag: str, path: Path, steps: int) -> None:
+        """Write a PNG file. Raises OSError if it cannot be read, ValueError if it is no PNG."""
+        self._writer.image(tag, path.read_bytes(), steps)
+        self._writer.flush()
+
+    def settings(self, values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> None:
+        """Write hyper-parameters by name, and the tags of the figures to compare runs by."""
+        self._writer.hyperparameters(values, metrics)
         self._writer.flush()
 
     def message(self, text: str) -> None:
@@ -278,8 +308,8 @@ class TensorBoardSink:
 
 def _scalars(tag: str, value: Any) -> Iterator[tuple[str, float]]:
     """(tag, number) of every finite number in a row; entries of lists and mappings become `tag/entry`."""
-    if isinstance(value, list | dict):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+    if isinstance(value, list | Mapping):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _scalars(f"{tag}/{key}" if tag else str(key), item)
     elif math.isfinite(value):
         yield tag, float(value)

@@ -125,8 +125,8 @@ def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
     for reason, name, color, mark in ENDS:
         at = np.flatnonzero(record.end == reason)
         if len(at):
-            axis.scatter(at, equity[at], color=color, marker=mark, s=130 if mark == "*" else 55, zorder=4, label=f"{name} ({len(at)})",
-                         edgecolors="white", linewidths=0.5)
+            axis.scatter(at, equity[at], color=color, marker=mark, s=130 if mark == "*" else 55, zorder=4,
+                         label=f"{name} ({len(at)})", edgecolors="white", linewidths=0.5)
     style.money_axis(axis, "account")
     count = agent.account_figures["accounts"]
     axis.set_title(f"{'Account' if count == 1 else f'{count} accounts'} with rules: {result.settings['account']}")

@@ -23,7 +23,7 @@ POLICY, WON, LOST = "#1b2a49", BLUE, VERMILLION
 BASELINES = {"sampled": SKY, "flat": GREY, "random": ORANGE, "buy_hold": GREEN, "sma_cross": PURPLE}
 OTHERS = (SKY, ORANGE, GREEN, PURPLE, GREY, BLUE, VERMILLION)
 DPI = 110
-STYLE = {
+STYLE: dict[Any, Any] = {  # matplotlib's keys
     "text.parse_math": False,  # dollars are no formulas
     "font.size": 9.5, "axes.titlesize": 10.5, "axes.titleweight": "bold", "axes.titlelocation": "left",
     "axes.labelcolor": INK, "axes.edgecolor": PALE, "axes.labelsize": 9.5, "axes.grid": True, "axes.grid.axis": "y",

@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxtrade.evaluation.pictures import style
 from jaxtrade.storage.sinks import EACH
+from jaxtrade.text import number
 
 MOST_POINTS = 400  # more updates are averaged in groups
 LONGEST = 19  # characters of an action's name
@@ -69,7 +70,8 @@ def figure_of(rows: Rows, metrics: Sequence[str], title: str, scores: Sequence[t
 def _about(rows: Rows) -> str:
     last = rows[-1]
     agents = next((len(value) for name, value in last.items() if name.endswith(EACH)), 1)
-    parts = [f"{last['steps']:,.0f} steps in {last['update']:,.0f} updates", f"{last['steps_per_second']:,.0f} steps/s"]
+    parts = [f"{last['steps']:,.0f} steps in {number(int(last['update']), 'update')}",
+             f"{last['steps_per_second']:,.0f} steps/s"]
     if agents > 1:
         parts.append(f"{agents} seeds: line = median, band = lowest to highest")
     return "   ·   ".join(parts)
@@ -113,14 +115,16 @@ def _curve(axis: Any, rows: Rows, name: str) -> None:
     if name in FLOOR and (values < FLOOR[name]).any():
         values, cut = np.maximum(values, FLOOR[name]), f", cut off below {FLOOR[name]:g}".replace("-", style.MINUS)
     x, known = _steps(rows), np.isfinite(values).any(axis=1)
-    axis.set_title(LABELS.get(name, name.replace("_", " ")) + (cut if known.any() else ": undefined throughout"))
+    label = LABELS.get(name, name.replace("_", " ").capitalize())
+    axis.set_title(label + (cut if known.any() else ": undefined throughout"))
     if not known.any():
         return
     middle = np.nanmedian(values[known], axis=1)
     if values.shape[1] > 1:
         axis.fill_between(x[known], np.nanmin(values[known], axis=1), np.nanmax(values[known], axis=1),
                           color=style.BLUE, alpha=0.18, linewidth=0)
-    axis.plot(x[known], middle, color=style.BLUE, linewidth=1.6, marker="o" if known.sum() < 3 else None, markersize=4)
+    axis.plot(x[known], middle, color=style.BLUE, linewidth=1.6, marker="o" if known.sum() < 3 else None, markersize=5,
+              clip_on=known.sum() > 2)
     if name in (RETURN, "explained_variance"):
         axis.axhline(0, color=style.GREY, linewidth=0.8, zorder=0)
 
@@ -137,9 +141,11 @@ def _shares(axis: Any, rows: Rows, name: str) -> None:
     colors = [style.PALE, style.BLUE, style.VERMILLION, style.GREEN, style.ORANGE, style.PURPLE, style.SKY, style.GREY]
     shown = [i for i in range(len(names)) if np.nanmax(values[:, i], initial=0) >= 0.02]
     rest = np.nansum(np.delete(values, shown, axis=1), axis=1)
-    stacks = [np.nan_to_num(values[:, i]) for i in shown] + ([rest] if len(shown) < len(names) else [])
-    labels = [_shortened(names[i].lower().replace("_", " ")) for i in shown] + (["others"] if len(shown) < len(names) else [])
-    drawn = [colors[i % len(colors)] for i in shown] + ([style.INK] if len(shown) < len(names) else [])
+    stacks = [np.nan_to_num(values[:, i]) for i in shown]
+    labels = [_shortened(names[i].lower().replace("_", " ")) for i in shown]
+    drawn = [colors[i % len(colors)] for i in shown]
+    if len(shown) < len(names):
+        stacks, labels, drawn = [*stacks, rest], [*labels, "others"], [*drawn, style.INK]
     axis.stackplot(x, *stacks, colors=drawn, labels=labels, linewidth=0)
     place = axis.get_position()
     axis.set_position((place.x0, place.y0, place.width * 0.7, place.height))  # the names stand beside it
