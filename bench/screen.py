@@ -16,6 +16,7 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 import termios
@@ -44,19 +45,16 @@ class Recording(NamedTuple):
 def record(argv: Sequence[str], columns: int = COLUMNS, rows: int = ROWS, folder: Path | None = None,
            environ: Mapping[str, str] | None = None) -> Recording:
     """Run a command in a pseudo-terminal. environ: changes to the environment. Raises OSError if it cannot start."""
-    pid, terminal = pty.fork()
-    if pid == 0:  # the child: nothing but `exec` may follow
-        try:
-            os.chdir(folder or Path.cwd())
-            os.execvpe(argv[0], list(argv), {**os.environ, "TERM": "xterm-256color", **(environ or {})})
-        finally:
-            os._exit(127)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    shown, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     begun, reads = time.monotonic(), []
-    while data := _read(terminal):
+    process = subprocess.Popen(argv, stdin=end, stdout=end, stderr=end, cwd=folder, start_new_session=True,
+                               env={**os.environ, "TERM": "xterm-256color", **(environ or {})})
+    os.close(end)
+    while data := _read(shown):
         reads.append((time.monotonic() - begun, data))
-    os.close(terminal)
-    return Recording(reads, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    os.close(shown)
+    return Recording(reads, process.wait())
 
 
 def _read(terminal: int) -> bytes:

@@ -6,6 +6,7 @@ import io
 import json
 import math
 import re
+import struct
 
 import pytest
 
@@ -18,6 +19,7 @@ from jaxtrade.storage.sinks import (
     LogSink,
     TensorBoardSink,
     by_name,
+    grouped,
     panel_line,
     progress_line,
     read_rows,
@@ -141,9 +143,58 @@ def test_tensorboard_writes_scalars_by_steps(tmp_path):
     sink.close()
     found = [(value.tag, event.step, value.simple_value)
              for event in read_events(next(tmp_path.iterdir()).read_bytes()) for value in event.summary.value]
-    assert ("episode_reward", 1000, 1.5) in found
-    assert ("action_share/1", 2000, 0.75) in found
-    assert not any(tag == "episode_reward" and step == 2000 for tag, step, _ in found)
+    assert ("rollout/episode_reward", 1000, 1.5) in found
+    assert ("rollout/action_share/1", 2000, 0.75) in found
+    assert not any(tag == "rollout/episode_reward" and step == 2000 for tag, step, _ in found)
+
+
+def test_tags_are_grouped(tmp_path):
+    """What the environment reports, what the loop reports, and all else, which is the learner's own."""
+    names = ("episode_trades", "end_share", "illegal_executed", "hit_rate", "seconds", "update", "approx_kl/each",
+             "my_loss")
+    assert [grouped(name) for name in names] == [
+        "rollout/episode_trades", "rollout/end_share", "rollout/illegal_executed", "rollout/hit_rate", "time/seconds",
+        "time/update", "train/approx_kl/each", "train/my_loss"]
+    pytest.importorskip("tensorboardX")
+    sink = TensorBoardSink(tmp_path)
+    sink.write([row(1)])
+    sink.figures({"eval/test/greedy/net_profit": -12.5, "eval/undefined": NAN}, 1000)
+    sink.close()
+    tags = [value.tag for event in read_events(next(tmp_path.iterdir()).read_bytes()) for value in event.summary.value]
+    assert {tag.partition("/")[0] for tag in tags} == {"rollout", "train", "time", "eval"}
+    assert "eval/undefined" not in tags
+    assert not {"time/steps", "train/steps", "train/total_updates"} & set(tags)
+
+
+def test_pictures_and_hyperparameters_decode_by_the_published_format(tmp_path):
+    """With the message classes of TensorBoard and of its hparams plugin."""
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+    png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 640, 480, 8, 6, 0, 0, 0) + b"rest"
+    (tmp_path / "a.png").write_bytes(png)
+    sink = TensorBoardSink(tmp_path / "board")
+    sink.settings({"ppo.learning_rate": 3e-4, "seed": 2, "env.task": "manage", "train.tensorboard": True}, ["eval/a"])
+    sink.picture("eval/test/equity", tmp_path / "a.png", 5000)
+    with pytest.raises(ValueError, match="expected a PNG"):
+        sink._writer.image("x", b"GIF89a", 1)
+    sink.close()
+    _, experiment, start, picture = read_events(next((tmp_path / "board").iterdir()).read_bytes())
+    [value] = experiment.summary.value
+    assert (value.tag, value.metadata.plugin_data.plugin_name) == ("_hparams_/experiment", "hparams")
+    found = HParamsPluginData.FromString(value.metadata.plugin_data.content).experiment
+    assert [(info.name, info.type) for info in found.hparam_infos] == [
+        ("ppo.learning_rate", 3), ("seed", 3), ("env.task", 1), ("train.tensorboard", 2)]
+    assert [info.name.tag for info in found.metric_infos] == ["eval/a"]
+    [value] = start.summary.value
+    assert value.tag == "_hparams_/session_start_info"
+    held = HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info.hparams
+    assert {name: getattr(held[name], held[name].WhichOneof("kind")) for name in held} == {
+        "ppo.learning_rate": 3e-4, "seed": 2.0, "env.task": "manage", "train.tensorboard": True}
+    [value] = picture.summary.value
+    assert (value.tag, picture.step) == ("eval/test/equity", 5000)
+    image = value.image
+    assert (image.width, image.height, image.colorspace, image.encoded_image_string) == (640, 480, 4, png)
 
 
 def test_panel_shows_what_the_policy_does_by_name():
@@ -203,7 +254,7 @@ def test_tensorboard_hides_what_did_not_happen(tmp_path):
     sink.rewind(1, 1000)
     sink.close()
     events = read_events(next(tmp_path.iterdir()).read_bytes())
-    assert "action_share/HOLD" in [value.tag for event in events for value in event.summary.value]
+    assert "rollout/action_share/HOLD" in [value.tag for event in events for value in event.summary.value]
     last = events[-1]
     assert (last.session_log.status, last.step) == (last.session_log.START, 1001)
 

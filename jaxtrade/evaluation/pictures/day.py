@@ -52,12 +52,10 @@ def busiest(result: EvaluationResult, agent: AgentResult) -> Day:
     return Day(number, first, last, chosen)
 
 
+@style.styled
 def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
     """Write the PNG. Raises OSError (disk)."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(style.STYLE):
-        style.save(figure_of(result, agent), path)
+    style.save(figure_of(result, agent), path)
 
 
 def headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[str, str]:
@@ -72,6 +70,7 @@ def headline(result: EvaluationResult, agent: AgentResult, day: Day) -> tuple[st
                    f"trade{'' if count == 1 else 's'}   ·   {won} won, {count - won} lost")
 
 
+@style.styled
 def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     """The matplotlib Figure: candles above, the day's profit below. The x axes count bars."""
     day = busiest(result, agent)

@@ -19,12 +19,10 @@ ENDS = ((EndReason.TARGET, "passed", style.GREEN, "*"), (EndReason.BUST, "bust",
         (EndReason.DAILY_LOSS, "failed, daily loss", style.PURPLE, "P"))
 
 
+@style.styled
 def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
     """Write the PNG. Raises OSError (disk)."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(style.STYLE):
-        style.save(figure_of(result, agent), path)
+    style.save(figure_of(result, agent), path)
 
 
 def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
@@ -38,6 +36,7 @@ def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
     return (f"{agent.name} on {result.settings['market']}, {style.span_of(dates)}", "   ·   ".join(parts))
 
 
+@style.styled
 def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
     """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space."""
     figure = style.new_figure(11.5, 10.5, *headline(result, agent))

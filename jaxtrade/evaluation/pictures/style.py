@@ -7,16 +7,18 @@ carried by colour alone: winners and losers have different marks too.
 from __future__ import annotations
 
 import datetime
+import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from jaxtrade.evaluation.trades import BarClock
 
+P, T = ParamSpec("P"), TypeVar("T")
 BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 INK, GREY, PALE, GRID = "#2b2f36", "#7d858f", "#c9ced4", "#e8eaed"
 POLICY, WON, LOST = "#1b2a49", BLUE, VERMILLION
@@ -42,11 +44,21 @@ def load() -> None:
     importlib.import_module("matplotlib.figure")
 
 
-def new_figure(width: float, height: float, title: str, about: str) -> Any:
-    """A matplotlib Figure (inches) with a bold first line and a plain second line above its axes.
+def styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """A function that draws, in the style of all pictures."""
 
-    Draw it inside `matplotlib.rc_context(STYLE)`.
-    """
+    @functools.wraps(draw)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        import matplotlib as mpl
+
+        with mpl.rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return run
+
+
+def new_figure(width: float, height: float, title: str, about: str) -> Any:
+    """A matplotlib Figure of a size in inches, with a bold first line and a plain second line above its axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

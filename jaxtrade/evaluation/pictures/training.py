@@ -22,6 +22,7 @@ Rows = Sequence[Mapping[str, Any]]
 FLOOR = {"explained_variance": -1.0}  # lower values say no more, and would hide the rest
 
 
+@style.styled
 def draw(rows: Rows, metrics: Sequence[str], title: str, path: Path,
          scores: Sequence[tuple[int, float]] = ()) -> bool:
     """Write the PNG. Returns False, and writes nothing, for a run without rows.
@@ -33,13 +34,11 @@ def draw(rows: Rows, metrics: Sequence[str], title: str, path: Path,
     """
     if not rows:
         return False
-    import matplotlib as mpl
-
-    with mpl.rc_context(style.STYLE):
-        style.save(figure_of(rows, metrics, title, scores), path)
+    style.save(figure_of(rows, metrics, title, scores), path)
     return True
 
 
+@style.styled
 def figure_of(rows: Rows, metrics: Sequence[str], title: str, scores: Sequence[tuple[int, float]] = ()) -> Any:
     """The matplotlib Figure: a panel for the return, the actions, each metric that was reported, and the scores."""
     shown = [name for name in dict.fromkeys((RETURN, *metrics)) if name in rows[-1]]
