@@ -30,6 +30,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 COLUMNS, ROWS = 100, 60
+MIDDLE = 60  # per cent of the training
 TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\r|\n|[^\x1b\r\n]+")
 PERCENT = re.compile(r"\btraining\b.* (\d+) %")
 QUICKSTART = ("-m", "jaxtrade.cli", "train", "quickstart")
@@ -116,24 +117,23 @@ class Screenful:
 
 
 def frames(recording: Recording) -> list[Screenful]:
-    """The screen in the middle of the training (or the first one, without a training), and at the end."""
-    middle, nearest = Screenful(), 101.0
-    screen = Screenful()
+    """The screen in the middle of the training, and at the end. Without a training both are the last one."""
+    middle, screen, nearest = None, Screenful(), 101.0
     for _, data in recording.reads:
         screen.feed(data)
         found = [int(match[1]) for line in screen.plain() if (match := PERCENT.search(line))]
-        if found and abs(found[-1] - 60) < nearest:
-            middle, nearest = Screenful(), abs(found[-1] - 60)
+        if found and abs(found[-1] - MIDDLE) < nearest:
+            middle, nearest = Screenful(), abs(found[-1] - MIDDLE)
             middle.lines = list(screen.lines)
     screen.close()
-    return [middle, screen]
+    return [screen if middle is None else middle, screen]
 
 
 def svg(lines: Sequence[str], title: str, columns: int = COLUMNS) -> str:
-    """A picture of lines with colour codes, in a terminal window. Its fonts are those of the reader's machine."""
+    """Lines with colour codes as a picture of a terminal. Long lines are wrapped. Its fonts are the reader's."""
     console = Console(record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for line in lines:
-        console.print(Text.from_ansi(line, no_wrap=True), overflow="crop", no_wrap=True, highlight=False)
+        console.print(Text.from_ansi(line), highlight=False)
     drawn = console.export_svg(title=title, theme=MONOKAI, unique_id="screen")
     return re.sub(r"\s*@font-face \{.*?\}", "", drawn, flags=re.DOTALL).replace("Fira Code", "monospace")
 

@@ -288,3 +288,22 @@ def test_a_whole_command_without_colour(tmp_path: Path) -> None:
     assert "\x1b" not in text
     named = re.findall(r"^(loading|compiling|training|evaluating):", text, re.MULTILINE)
     assert list(dict.fromkeys(named)) == ["loading", "compiling", "training", "evaluating"]
+
+
+def test_programs_say_what_is_compiled_now() -> None:
+    """The name stands while the program is traced, and is gone once it is ready."""
+    import jax
+    import jax.numpy as jnp
+
+    from jaxtrade.storage.compiling import Programs
+
+    seen: list[str] = []
+
+    def traced(x: Any) -> Any:
+        seen.append(programs.busy)
+        return x + 1
+
+    with Programs() as programs:
+        programs.begin("adding one", jax.jit(traced), (jnp.float32(1),)).wait()
+    assert seen == ["adding one"]
+    assert programs.busy == ""
