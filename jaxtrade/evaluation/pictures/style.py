@@ -18,7 +18,8 @@ import numpy as np
 
 from jaxtrade.evaluation.trades import BarClock
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 BLUE, VERMILLION, GREEN, ORANGE, SKY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 INK, GREY, PALE, GRID = "#2b2f36", "#7d858f", "#c9ced4", "#e8eaed"
 POLICY, WON, LOST = "#1b2a49", BLUE, VERMILLION
