@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from jaxtrade import interrupt
 from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_unused
 from jaxtrade.cli.shared import data_options, keep_programs, resolve, say
 from jaxtrade.config import RunConfig
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ConfigError or DataError before anything is trained.
     """
-    from jaxtrade.ablation.folder import check_new, reopen, settings_of
+    from jaxtrade.ablation.folder import BEGIN, check_new, reopen, settings_of
     from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
 
     kinds = parse_kinds(args.kinds or (TEST_KINDS if args.test else None))
@@ -76,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
 
     keep_programs(args)
     paths = list[Path]()
-    found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)), folder)
+    with interrupt.hint(lambda: f"continue with the same flags, --out {folder} and --resume"
+                        if (folder / BEGIN).is_file() else ""):
+        found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)), folder)
     print(table(found))
     for path in dict.fromkeys(paths):
         say(f"wrote {path}")

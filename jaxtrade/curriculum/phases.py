@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade import interrupt
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import (
     CURRICULUM,
@@ -112,7 +113,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     if path.exists():  # the check above has shown that it is empty
         path.rmdir()
     new.rename(path)
-    with rundir.locked(path):
+    with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store)
 
 
@@ -145,8 +146,13 @@ def resume_curriculum(path: Path, store: Store | None = None) -> CurriculumResul
         raise ConfigError(f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
                           "a new one with the change")
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
-    with rundir.locked(path):
+    with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store)
+
+
+def how_to_continue(path: Path) -> str:
+    """What to say about a curriculum that has been stopped."""
+    return f"continue with: jaxtrade curriculum --resume {path}"
 
 
 def _run_phases(curriculum: Curriculum, path: Path, store: Store | None) -> CurriculumResult:
@@ -208,7 +214,7 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store |
             resume(folder, store)
     except (InterruptedRunError, PreemptedError) as stop:
         what = str(stop).partition("; continue with")[0]
-        raise type(stop)(f"{what}; continue with: jaxtrade curriculum --resume {folder.parents[1]}") from None
+        raise type(stop)(f"{what}; {how_to_continue(folder.parents[1])}") from None
 
 
 def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,11 +42,23 @@ def check_new(path: Path) -> None:
 
 
 def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
-    """Create the folder with `config.yaml` and `manifest.json`. Raises ConfigError as `check_new` does."""
+    """Create the folder with `config.yaml` and `manifest.json`: with both, or not at all.
+
+    Raises ConfigError as `check_new` does.
+    """
     check_new(path)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-    write_manifest(path, manifest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # left by a process that was killed
+    new.mkdir()
+    try:
+        (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        write_manifest(new, manifest)
+        if path.exists():  # the check above has shown that it is empty; Windows does not rename over it
+            path.rmdir()
+        new.rename(path)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from jaxtrade import interrupt
 from jaxtrade.config import RunConfig
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
@@ -29,6 +31,7 @@ from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
@@ -97,7 +100,7 @@ def _run(setup: Setup, path: Path | None, source: Source | None, programs: Progr
         manifest["source"] = describe(source, begins.coverage)
     check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
-    with rundir.locked(path):
+    with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
         return _train_and_evaluate(setup, path, begins, programs)
 
 
@@ -107,10 +110,22 @@ def resume(path: Path, store: Store | None = None) -> RunResult:
     The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
     have changed), CheckpointError, RunLockedError.
     """
+    with interrupt.hint(partial(how_to_continue, path)):
+        return _resume(path, store)
+
+
+def _resume(path: Path, store: Store | None) -> RunResult:
     setup, manifest = open_run(path)
     with programs_of(setup, store) as programs, rundir.locked(path):
         return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs,
                                    differences(manifest, facts()))
+
+
+def how_to_continue(path: Path) -> str:
+    """What to say about a run that Ctrl-C has stopped."""
+    if not checkpoint.list_checkpoints(path / "checkpoints"):
+        return "the run had saved nothing yet"
+    return f"continue with: jaxtrade train --resume {path}"
 
 
 class _Job:

@@ -17,6 +17,8 @@ from typing import Any, Self
 
 import jax
 
+from jaxtrade import interrupt
+from jaxtrade.errors import InterruptedRunError
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.source import described, program_key, text_key
 from jaxtrade.types import PyTree
@@ -77,9 +79,11 @@ class Programs:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  where: TracebackType | None) -> None:
-        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal.
+        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal, and Ctrl-C
+        # does not wait for what has begun.
         self._closing = True
-        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+        interrupted = kind is not None and issubclass(kind, (KeyboardInterrupt, InterruptedRunError))
+        self._pool.shutdown(wait=not interrupted, cancel_futures=kind is not None)
 
     def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
               keep: bool = True, later: bool = False) -> Pending:
@@ -162,7 +166,7 @@ class Programs:
 
 def _tell_failure(future: Future[Any]) -> None:
     """Nobody waits for this task, so its error is printed here."""
-    if not future.cancelled() and (error := future.exception()) is not None:
+    if not future.cancelled() and not interrupt.received() and (error := future.exception()) is not None:
         traceback.print_exception(error)
 
 
