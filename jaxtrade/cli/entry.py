@@ -32,10 +32,10 @@ def _evaluate(args: argparse.Namespace) -> int:
 
     if args.intrabar_grid or args.cost_grid:
         print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                       args.seed, args.advisor, args.overrides))
+                       args.seed, args.advisor, args.overrides, args.data))
         return 0
     print(evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
-                       overrides=args.overrides, store=store))
+                       overrides=args.overrides, store=store, data=args.data))
     return 0
 
 
@@ -64,7 +64,7 @@ def _replay(args: argparse.Namespace) -> int:
     keep_programs(args)
     from jaxtrade.runs.evaluate import replay_run
 
-    for line in replay_run(Path(args.run), args.session, args.seed):
+    for line in replay_run(Path(args.run), args.session, args.seed, args.data):
         print(line)
     return 0
 

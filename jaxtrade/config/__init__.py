@@ -26,6 +26,7 @@ from jaxtrade.config.load import (
     validated,
 )
 from jaxtrade.config.market import (
+    PLACES,
     AccountConfig,
     BracketConfig,
     CostConfig,
@@ -40,6 +41,7 @@ from jaxtrade.config.market import (
 
 __all__ = [
     "MAX_BYTES",
+    "PLACES",
     "AccountConfig",
     "AdvisorConfig",
     "BracketConfig",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.validation import mean_reward
 from jaxtrade.rl.coverage import coverage_json, percent
 from jaxtrade.rl.transfer import movement
-from jaxtrade.runs import rundir
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.beginning import transferred
 from jaxtrade.runs.computing import settle
@@ -109,6 +109,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     (new / CURRICULUM).write_text(dump_curriculum(curriculum), encoding="utf-8")
     rundir.write_json(new / BEGIN, {"digest": curriculum.digest(), "first": first, "nproc": os.environ["NPROC"],
                              "from": None if source is None else str(source.resolve()),
+                             "files": {phase.name: files.record(phase.config, path) for phase in curriculum.phases},
                              "xla_flags": os.environ.get("XLA_FLAGS", "")})
     if path.exists():  # the check above has shown that it is empty
         path.rmdir()
@@ -140,14 +141,25 @@ def resume_curriculum(path: Path, store: Store | None = None) -> CurriculumResul
 
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
     """
-    curriculum = read_curriculum(path)
     begin = read_json(path / BEGIN)
+    curriculum = _located(read_curriculum(path), begin.get("files", {}), path)
     if written_digest(path) != begin["digest"]:
         raise ConfigError(f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
                           "a new one with the change")
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
     with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store)
+
+
+def _located(curriculum: Curriculum, recorded: Mapping[str, Any], path: Path) -> Curriculum:
+    """The curriculum with the paths at which its files are now. recorded: phase -> its files."""
+    phases = []
+    for phase in curriculum.phases:
+        manifest = {files.FILES: recorded.get(phase.name, {})}
+        config = files.locate(phase.config, manifest, path)
+        files.require(config, manifest, path)
+        phases.append(phase.model_copy(update={"config": config}))
+    return curriculum.model_copy(update={"phases": tuple(phases)})
 
 
 def how_to_continue(path: Path) -> str:

@@ -10,7 +10,7 @@ import re
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,7 @@ from typing import IO, Any
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError
-from jaxtrade.runs import machine
+from jaxtrade.runs import files, machine
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
@@ -53,7 +53,7 @@ def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
     new.mkdir()
     try:
         (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        write_manifest(new, manifest)
+        write_manifest(new, manifest | {files.FILES: files.record(config, path)})
         if path.exists():  # the check above has shown that it is empty; Windows does not rename over it
             path.rmdir()
         new.rename(path)
@@ -73,10 +73,11 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     write_json(path / "manifest.json", manifest)
 
 
-def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration and manifest of a run. Runs of earlier versions can be read too.
 
-    Raises ConfigError if `path` is not a run folder.
+    Paths in the configuration are those at which the run's files are now (`files.locate`). instead: key -> path of
+    files that the user names now, e.g. `data.file`. Raises ConfigError if `path` is not a run folder.
     """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
@@ -89,7 +90,8 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     if missing:
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
     config = path / "config.yaml"
-    return make_config(migrated(read_values(config)), str(config)), manifest
+    files.find_imports(manifest, path)
+    return files.locate(make_config(migrated(read_values(config)), str(config)), manifest, path, instead), manifest
 
 
 def config_digest(path: Path) -> str:

@@ -97,25 +97,26 @@ def _run(setup: Setup, path: Path | None, source: Source | None, programs: Progr
     path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
     manifest = rundir.provenance(config, setup.market.fingerprint)
     if source is not None and begins.coverage is not None:
-        manifest["source"] = describe(source, begins.coverage)
+        manifest["source"] = describe(source, begins.coverage, path)
     check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
     with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
         return _train_and_evaluate(setup, path, begins, programs)
 
 
-def resume(path: Path, store: Store | None = None) -> RunResult:
-    """Continue a run from its newest good checkpoint, then evaluate it. store: as in `run`.
+def resume(path: Path, store: Store | None = None, data: Path | None = None) -> RunResult:
+    """Continue a run from its newest good checkpoint, then evaluate it. store: as in `run`. data: a file of the run's
+    bars, instead of its own.
 
     The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
     have changed), CheckpointError, RunLockedError.
     """
     with interrupt.hint(partial(how_to_continue, path)):
-        return _resume(path, store)
+        return _resume(path, store, data)
 
 
-def _resume(path: Path, store: Store | None) -> RunResult:
-    setup, manifest = open_run(path)
+def _resume(path: Path, store: Store | None, data: Path | None) -> RunResult:
+    setup, manifest = open_run(path, data)
     with programs_of(setup, store) as programs, rundir.locked(path):
         return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs,
                                    differences(manifest, facts()))
