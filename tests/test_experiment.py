@@ -115,7 +115,7 @@ def test_resume_refuses_other_data(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, copied)
     manifest = json.loads((copied / "manifest.json").read_text())
     rundir.write_manifest(copied, manifest | {"data_sha256": "0" * 64})
-    with pytest.raises(DataError, match="the data now have"):
+    with pytest.raises(DataError, match="this version of jaxtrade makes another market"):
         resume(copied)
 
 

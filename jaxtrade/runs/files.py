@@ -170,9 +170,8 @@ def explain(config: RunConfig, manifest: Mapping[str, Any], folder: Path) -> str
                 changed.append(f"{what} {path} has changed (sha256 {found[:16]}..., then {entry['sha256'][:16]}...)")
     if changed:
         return f"{folder}: since this run was trained, {' and '.join(changed)}; {again}"
-    if manifest.get(FILES):
-        return (f"{folder}: its files are those that it was trained on, but this version of jaxtrade makes another "
-                "market of them (sessions or features differ); use the version in the run's manifest.json, or train a "
-                "new run")
+    if FILES in manifest:
+        return (f"{folder}: none of its files has changed, but this version of jaxtrade makes another market of its "
+                "bars; use the version in the run's manifest.json, or train a new run")
     contract = " or its contract file" if config.data.contract is not None else ""
     return f"{folder}: its data{contract} have changed since it was trained; {again}"
