@@ -30,8 +30,8 @@ BENCHES = tuple(dict.fromkeys(bench for bench, _, _ in PANELS))
 # Okabe and Ito's colours, told apart under every common colour blindness. Every line has a marker of its own too, which
 # tells it apart in grey. jaxtrade's lines share its colour; all but the first are dashed, with hollow markers.
 OURS, COLOUR = "jaxtrade", "#0072B2"
-COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7f7f7f")
-MARKERS = ("s", "^", "D", "v", "P", "X", "*")
+COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7f7f7f", "#F0E442")
+MARKERS = ("s", "^", "D", "v", "P", "X", "*", "H")
 OWN_MARKERS = ("o", "h", "p", "d", "<", ">", "8")
 OWN_DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (2, 4)))
 NAMES = {"ours": "jaxtrade", "sb3_dummy": "SB3, DummyVecEnv", "sb3_subproc": "SB3, SubprocVecEnv",

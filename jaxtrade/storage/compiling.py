@@ -18,7 +18,6 @@ from typing import Any, Self
 import jax
 
 from jaxtrade import interrupt
-from jaxtrade.errors import InterruptedRunError
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.source import described, program_key, text_key
 from jaxtrade.types import PyTree
@@ -79,11 +78,10 @@ class Programs:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  where: TracebackType | None) -> None:
-        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal, and Ctrl-C
-        # does not wait for what has begun.
+        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal. A command that
+        # Ctrl-C ends does not wait for what has begun either: its process ends at once, and the threads with it.
         self._closing = True
-        interrupted = kind is not None and issubclass(kind, (KeyboardInterrupt, InterruptedRunError))
-        self._pool.shutdown(wait=not interrupted, cancel_futures=kind is not None)
+        self._pool.shutdown(wait=not interrupt.received(), cancel_futures=kind is not None)
 
     def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
               keep: bool = True, later: bool = False) -> Pending:
