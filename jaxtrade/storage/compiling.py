@@ -78,8 +78,8 @@ class Programs:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  where: TracebackType | None) -> None:
-        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal. A command that
-        # Ctrl-C ends does not wait for what has begun either: its process ends at once, and the threads with it.
+        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal. A command
+        # that Ctrl-C ends does not wait for what has begun either: its process ends at once, and its threads with it.
         self._closing = True
         self._pool.shutdown(wait=not interrupt.received(), cancel_futures=kind is not None)
 
