@@ -9,7 +9,6 @@ import platform
 import re
 import secrets
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read
 from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError
 from jaxtrade.runs import files, machine
+from jaxtrade.runs.commit import commit
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
@@ -140,28 +140,6 @@ def _try_lock(handle: IO[str]) -> bool:
     return True
 
 
-def _git_commit() -> str | None:
-    """Commit of the source tree in use, with '-dirty' if it has uncommitted changes.
-
-    None if the package does not run from its own checkout: an installed copy may lie inside another repository, whose
-    commit would say nothing.
-    """
-    package = Path(__file__).resolve().parent.parent
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10,
-                                  check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    top = git("rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != package.parent or git("ls-files", "--error-unmatch", __file__) is None:
-        return None
-    return git("describe", "--always", "--dirty", "--abbrev=40")
-
-
 def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
     """Where a result comes from: versions, commit, device, seeds and digests. Starts JAX."""
     return machine.facts() | {
@@ -169,6 +147,6 @@ def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
         "config_sha256": config.digest(),
         "data_sha256": fingerprint,
         "seed": config.seed,
-        "git": _git_commit(),
+        "git": commit(),
         "compute": config.compute.model_dump(mode="json"),
     }
