@@ -2,8 +2,8 @@
 
     python -m tests.package_check [--python PYTHON ...] [--uvx] [--tests]
 
-By default every Python of a supported version that is found here is tried. For each of them, the wheel is installed into
-an empty virtual environment and checked in an empty folder: import, command, shipped configurations and contracts,
+By default every Python of a supported version that is found here is tried. For each of them, the wheel is installed
+into an empty virtual environment and checked in an empty folder: import, command, shipped configurations and contracts,
 bundled bars, a training run, the commit in its manifest. The source distribution must hold every file of the checkout;
 with `--tests`, some of its tests are run in it. With `--uvx`, the same run is made by `uvx --from`. Prints one line for
 each step; the exit code is 1 if one failed. Downloads the dependencies.
@@ -40,20 +40,20 @@ bench_module("catalogue")
 from jaxtrade.config import load_config
 from jaxtrade.curriculum.config import load_curriculum
 from jaxtrade.data.contract_file import load_contract
-configs, courses = sorted((home / "configs").glob("*.yaml")), 0
-for path in configs:
-    if "phases:" in path.read_text(encoding="utf-8"):
-        courses += 1
+configs = sorted(path.stem for path in (home / "configs").glob("*.yaml"))
+for name in configs:
+    if name == "curriculum":
+        load_curriculum(name, (), (), lambda sections, where: jaxtrade.RunConfig())
     else:
-        load_config(path.stem)
+        load_config(name)
 contracts = [load_contract(path.stem) for path in sorted((home / "configs" / "contracts").glob("*.yaml"))]
-bars = {symbol: len(jaxtrade.load_market(load_config("quickstart", [f"data.market={symbol}", *more])).bars)
-        for symbol, more in (("ES", ()), ("EURUSD", ()))}
+bars = {symbol: len(jaxtrade.load_market(load_config("quickstart", [f"data.market={symbol}"])).bars)
+        for symbol in ("ES", "EURUSD")}
 manifest = json.loads(pathlib.Path("run/manifest.json").read_text(encoding="utf-8"))
 assert manifest["git"] == sys.argv[1], (manifest["git"], sys.argv[1])
 assert json.loads(pathlib.Path("run/evaluation/test/evaluation.json").read_text(encoding="utf-8"))["agents"]
-print(f"{len(jaxtrade.__all__)} names, {len(configs)} configurations ({courses} curricula), {len(contracts)} contracts, "
-      f"bars {bars}, commit {manifest['git'][:12]}")
+print(f"{len(jaxtrade.__all__)} names, {len(configs)} configurations, {len(contracts)} contracts, bars {bars}, "
+      f"commit {manifest['git'][:12]}")
 """
 TESTS = ("tests/test_config.py", "tests/test_layering.py", "tests/test_docs_tables.py", "tests/test_places.py",
          "tests/data/test_contracts.py", "tests/env/test_money.py", "tests/bench/test_published.py",
@@ -128,8 +128,8 @@ def commit() -> str:
     return run(["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], ROOT).strip()
 
 
-def check_wheel(python: Path, wheel: Path, folder: Path) -> str:
-    """Install the wheel and use it in an empty folder -> what was found."""
+def check_wheel(python: Path, wheel: Path, folder: Path, built_from: str) -> str:
+    """Install the wheel and use it in an empty folder -> what was found. built_from: the commit that it must name."""
     folder.mkdir()
     work = folder / "work"
     work.mkdir()
@@ -141,7 +141,7 @@ def check_wheel(python: Path, wheel: Path, folder: Path) -> str:
     table = run([command, *TRAIN], work, (0, 1), **cache)  # 1: so short a run may fail its health check
     assert "greedy" in table, table
     run([inside, "-m", "jaxtrade", "evaluate", "run"], work, **cache)
-    return run([inside, "-c", PROBE, commit()], work, **cache).strip()
+    return run([inside, "-c", PROBE, built_from], work, **cache).strip()
 
 
 def check_source(python: Path, source: Path, folder: Path) -> str:
@@ -178,11 +178,12 @@ def main() -> int:
     failed = 0
     with tempfile.TemporaryDirectory(prefix="jaxtrade-package-") as name:
         folder = Path(name)
+        built_from = commit()
         wheel, source = built(folder)
         if lacks := missing(source):
             failed += 1
             print(f"{source.name}: FAILED: it lacks {len(lacks)} files of the checkout: {', '.join(lacks[:9])}")
-        steps = [(f"{wheel.name}, Python {version}", check_wheel, (python, wheel, folder / version))
+        steps = [(f"{wheel.name}, Python {version}", check_wheel, (python, wheel, folder / version, built_from))
                  for version, python in chosen.items()]
         if given.tests:
             steps.append((source.name, check_source, (Path(sys.executable), source, folder / "source")))
