@@ -29,6 +29,7 @@ from jaxtrade.config.load import (
     validated,
 )
 from jaxtrade.config.market import (
+    PLACES,
     AccountConfig,
     BracketConfig,
     CostConfig,
@@ -43,6 +44,7 @@ from jaxtrade.config.market import (
 
 __all__ = [
     "MAX_BYTES",
+    "PLACES",
     "AccountConfig",
     "AdvisorConfig",
     "BracketConfig",
