@@ -65,8 +65,12 @@ FAULTS = {  # text of the file -> what the message has to say
     "seed: 017": ["'seed' = '017'", "valid integer"],
     "session: {overnight: yes}": ["'session.overnight' = 'yes'", "valid boolean"],
     "session: {overnight: 1}": ["'session.overnight' = 1", "valid boolean"],
-    "network: {hidden: 64}": ["'network.hidden' = 64", "tuple"],
-    "env: {features: close}": ["'env.features' = 'close'", "tuple"],
+    "network: {hidden: {a: 64}}": ["'network.hidden'", "tuple"],
+    "network: {hidden: '64,x'}": ["'network.hidden.1' = 'x'", "valid integer"],
+    "env: {features: {close: 1}}": ["'env.features'", "tuple"],
+    "seed: 1M": ["'seed' = '1M'", "valid integer"],
+    "rollout: {num_steps: 0.0001k}": ["'rollout.num_steps' = '0.0001k'", "0.1000 is not a whole number"],
+    "rollout: {num_envs: 3m}": ["'rollout.num_envs' = '3m'", "valid integer"],
     "data: {time_zone: 5}": ["'data.time_zone' = 5", "valid string"],
     "data: {file: [a, b]}": ["'data.file'", "valid string"],
     "ppo:": ["'ppo' = None", "valid dictionary"],
@@ -85,7 +89,10 @@ FAULTS = {  # text of the file -> what the message has to say
     "seed: 4294967296": ["'seed' = 4294967296", "less than 2147483648"],
     "episode: {max_steps: 3e9}": ["'episode.max_steps' = 3000000000", "less than 2147483648"],
     "costs: {slippage: 3e9}": ["'costs.slippage' = 3000000000", "less than or equal to 10000"],
-    "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 1"],
+    "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 0.001"],
+    "brackets: {stop_atr: 1500}": ["'brackets.stop_atr' = 1500", "no longer thousandths of an ATR; write 1.5"],
+    "brackets: {trail_atr: 1_000_000}": ["'brackets.trail_atr' = 1000000", "ATRs (at most 100)", "lower it"],
+    "brackets: {stop_atr: 1.2345}": ["'brackets.stop_atr' = 1.2345", "at most three decimals; write 1.234"],
     "stages: {commission_start: 1.5}": ["'stages.commission_start' = 1.5", "less than or equal to 1"],
     "stages: {forced_start: -0.1}": ["'stages.forced_start' = -0.1", "greater than or equal to 0"],
     "stages: {forced_start: 0.1, forced_start_until: 0}": ["'stages.forced_start_until' = 0", "greater than 0"],
@@ -155,6 +162,31 @@ def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:
     for text in ("1e6", "1_000_000", "1000000", "1.0e+6"):
         steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
         assert (steps, type(steps)) == (1_000_000, int)
+
+
+@pytest.mark.parametrize(("text", "value"), [("1M", 1_000_000), ("250k", 250_000), ("1.5M", 1_500_000),
+                                             ("2_000k", 2_000_000), ("1G", 10**9), ("1B", 10**9)])
+def test_a_count_may_be_written_with_a_unit(text: str, value: int, tmp_path: Path) -> None:
+    steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
+    assert (steps, type(steps)) == (value, int)
+    assert load_config(None, [f"train.total_timesteps={text}"]).train.total_timesteps == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("256,256", (256, 256)), ("256, 1_024", (256, 1024)), ("[256,256]", (256, 256)),
+                                             ("64", (64,)), ("1k,2k", (1000, 2000))])
+def test_a_list_may_be_written_without_brackets(text: str, value: tuple[int, ...]) -> None:
+    assert load_config(None, [f"network.hidden={text}"]).network.hidden == value
+
+
+def test_names_may_be_written_without_brackets() -> None:
+    assert load_config(None, ["env.features=close, volume"]).env.features == ("close", "volume")
+
+
+@pytest.mark.parametrize(("text", "thousandths"), [("1.5", 1500), ("1", 1000), ("0.001", 1), ("2.345", 2345),
+                                                   ("100", 100_000), ("0.29", 290), ("1.001", 1001)])
+def test_atrs_are_exact_thousandths(text: str, thousandths: int) -> None:
+    brackets = load_config(None, [f"brackets.stop_atr={text}", f"brackets.trail_atr={text}"]).brackets
+    assert (brackets.stop_thousandths, brackets.trail_thousandths) == (thousandths, thousandths)
 
 
 def test_off_and_dates_are_text(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from jaxtrade.config.base import Names, Section
+from jaxtrade.config.base import Atrs, Count, Names, Section
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 
@@ -90,7 +90,7 @@ class DataConfig(Section, frozen=True):
                                                      "longer than one session, or with every trade date")
     synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(
         default="nq_like", description="the kind of synthetic market (source: synthetic)")
-    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="sessions; phase_randomised: fewer where "
+    synthetic_sessions: Count = Field(default=40, ge=2, le=5000, description="sessions; phase_randomised: fewer where "
                                     "the copied bars have fewer")
     synthetic_seed: int = Field(default=0, ge=0)
     synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
@@ -146,14 +146,24 @@ class CostConfig(Section, frozen=True):
 
 
 class BracketConfig(Section, frozen=True):
-    """Stops and targets. `_atr` multiples are in thousandths of the 14-bar average true range, as integers."""
+    """Stops and targets. `_atr`: multiples of the average true range of 14 bars, with at most three decimals."""
 
-    stop_atr: int = Field(default=1500, ge=1, le=1_000_000, description="thousandths of ATR")
+    stop_atr: Atrs = Field(default=1.5, ge=0.001, le=1000, description="distance of the stop in ATRs, e.g. 1.5")
     target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
-    trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
+    trail_atr: Atrs = Field(default=1.0, ge=0.001, le=1000, description="distance of a trailing stop in ATRs")
     min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
     be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: "
                                  "1 tick (0.25 points with env.scaling=seed)")
+
+    @property
+    def stop_thousandths(self) -> int:
+        """`stop_atr` in thousandths of an ATR. The market computes in whole numbers."""
+        return round(1000 * self.stop_atr)
+
+    @property
+    def trail_thousandths(self) -> int:
+        """`trail_atr` in thousandths of an ATR."""
+        return round(1000 * self.trail_atr)
 
 
 class EnvConfig(Section, frozen=True):

@@ -27,9 +27,9 @@ def decision_rows(market: Market) -> np.ndarray:
 
 
 def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarray:
-    """max(min_stop, ceil(stop_atr * S / 14000)) at the given rows, int64 ticks."""
+    """max(min_stop, ceil(stop_atr * S / 14)) at the given rows, int64 ticks."""
     total = np.asarray(market.data.tr_sum)[rows].astype(np.int64)
-    return np.maximum(market.contract.under(config).min_stop_ticks, -(-config.brackets.stop_atr * total // 14_000))
+    return np.maximum(market.contract.under(config).min_stop_ticks, -(-config.brackets.stop_thousandths * total // 14_000))
 
 
 def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:

@@ -249,11 +249,11 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
     tr_sum: int64[T], sum of the last 14 true ranges in ticks. Raises ConfigError naming the key that is too large.
     """
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
-    for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
+    for key, multiple in (("stop_atr", brackets.stop_thousandths), ("trail_atr", brackets.trail_thousandths)):
         if multiple * worst + 14_000 >= INT32:
-            raise ConfigError(f"brackets.{key} = {multiple}: times the largest 14-bar range ({worst} ticks) passes "
+            raise ConfigError(f"brackets.{key} = {multiple / 1000:g} ATRs: times the largest 14-bar range ({worst} ticks) passes "
                               "int32; lower it")
-    stop = max(contract.min_stop_ticks, -(-brackets.stop_atr * worst // 14_000))
+    stop = max(contract.min_stop_ticks, -(-brackets.stop_thousandths * worst // 14_000))
     if brackets.target_multiple * stop >= 1 << 24:
         raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
                           f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")

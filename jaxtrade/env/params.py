@@ -162,9 +162,9 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
         contract=contract,
         account=account.replace(max_contracts=jnp.int32(min(cap, largest))),
         brackets=BracketParams(
-            stop_atr=jnp.int32(config.brackets.stop_atr),
+            stop_atr=jnp.int32(config.brackets.stop_thousandths),
             target_multiple=jnp.int32(config.brackets.target_multiple),
-            trail_atr=jnp.int32(config.brackets.trail_atr),
+            trail_atr=jnp.int32(config.brackets.trail_thousandths),
         ),
         reward_weights={name: jnp.float32(weight) for name, weight in resolve_reward(config.reward).items()},
         episode_sessions=jnp.int32(config.episode.sessions),

@@ -76,7 +76,12 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     if missing:
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
     config = path / "config.yaml"
-    return make_config(migrated(read_values(config)), str(config)), manifest
+    return make_config(written_values(path), str(config)), manifest
+
+
+def written_values(path: Path) -> dict[str, Any]:
+    """The values in a run's `config.yaml`, under today's keys and in today's units. Raises ConfigError."""
+    return migrated(read_values(path / "config.yaml", exact=True))
 
 
 def config_digest(path: Path) -> str:
