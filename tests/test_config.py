@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from jaxtrade.config import load
 from jaxtrade.config import RunConfig, config_path, dump_config, load_config, make_config
 from jaxtrade.errors import ConfigError
 
@@ -137,6 +138,23 @@ def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:
         assert key in found
 
 
+def test_a_fault_says_whether_it_came_from_the_file_or_an_override(tmp_path: Path) -> None:
+    found = message(tmp_path, "ppo: {gamma: 2}", ("seed=x", "rollot.num_envs=3", "ppo.lr=1"))
+    assert [line.partition(": ")[0] for line in sorted(found.splitlines())] == ["--set", "--set", "--set",
+                                                                             str(tmp_path / "run.yaml")]
+    with pytest.raises(ConfigError) as caught:
+        load_config("quickstart", ["seed", "=3", "ppo.gamma=["])
+    assert [line.split(":")[0] for line in str(caught.value).splitlines() if line.startswith("--set")] == [
+        "--set seed", "--set =3", "--set ppo.gamma=["]
+
+
+def test_a_shipped_configuration_is_named_without_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "quickstart.yaml").write_text("seed: x\n", encoding="utf-8")
+    monkeypatch.setattr(load, "_shipped_configs", lambda: tmp_path)
+    with pytest.raises(ConfigError, match=r"^quickstart: 'seed' = 'x': "):
+        load_config("quickstart")
+
+
 def test_an_alias_bomb_answers_fast_and_short(tmp_path: Path) -> None:
     """Ten levels of ten aliases: 10^10 elements if anything walks them."""
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
@@ -197,10 +215,13 @@ def test_off_and_dates_are_text(tmp_path: Path) -> None:
     assert (config.data.start, config.data.end) == ("2013-10-07", "2013-10-11")
 
 
-def test_a_byte_order_mark_and_an_empty_file_are_fine(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_fine(tmp_path: Path) -> None:
     assert load_text(tmp_path, b"\xef\xbb\xbfseed: 4").seed == 4
-    assert load_text(tmp_path, "") == RunConfig()
-    assert load_text(tmp_path, "# nothing\n") == RunConfig()
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "---\n", "null"])
+def test_an_empty_file_is_refused(text: str, tmp_path: Path) -> None:
+    assert "run.yaml: is empty; expected sections of 'key: value'" in message(tmp_path, text)
 
 
 # ---- overrides

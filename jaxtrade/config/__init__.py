@@ -23,6 +23,7 @@ from jaxtrade.config.load import (
     make_config,
     overridden,
     read_values,
+    shown,
     validated,
 )
 from jaxtrade.config.market import (
@@ -69,5 +70,6 @@ __all__ = [
     "make_config",
     "overridden",
     "read_values",
+    "shown",
     "validated",
 ]

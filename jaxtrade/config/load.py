@@ -8,12 +8,9 @@ errors appear at once.
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import json
-import re
-import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -21,6 +18,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
+from jaxtrade.config.faults import faults_of, suggest, without
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -33,7 +31,6 @@ from jaxtrade.config.learning import (
     TransferConfig,
     name_in,
 )
-from jaxtrade.config.legacy import MOVED
 from jaxtrade.config.market import (
     AccountConfig,
     BracketConfig,
@@ -46,15 +43,13 @@ from jaxtrade.config.market import (
     SplitConfig,
 )
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, ConfigFaults
 from jaxtrade.parts import LEARNERS
 from jaxtrade.registry import import_parts
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_BYTES = 1_000_000  # largest size of a configuration file
-_SHORT = reprlib.Repr()  # shortens values in messages, because YAML aliases can make them endless
-_SHORT.maxstring = _SHORT.maxother = 80
-_SHORT.maxlevel = 2
+SET = "--set"  # where a value came from, in messages, if it is no file
 
 
 class RunConfig(Section, frozen=True):
@@ -168,58 +163,7 @@ def find_file(name: str, folder: str, what: str) -> Path:
         return shipped
     known = sorted(path.stem for path in (_shipped_configs() / folder).glob("*.yaml"))
     raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
-                      f"(shipped: {', '.join(known)}){_suggest(name, known)}")
-
-
-def _suggest(word: str, known: Iterable[str]) -> str:
-    known = list(known)
-    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
-    near = same or difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    keys = []
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += _keys(inner, f"{prefix}{name}.")
-        else:
-            keys.append(prefix + name)
-    return keys
-
-
-def _key(location: tuple[int | str, ...]) -> str:
-    """The dotted key of a fault.
-
-    For a union, pydantic appends the member that it tried, such as `float` or `literal['off']`; it is removed here.
-    """
-    parts = [str(part) for part in location]
-    member = len(parts) > 2 and re.fullmatch(r"float|literal\[.*\]", parts[-1])
-    return ".".join(parts[:-1] if member else parts)
-
-
-def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
-    lines: list[str] = []
-    faults: dict[str, list[str]] = {}
-    known = _keys(model)
-    for item in error.errors():
-        key = _key(item["loc"])
-        if item["type"] == "extra_forbidden":
-            if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
-                key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
-            if key in MOVED:
-                lines.append(f"{name}: unknown key '{key}': it is {MOVED[key]} now")
-                continue
-            section = key.rpartition(".")[0]
-            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
-            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
-            lines.append(f"{name}: unknown key '{key}'{hint}")
-        else:
-            found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
-            where = f"'{key}'{found}: " if key else ""  # a rule about several keys names them itself
-            faults.setdefault(f"{name}: {where}", []).append(item["msg"].removeprefix("Value error, "))
-    return "\n".join([*lines, *(where + "; or: ".join(what) for where, what in faults.items())])
+                      f"(shipped: {', '.join(known)}){suggest(name, known)}")
 
 
 def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
@@ -233,32 +177,52 @@ def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
     node[parts[-1]] = value
 
 
-def validated(model: type[ModelT], values: Mapping[str, Any], name: str) -> ModelT:
-    """Validate nested `values` as a model. name: the source, for messages. Raises ConfigError with every fault."""
+def validated(model: type[ModelT], values: Mapping[str, Any], name: str, overrides: Sequence[str] = ()) -> ModelT:
+    """Validate nested `values` as a model.
+
+    name: the source, for messages. overrides: `a.b=value` that `values` contain; their faults are said to be of
+    `--set`. Raises ConfigFaults with every fault.
+    """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(_message(error, name, model)) from None
+        keys = [override.partition("=")[0].strip() for override in overrides]
+
+        def origin(key: str) -> str:
+            return SET if any(f"{key}.".startswith(f"{own}.") for own in keys) else name
+
+        raise ConfigFaults([(origin(key), text) for key, text in faults_of(error, model)],
+                           without(values, error)) from None
 
 
-def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunConfig:
+def make_config(values: Mapping[str, Any], name: str = "configuration", overrides: Sequence[str] = ()) -> RunConfig:
     """Validate nested `values` (section -> key -> value) as the configuration of a run.
 
-    The modules in `imports` are loaded first, so that they can register their parts. Raises ConfigError with every
-    fault.
+    The modules in `imports` are loaded first, so that they can register their parts. overrides: as in `validated`.
+    Raises ConfigFaults with every fault.
     """
     modules = values.get("imports", ())
+    if isinstance(modules, str):
+        modules = [module.strip() for module in modules.split(",")]
     if isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules):
         import_parts(modules)
-    return validated(RunConfig, values, name)
+    return validated(RunConfig, values, name, overrides)
+
+
+def shown(path: Path) -> str:
+    """How messages name a configuration's file: `quickstart` for a shipped one, the path for another."""
+    return path.stem if path.is_relative_to(_shipped_configs()) else str(path)
 
 
 def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
-    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read or has no keys."""
-    loaded = parse_yaml(_read(path), str(path), exact)
-    if loaded is not None and not isinstance(loaded, dict):
-        raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
-    return loaded or {}
+    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read or is empty."""
+    loaded = parse_yaml(_read(path), shown(path), exact)
+    if loaded is None or loaded == {}:
+        raise ConfigError(f"{shown(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
+                          "defaults alone, name no file)")
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}")
+    return loaded
 
 
 def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunConfig:
@@ -268,26 +232,29 @@ def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunCo
         name: a file, the name of a shipped configuration, or None for the defaults.
         overrides: strings `a.b=value`; the value is read as YAML.
     Raises:
-        ConfigError: unknown key (with a suggestion), wrong type or range, duplicate key, no such file.
+        ConfigError: unknown key (with a suggestion), wrong type or range, duplicate key, no such file, an empty file.
     """
-    origin = name or "defaults"
-    values: dict[str, Any] = {}
+    origin, values, overrides = "defaults", dict[str, Any](), list(overrides)
     if name is not None:
         path = config_path(name)
-        values = read_values(path)
-        origin = str(path)
-    overrides = list(overrides)
-    return make_config(overridden(values, overrides), f"{origin} and --set" if overrides else origin)
+        origin, values = shown(path), read_values(path)
+    return make_config(overridden(values, overrides), origin, overrides)
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. Raises ConfigError."""
-    merged = copy.deepcopy(dict(values))
+    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. Raises ConfigError, with every
+    override that cannot be read."""
+    merged, faults = copy.deepcopy(dict(values)), list[tuple[str, str]]()
     for override in overrides:
         key, sign, text = override.partition("=")
-        if not sign or not key.strip():
-            raise ConfigError(f"--set {override}: expected --set section.key=value")
-        _merge(merged, key.strip(), parse_yaml(text, f"--set {override}"), f"--set {override}")
+        try:
+            if not sign or not key.strip():
+                raise ConfigError(f"{SET} {override}: expected {SET} section.key=value")
+            _merge(merged, key.strip(), parse_yaml(text, f"{SET} {override}"), f"{SET} {override}")
+        except ConfigError as error:
+            faults.append(("", str(error)))
+    if faults:
+        raise ConfigFaults(faults)
     return merged
 
 
