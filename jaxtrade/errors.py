@@ -62,6 +62,12 @@ class StorageError(JaxtradeError):
     exit_code = 74
 
 
+class OutOfMemoryError(JaxtradeError):
+    """Memory of the machine or of its accelerator ran out. Says what a run's memory is made of."""
+
+    exit_code = 71
+
+
 class PreemptedError(JaxtradeError):
     """SIGTERM: the run stopped at a chunk border, saved, and can be resumed."""
 

@@ -44,6 +44,11 @@ def test_thousandths_of_an_old_run_are_atrs_today(old: int, new: float, tmp_path
         (tmp_path / "config.yaml").write_text(dump_config(RunConfig(brackets=brackets)), encoding="utf-8")
 
 
+def test_a_month_alone_was_its_first_day() -> None:
+    data = make_config(migrated({"data": {"start": "2013-10", "end": "2013-11-05"}})).data
+    assert (data.start, data.end) == ("2013-10-01", "2013-11-05")
+
+
 def test_the_network_of_an_old_bundle() -> None:
     assert migrated_network({"network": "gru", "rnn_width": 8}) == {"kind": "gru", "rnn_width": 8}
     assert migrated_network({"kind": "mlp"}) == {"kind": "mlp"}

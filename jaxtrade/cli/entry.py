@@ -15,8 +15,9 @@ from types import ModuleType
 from jaxtrade.cli import ablate, advise, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
-from jaxtrade.errors import ConfigError, DataError, JaxtradeError
+from jaxtrade.errors import ConfigError, DataError, JaxtradeError, OutOfMemoryError
 from jaxtrade.runs import rundir
+from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.storage.source import declare, read_source
 from jaxtrade.version import __version__
 
@@ -50,7 +51,7 @@ def _data(args: argparse.Namespace) -> int:
                 failed = True
                 print(f"error: {error}", file=sys.stderr)
         return DataError.exit_code if failed else 0
-    config = resolve(args)
+    config = resolve(args, training=False)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
 
@@ -107,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code. argv: default: the process's own command line.
 
     0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
-    75 preempted, 76 diverged, 130 Ctrl-C.
+    71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
     """
     args = build_parser().parse_args(argv)
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
@@ -131,6 +132,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     except Exception as error:  # any other exception is a bug, so its traceback is shown
+        if is_exhausted(error):
+            print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller (rollout.num_envs, "
+                  "train.num_seeds, less data)", file=sys.stderr)
+            return OutOfMemoryError.exit_code
         return _internal(error)
 
 

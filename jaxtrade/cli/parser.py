@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxtrade.cli import ablate, advise
 from jaxtrade.cli.shared import data_options
+from jaxtrade.cli.suggesting import Parser
 from jaxtrade.version import __version__
 
 ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
@@ -16,7 +17,7 @@ ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatibl
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser with every command and flag."""
-    parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
+    parser = Parser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, advise.add_parser,

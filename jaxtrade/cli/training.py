@@ -18,11 +18,13 @@ from jaxtrade.cli.shared import (
     data_flags,
     import_flags,
     keep_programs,
+    named_too,
     refuse,
     resolve,
 )
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.runs import rundir
+from jaxtrade.runs.preflight import check_memory
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
 _KEPT = ("config", "overrides", "modules", *MARKET, "test", "run_dir", "source", "advisor")
@@ -43,6 +45,7 @@ def train(args: argparse.Namespace) -> int:
 
 def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
     """Train a new run. source: the path of its source run, if any."""
+    check_memory([config])
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
     rundir.check_new(path)
     store = keep_programs(args)
@@ -76,7 +79,8 @@ def _continue(args: argparse.Namespace) -> int:
            " (change single keys by --set)")
     source = Path(args.onward)
     rundir.read_run(source)
-    config = resolve(args, config=str(source / "config.yaml"), overrides=["transfer.moments=true", *args.overrides])
+    config = resolve(args, config=str(source / "config.yaml"), values=rundir.written_values(source),
+                     overrides=["transfer.moments=true", *args.overrides])
     return _begin(args, config, args.onward)
 
 
@@ -90,10 +94,11 @@ def curriculum(args: argparse.Namespace) -> int:
     tested, own = (TEST_OVERRIDES, ["enforce_gates=false"]) if args.test else ((), [])
     flags = [*tested, *import_flags(args.modules), *data_flags(args)]
     course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], flags,
-                             lambda sections, where: completed(_advised(sections, where, args.advisor), args))
+                             lambda sections, where: _phase(sections, where, args))
     if args.source:
         rundir.read_run(Path(args.source))
     market = course.phases[0].config.data.market
+    check_memory([phase.config for phase in course.phases])
     path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(market, "curriculum")
     rundir.check_new(path)
     store = keep_programs(args)
@@ -115,6 +120,13 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
     result = resume_curriculum(Path(args.resume), store)
     print(result.report)
     return result.exit_code
+
+
+def _phase(sections: Mapping[str, Any], where: str, args: argparse.Namespace) -> RunConfig:
+    """The checked configuration of a phase. Raises ConfigFaults with all its faults."""
+    with named_too(args):
+        chosen = _advised(sections, where, args.advisor)
+    return completed(chosen, args)
 
 
 def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:

@@ -7,7 +7,7 @@ import difflib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -28,14 +28,27 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """All dotted keys of a model. `*` stands for a name that the user chooses, as in `phases.*.gate.min_trades`."""
     keys = []
     for name, field in model.model_fields.items():
-        inner = field.annotation
+        inner, named = field.annotation, get_args(field.annotation)[1:]
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             keys += _keys(inner, f"{prefix}{name}.")
+        elif named and isinstance(named[0], type) and issubclass(named[0], BaseModel):
+            keys += _keys(named[0], f"{prefix}{name}.*.")
         else:
             keys.append(prefix + name)
     return keys
+
+
+def _chosen(known: Iterable[str], key: str) -> list[str]:
+    """The known keys, with the names that `key` has where they have a `*`."""
+    parts = key.split(".")
+
+    def filled(own: str) -> str:
+        return ".".join(parts[i] if part == "*" and i < len(parts) else part for i, part in enumerate(own.split(".")))
+
+    return [filled(own) for own in known]
 
 
 def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -53,7 +66,7 @@ def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseMod
         key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
     if key in MOVED:
         return key, f"unknown key '{key}': it is {MOVED[key]} now"
-    section = key.rpartition(".")[0]
+    known, section = _chosen(known, key), key.rpartition(".")[0]
     siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
     hint = suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
     return key, f"unknown key '{key}'{hint}"

@@ -7,6 +7,7 @@ error that gives the new name (`MOVED`), and an old value one that gives the new
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,7 @@ MOVED = {
 
 # Until 2026 these were whole thousandths of an ATR. Today they are ATRs, which a run folder always holds as a float.
 IN_THOUSANDTHS = ("stop_atr", "trail_atr")
+_MONTH = re.compile(r"\d{4}-\d\d")
 
 
 def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,6 +44,9 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     brackets = result.get("brackets")
     if isinstance(brackets, dict):
         brackets |= {key: brackets[key] / 1000 for key in IN_THOUSANDTHS if type(brackets.get(key)) is int}
+    data = result.get("data")
+    if isinstance(data, dict):  # a month alone was read as its first day
+        data |= {key: f"{data[key]}-01" for key in ("start", "end") if _MONTH.fullmatch(str(data.get(key)))}
     return result
 
 

@@ -49,6 +49,17 @@ def _task(name: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _day(text: str) -> str:
+    """A trade date as it is written. Raises ValueError if it is none."""
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+        raise ValueError("other forms are not read")
+    except ValueError as error:
+        raise ValueError(f"not a date ({error}); write YYYY-MM-DD, e.g. 2013-10-07") from None
+
+
+Day = Annotated[str, AfterValidator(_day)]
 # YAML reads an expiry such as 201312 as an int.
 Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 Roll = Literal["off", "volume"] | dict[str, str]
@@ -80,8 +91,8 @@ class DataConfig(Section, frozen=True):
         "date before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)")
     splice: Literal["restart", "back_adjust"] = Field(default="restart", description="what feature windows do at a "
                                                       "splice; back_adjust is refused: it is not built")
-    start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
-    end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
+    start: Day | None = Field(default=None, description="first trade date, YYYY-MM-DD")
+    end: Day | None = Field(default=None, description="last trade date, YYYY-MM-DD")
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
     windows: Literal["auto", "slices", "table"] = Field(
         default="auto", description="how observations find their windows of bars: slices of the features, or rows of a "
@@ -95,6 +106,12 @@ class DataConfig(Section, frozen=True):
     synthetic_seed: int = Field(default=0, ge=0)
     synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
     synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DataConfig:
+        if self.start is not None and self.end is not None and self.start > self.end:
+            raise ValueError(f"data.start = {self.start} is after data.end = {self.end}; no bar can lie between them")
+        return self
 
     @model_validator(mode="after")
     def _one_series(self) -> DataConfig:

@@ -122,7 +122,7 @@ def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequen
             faults += [(where, fault) for fault in _phase_faults(label, config)]
             phases.append(Phase(name=label, config=config, gate=phase.gate))
         except ConfigFaults as error:
-            faults += error.faults
+            faults += [(place or where, what) for place, what in error.faults]
         except (ConfigError, DataError) as error:
             faults.append((where, str(error).removeprefix(f"{where}: ")))
     if faults:

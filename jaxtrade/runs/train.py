@@ -27,6 +27,8 @@ from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
 from jaxtrade.runs.machine import differences, facts
+from jaxtrade.runs.memory import explained
+from jaxtrade.runs.preflight import check, check_device, check_memory, memory_notes
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.storage.compiling import Programs
@@ -76,16 +78,21 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
             any part of this package: a kept program is found by source files, configuration and data.
     Raises:
         ConfigError, DataError: before anything is written.
+        OutOfMemoryError: memory of the machine or its accelerator ran out.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
+    check(config)
+    check_memory([config])
     settle([config])  # these settings change bits, so the manifest records them and `resume` makes them again
     if source is None:
         check_alone(config)
     else:
         config = adopt(config, source)
-    setup = prepare(config)
-    with programs_of(setup, store) as programs:
-        return _run(setup, path, source, programs)
+    with explained(config):
+        setup = prepare(config)
+        check_device(config)
+        with programs_of(setup, store) as programs:
+            return _run(setup, path, source, programs)
 
 
 def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs) -> RunResult:
@@ -108,7 +115,7 @@ def resume(path: Path, store: Store | None = None) -> RunResult:
     have changed), CheckpointError, RunLockedError.
     """
     setup, manifest = open_run(path)
-    with programs_of(setup, store) as programs, rundir.locked(path):
+    with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
         return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs,
                                    differences(manifest, facts()))
 
@@ -166,6 +173,7 @@ def _opening_lines(job: _Job) -> Iterator[str]:
     yield from describe_stages(job.config.stages)
     yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
     yield from computing.lines(job.config)
+    yield from memory_notes(job.config)
     yield from job.beginning.lines()
 
 
