@@ -20,7 +20,7 @@ class ConfigError(JaxtradeError):
     """A configuration key or value that cannot be used. Names the key and, for an unknown key, the nearest one."""
 
 
-class ConfigFaults(ConfigError):
+class ConfigFaultsError(ConfigError):
     """Several faults of one configuration, one line each.
 
     faults: (where, what) of each; `where` may be empty. rest: the nested values that have no fault of their own.

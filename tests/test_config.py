@@ -190,8 +190,8 @@ def test_a_count_may_be_written_with_a_unit(text: str, value: int, tmp_path: Pat
     assert load_config(None, [f"train.total_timesteps={text}"]).train.total_timesteps == value
 
 
-@pytest.mark.parametrize(("text", "value"), [("256,256", (256, 256)), ("256, 1_024", (256, 1024)), ("[256,256]", (256, 256)),
-                                             ("64", (64,)), ("1k,2k", (1000, 2000))])
+@pytest.mark.parametrize(("text", "value"), [("256,256", (256, 256)), ("256, 1_024", (256, 1024)), ("64", (64,)),
+                                             ("[256,256]", (256, 256)), ("1k,2k", (1000, 2000))])
 def test_a_list_may_be_written_without_brackets(text: str, value: tuple[int, ...]) -> None:
     assert load_config(None, [f"network.hidden={text}"]).network.hidden == value
 

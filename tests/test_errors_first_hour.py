@@ -21,7 +21,8 @@ FILES = {
     "afile": "x",
     "bad.yaml": "rollot: {num_envs: 3}\nppo: {num_epochs: 0, lr: 2}\naccount: {preset: apx}\nreward: {preset: none}\n"
                 "env: {features: [close, rsu]}\nadvisor: {kind: 'mock:skiled'}\ndata: {market: EZ}\n",
-    "course.yaml": "base: {rollout: {num_envs: x}}\nphases:\n  a: {run: {ppo: {num_epochs: 0}, account: {preset: apx}}}\n"
+    "course.yaml": "base: {rollout: {num_envs: x}}\nphases:\n"
+                   "  a: {run: {ppo: {num_epochs: 0}, account: {preset: apx}}}\n"
                    "  b: {run: {ppo: {lr: 1}, split: {test_sessions: 99}}, gate: {min_trads: 1}}\n",
     "contract.yaml": "symbol: abc\nkind: future\ntick_sze: 1\n",
 }
@@ -68,9 +69,10 @@ MISTAKES = [
     Mistake("train --set data.start=2013-13-01", 2, ("--set: 'data.start' = '2013-13-01': not a date", "YYYY-MM-DD")),
     Mistake("train --set data.start=2013-10-09 --set data.end=2013-10-07", 2, (
         "data.start = 2013-10-09 is after data.end = 2013-10-07",)),
-    Mistake("train --set data.start=2031-01-01", 2, ("no session lies between them", "2013-10-07..2020-01-06")),
-    Mistake("train --data absent.csv --quotes missing.csv", 2, ("absent.csv: there is no such file", "data.file (--data)",
-                                                                "missing.csv", "data.quotes (--quotes)"), 2),
+    Mistake("train --set data.start=2031-01-01", 2, ("no session lies between them", "2013-10-07..2020-01-07")),
+    Mistake("train --data absent.csv --quotes missing.csv", 2, (
+        "absent.csv: there is no such file; check data.file (--data)",
+        "missing.csv: there is no such file; check data.quotes (--quotes)"), 2),
     Mistake("train --data .", 2, (".: is a folder; name one file in data.file (--data)",)),
     # advisors
     Mistake("train advised --advisor mock:skiled:0.6", 2, ("mock:skiled: unknown; did you mean 'skilled'?",)),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from jaxtrade.advisor.host.names import nearest
 from jaxtrade.advisor.host.registry import check_kind as known
 from jaxtrade.advisor.host.registry import takes
-from jaxtrade.errors import ConfigError, ConfigFaults
+from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 NONE = "none"
 TURN_SKILL = 0.6  # the Q of `turn` without a number; the same default as mock:skilled
@@ -58,7 +58,7 @@ def parse_fusions(text: str | None) -> tuple[str, ...]:
 
 
 def _check_each(check: Callable[[str], None], names: Sequence[str]) -> None:
-    """Check all names. Raises ConfigFaults with every fault."""
+    """Check all names. Raises ConfigFaultsError with every fault."""
     faults = []
     for name in names:
         try:
@@ -66,7 +66,7 @@ def _check_each(check: Callable[[str], None], names: Sequence[str]) -> None:
         except ConfigError as error:
             faults.append(("", str(error)))
     if faults:
-        raise ConfigFaults(faults)
+        raise ConfigFaultsError(faults)
 
 
 def _check_fusion(fusion: str) -> None:

@@ -133,8 +133,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except Exception as error:  # any other exception is a bug, so its traceback is shown
         if is_exhausted(error):
-            print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller (rollout.num_envs, "
-                  "train.num_seeds, less data)", file=sys.stderr)
+            print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "
+                  "(rollout.num_envs, train.num_seeds, less data)", file=sys.stderr)
             return OutOfMemoryError.exit_code
         return _internal(error)
 

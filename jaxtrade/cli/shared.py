@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.data.contracts import BUNDLED
-from jaxtrade.errors import ConfigError, ConfigFaults, DataError
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
 
 if TYPE_CHECKING:
@@ -92,16 +92,16 @@ def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[Non
     """Add unknown names (markets, presets, features, files) to the faults of a configuration that is read inside."""
     try:
         yield
-    except ConfigFaults as error:
+    except ConfigFaultsError as error:
         others = _faults_of_names(error.rest, args, own_files)
-        raise ConfigFaults([*error.faults, *others], error.rest) from None
+        raise ConfigFaultsError([*error.faults, *others], error.rest) from None
 
 
 def _faults_of_names(rest: Mapping[str, Any], args: argparse.Namespace, own_files: bool) -> list[tuple[str, str]]:
     """The unknown names among values that have no fault of their own; none if these make no configuration."""
     try:
         check_names(_with_paths(RunConfig.model_validate(dict(rest)), args), own_files)
-    except ConfigFaults as error:
+    except ConfigFaultsError as error:
         return list(error.faults)
     except (ConfigError, DataError) as error:
         return [("", str(error))]

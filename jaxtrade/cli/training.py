@@ -123,7 +123,7 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
 
 
 def _phase(sections: Mapping[str, Any], where: str, args: argparse.Namespace) -> RunConfig:
-    """The checked configuration of a phase. Raises ConfigFaults with all its faults."""
+    """The checked configuration of a phase. Raises ConfigFaultsError with all its faults."""
     with named_too(args):
         chosen = _advised(sections, where, args.advisor)
     return completed(chosen, args)

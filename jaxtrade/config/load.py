@@ -43,7 +43,7 @@ from jaxtrade.config.market import (
     SplitConfig,
 )
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
-from jaxtrade.errors import ConfigError, ConfigFaults
+from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.registry import import_parts
 
@@ -181,7 +181,7 @@ def validated(model: type[ModelT], values: Mapping[str, Any], name: str, overrid
     """Validate nested `values` as a model.
 
     name: the source, for messages. overrides: `a.b=value` that `values` contain; their faults are said to be of
-    `--set`. Raises ConfigFaults with every fault.
+    `--set`. Raises ConfigFaultsError with every fault.
     """
     try:
         return model.model_validate(dict(values))
@@ -191,7 +191,7 @@ def validated(model: type[ModelT], values: Mapping[str, Any], name: str, overrid
         def origin(key: str) -> str:
             return SET if any(f"{key}.".startswith(f"{own}.") for own in keys) else name
 
-        raise ConfigFaults([(origin(key), text) for key, text in faults_of(error, model)],
+        raise ConfigFaultsError([(origin(key), text) for key, text in faults_of(error, model)],
                            without(values, error)) from None
 
 
@@ -199,7 +199,7 @@ def make_config(values: Mapping[str, Any], name: str = "configuration", override
     """Validate nested `values` (section -> key -> value) as the configuration of a run.
 
     The modules in `imports` are loaded first, so that they can register their parts. overrides: as in `validated`.
-    Raises ConfigFaults with every fault.
+    Raises ConfigFaultsError with every fault.
     """
     modules = values.get("imports", ())
     if isinstance(modules, str):
@@ -254,7 +254,7 @@ def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str,
         except ConfigError as error:
             faults.append(("", str(error)))
     if faults:
-        raise ConfigFaults(faults)
+        raise ConfigFaultsError(faults)
     return merged
 
 

@@ -15,7 +15,7 @@ from jaxtrade.config import RunConfig, config_path, make_config, overridden, rea
 from jaxtrade.config.base import Section
 from jaxtrade.config.legacy import migrated
 from jaxtrade.config.yaml12 import dump_yaml
-from jaxtrade.errors import ConfigError, ConfigFaults, DataError
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 
 CURRICULUM = "curriculum.yaml"  # in the folder of a curriculum
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -110,7 +110,7 @@ def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequen
     values = overridden(values, own)
     try:
         raw = validated(CurriculumConfig, values, file, own)
-    except ConfigFaults as error:  # the phases that can be read are checked too
+    except ConfigFaultsError as error:  # the phases that can be read are checked too
         faults += error.faults
         raw = _readable(error.rest)
     if not faults and not raw.phases:
@@ -121,12 +121,12 @@ def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequen
             config = resolve(overridden(overridden(_deep(raw.base, phase.run), base), shared), where)
             faults += [(where, fault) for fault in _phase_faults(label, config)]
             phases.append(Phase(name=label, config=config, gate=phase.gate))
-        except ConfigFaults as error:
+        except ConfigFaultsError as error:
             faults += [(place or where, what) for place, what in error.faults]
         except (ConfigError, DataError) as error:
             faults.append((where, str(error).removeprefix(f"{where}: ")))
     if faults:
-        raise ConfigFaults(_together(faults, [f"{file}, phase {label}" for label in raw.phases], file))
+        raise ConfigFaultsError(_together(faults, [f"{file}, phase {label}" for label in raw.phases], file))
     return Curriculum(phases=tuple(phases), enforce_gates=raw.enforce_gates)
 
 

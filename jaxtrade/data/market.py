@@ -251,8 +251,8 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
     for key, multiple in (("stop_atr", brackets.stop_thousandths), ("trail_atr", brackets.trail_thousandths)):
         if multiple * worst + 14_000 >= INT32:
-            raise ConfigError(f"brackets.{key} = {multiple / 1000:g} ATRs: times the largest 14-bar range ({worst} ticks) passes "
-                              "int32; lower it")
+            raise ConfigError(f"brackets.{key} = {multiple / 1000:g} ATRs: times the largest 14-bar range ({worst} "
+                              "ticks) passes int32; lower it")
     stop = max(contract.min_stop_ticks, -(-brackets.stop_thousandths * worst // 14_000))
     if brackets.target_multiple * stop >= 1 << 24:
         raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxtrade.config import AccountConfig
-from jaxtrade.errors import ConfigError, ConfigFaults
+from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of which may be off
 
@@ -104,7 +104,7 @@ def resolve_account(config: AccountConfig) -> AccountPreset:
         faults.append(f"account.trailing = '{preset.trailing}': this account has no drawdown that could trail; set "
                       "account.drawdown")
     if faults:
-        raise ConfigFaults([("", fault) for fault in faults])
+        raise ConfigFaultsError([("", fault) for fault in faults])
     return preset
 
 
@@ -122,7 +122,7 @@ def check_account(config: AccountConfig) -> AccountPreset:
     preset, changes = resolve_account(config), _changes(config)
     faults = [*_limits_apart(preset, config.preset, changes), *_rules_without_effect(preset, changes)]
     if faults:
-        raise ConfigFaults([("", fault) for fault in faults])
+        raise ConfigFaultsError([("", fault) for fault in faults])
     return preset
 
 

@@ -1,7 +1,7 @@
 """How much memory a training run takes, from its configuration alone. Imports neither JAX nor NumPy.
 
-With N = rollout.num_envs, T = rollout.num_steps, S = train.num_seeds, D observations, H the sum of network.hidden, R the
-width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes is
+With N = rollout.num_envs, T = rollout.num_steps, S = train.num_seeds, D observations, H the sum of network.hidden, R
+the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes is
 
     parameters    S x P x PER_PARAMETER                         parameters, both moments, gradients, step, checkpoint
     environments  S x N x PER_ENVIRONMENT                       state and reference, before and after an update

@@ -19,7 +19,7 @@ from jaxtrade.data.expected import bundled_dates, check_split, most_sessions
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.env.presets import check_account, check_quantity, resolve_account
 from jaxtrade.env.reward_presets import resolve_reward
-from jaxtrade.errors import ConfigError, ConfigFaults, DataError
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
 from jaxtrade.runs.limits import usable_memory
 
@@ -34,7 +34,7 @@ def check_names(config: RunConfig, own_files: bool = False) -> None:
     """Check that market, account preset, reward, features, advisor and files exist.
 
     own_files: whether the command reads its own files instead of the bars that the configuration names. Raises
-    ConfigError for unknown names, DataError if a file is missing, ConfigFaults for several of them.
+    ConfigError for unknown names, DataError if a file is missing, ConfigFaultsError for several of them.
     """
     run_all(_names(config, own_files))
 
@@ -140,7 +140,7 @@ def _check_sessions(config: RunConfig) -> None:
 
 
 def run_all(checks: Sequence[Check]) -> list[Any]:
-    """Run all checks, and return their results. Raises the error of the one that fails, or ConfigFaults with the
+    """Run all checks, and return their results. Raises the error of the one that fails, or ConfigFaultsError with the
     lines of all that do."""
     errors, results = list[ConfigError | DataError](), list[Any]()
     for each in checks:
@@ -152,5 +152,5 @@ def run_all(checks: Sequence[Check]) -> list[Any]:
     if len(lines) == 1:
         raise errors[0]
     if lines:
-        raise ConfigFaults(list(lines))
+        raise ConfigFaultsError(list(lines))
     return results
