@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxtrade.config import load
-from jaxtrade.config import RunConfig, config_path, dump_config, load_config, make_config
+from jaxtrade.config import RunConfig, config_path, dump_config, load, load_config, make_config
 from jaxtrade.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))

@@ -78,7 +78,7 @@ MISTAKES = [
     Mistake("train advised --advisor mock:skiled:0.6", 2, ("mock:skiled: unknown; did you mean 'skilled'?",)),
     Mistake("train advised --advisor mock:skilled:1.6", 2, ("advisor q 1.6: expected 0 to 1",)),
     Mistake("train advised --advisor mock:delayed:5", 2, ("write it behind a '/'",)),
-    Mistake("train advised --advisor table:none.npz", 2, ("there is no file 'none.npz'; expected table:FILE",)),
+    Mistake("train advised --advisor table:none.npz", 2, ("table:none.npz: there is no such file; expected table:",)),
     Mistake("train advised --advisor http://localhost:1/v1", 2, ("option 'model' is missing",)),
     Mistake("advise precompute --advisor mock:skiled --out a.npz", 2, ("did you mean 'skilled'?",)),
     Mistake("ablate advisor --kinds mock:skiled,mock:orcle,mock:skilled:x --fusions trst,gat --set seed=x", 2, (

@@ -175,7 +175,7 @@ def read_curriculum(folder: Path) -> Curriculum:
     """
     path = folder / CURRICULUM
     if not path.is_file():
-        raise ConfigError(f"--resume {folder}: no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
+        raise ConfigError(f"{folder} (--resume): no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
                           "(a single run is resumed by jaxtrade train --resume)")
     return _resolved(str(path), str(path), read_values(path, exact=True), (), (),
                      lambda sections, where: make_config(migrated(sections), where))

@@ -12,7 +12,7 @@ from jaxtrade.data.contracts import require_bundled
 from jaxtrade.errors import ConfigError
 
 # First and last trade date of the bundled bars. The default of ES is one week of them.
-BUNDLED_DATES = {"ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-02", "2019-01-01")}
+BUNDLED_DATES = {"ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-01", "2018-12-31")}
 ES_WEEK = ("2013-10-07", "2013-10-11")
 
 

@@ -104,8 +104,8 @@ def _print_note(line: str) -> None:
 def require_seconds(config: RunConfig, known: bool) -> None:
     """Raises ConfigError if the intrabar order is `path` but there are no second bars. known: whether there are."""
     if config.env.intrabar == "path" and not known:
-        raise ConfigError("env.intrabar = path needs second bars, and none are given; give --seconds FILE "
-                          "(data.seconds), or set env.intrabar to stop_first or nearer_extreme")
+        raise ConfigError("env.intrabar = path needs second bars, and none are given; set data.seconds "
+                          "(--seconds FILE), or set env.intrabar to stop_first or nearer_extreme")
 
 
 def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> Market:

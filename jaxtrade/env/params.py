@@ -143,8 +143,8 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
     overflow int32 mills, or the intrabar order needs second bars that the market does not have.
     """
     if config.env.intrabar == "path" and market.data.path is None:
-        raise ConfigError("env.intrabar = path needs second bars, which this market does not have; give --seconds FILE "
-                          "(data.seconds), or build_market(bars, config, seconds)")
+        raise ConfigError("env.intrabar = path needs second bars, which this market does not have; set data.seconds "
+                          "(--seconds FILE), or build_market(bars, config, seconds)")
     preset = resolve_account(config.account)
     if (market.contract.currency != ACCOUNT) != (market.data.tick_value is not None):
         raise ConfigError(f"data.market = {market.contract.symbol}: profits arise in {market.contract.currency}, and "

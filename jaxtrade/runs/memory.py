@@ -6,7 +6,7 @@ the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes i
     parameters    S x P x PER_PARAMETER                         parameters, both moments, gradients, step, checkpoint
     environments  S x N x PER_ENVIRONMENT                       state and reference, before and after an update
     rollout       S x N x T x (PER_STEP + 8 R)                  stored words, advantages and targets, a GRU's memory
-    gradient      S x B x 4 (4 D + PER_UNIT (2 H + 6 R))        activations of the B rows of one gradient
+    gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
     process       PROCESS                                       Python, JAX, compiling (not on a device)
@@ -28,7 +28,7 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 
 FACTOR = 2.0  # the estimate is at most this many times too high or too low
 PROCESS = 1_000_000_000
-PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_UNIT, PER_SESSION = 52, 600, 220, 4, 1_000_000
+PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
 OTHER_SLOTS, ACTIONS = 20, 8  # slots besides the windows and the context; actions of the shipped tasks, at most
 ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.ppo.form`
 MOST_ROWS = 1 << 31  # rows of a rollout are numbered in int32
@@ -75,7 +75,7 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
         Part("environments", seeds * envs * PER_ENVIRONMENT, ("rollout.num_envs", *several)),
         Part("rollout", seeds * envs * steps * (PER_STEP + 8 * memory),
              ("rollout.num_envs", "rollout.num_steps", *several)),
-        Part("gradient", seeds * rows * 4 * (4 * slots + PER_UNIT * (2 * units + 6 * memory)),
+        Part("gradient", seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
              ("ppo.gradient_rows", *widths, "env.window", *several)),
         Part("acting", seeds * envs * 4 * (2 * slots + 4 * units), ("rollout.num_envs", *widths, *several)),
     ]

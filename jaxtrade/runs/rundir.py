@@ -44,14 +44,14 @@ def check_new(path: Path) -> None:
     if not there.is_dir():
         raise ConfigError(f"{where}: {'it' if there == path else there} is a file; choose another name")
     if there == path and any(path.iterdir()):
-        hint = f", or --resume {path}" if (path / "manifest.json").is_file() else ""
+        hint = f", or go on with it (--resume {path})" if (path / "manifest.json").is_file() else ""
         raise ConfigError(f"{where}: already exists and is not empty; choose another{hint}")
     try:
         with tempfile.TemporaryDirectory(prefix=".jaxtrade-", dir=there):
             pass  # rights, read-only disks and the like: only trying tells
     except OSError as error:
         raise StorageError(f"{where}: nothing can be written in {there} ({error.strerror}); choose another "
-                           "--run-dir, or change the folder's rights") from None
+                           "place, or change the folder's rights") from None
 
 
 def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:

@@ -125,7 +125,7 @@ def test_a_kind_that_can_be_passes_without_a_market(kind: str, options: dict[str
     ("mock:random", {"sed": 3}, "unknown option 'sed'; did you mean 'seed'"),
     ("rule", {}, "unknown; did you mean 'rules'"),
     ("http://localhost:1/v1", {}, "option 'model' is missing"),
-    ("table:absent.npz", {}, "there is no file 'absent.npz'; expected table:FILE, a snapshot"),
+    ("table:absent.npz", {}, "there is no such file; expected table:FILE, a snapshot"),
     ("replay:absent.jsonl", {}, "expected replay:FILE, the journal of an earlier run"),
     ("recorded:absent.jsonl", {}, "expected recorded:FILE"),
 ])

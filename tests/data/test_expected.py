@@ -27,7 +27,7 @@ def test_the_dates_of_the_bundled_bars() -> None:
         contract = get_contract(symbol)
         bars = bundled(contract, roll="volume" if symbol == "ES" else "off")
         days = trade_dates(bars.time, contract)
-        assert dates[0] <= str(days[0]) <= str(days[-1]) <= dates[1]
+        assert dates == (str(days.min()), str(days.max()))
     assert bundled_dates("ES", make_config({}).data) == ES_WEEK
 
 

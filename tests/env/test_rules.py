@@ -282,9 +282,9 @@ def test_accounts_that_cannot_be(values: dict[str, Any], text: str) -> None:
 
 
 CONTRADICTIONS = [
-    ({"drawdown": 50_001.0}, [r"account.drawdown = 50,001 is above the start balance of 50,000 \(of apex_like_50k_2025"]),
+    ({"drawdown": 50_001.0}, [r"account.drawdown = 50,001 is above the start balance of 50,000 \(of apex_like"]),
     ({"daily_loss": 50_001.0, "drawdown": "off"}, ["account.daily_loss = 50,001 is above the start balance"]),
-    ({"daily_loss": 2_500.5}, [r"account.daily_loss = 2,500.5 is above account.drawdown = 2,500 \(of apex_like_50k_2025"]),
+    ({"daily_loss": 2_500.5}, [r"account.daily_loss = 2,500.5 is above account.drawdown = 2,500 \(of apex_like"]),
     ({"preset": "apex_like_50k_daily_fail_2025", "drawdown": 900.0}, [
         r"account.daily_loss = 1,000 \(of apex_like_50k_daily_fail_2025\) is above account.drawdown = 900:"]),
     ({"profit_target": "off", "min_days": 5}, ["account.min_days = 5: .*set account.profit_target, or drop"]),

@@ -93,7 +93,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if kind in ("none", "off"):
         return
     if head in _FILES and not Path(rest).is_file():
-        raise ConfigError(f"advisor.kind = {kind}: there is no file '{rest}'; expected {head}:FILE, {_FILES[head]}")
+        raise ConfigError(f"advisor.kind = {kind}: there is no such file; expected {head}:FILE, {_FILES[head]}")
     if head in ("table", "replay"):
         return
     own, _, other = kind.partition("/") if head == "mock" else (kind, "", "")

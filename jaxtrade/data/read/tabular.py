@@ -97,7 +97,7 @@ def read_table(path: str | Path) -> Table:
     if file.is_dir():
         raise DataError(f"{file}: is a directory. Fix: name one CSV, CSV.gz or Parquet file")
     if not file.exists():
-        raise DataError(f"{file}: no such file. Fix: check data.file (or the path given to --data)")
+        raise DataError(f"{file}: no such file. Fix: check data.file (--data)")
     if not file.is_file():
         raise DataError(f"{file}: is not a regular file. Fix: name a CSV, CSV.gz or Parquet file")
     try:
