@@ -21,6 +21,8 @@ def texts(node: ast.Raise) -> str:
 
 
 def outside_parentheses(text: str) -> str:
+    """The text without what stands in parentheses, and without commands to type such as `jaxtrade train --resume`."""
+    text = re.sub(r"jaxtrade( [a-z]+)+ --[a-z-]+", "", text)
     while (shorter := re.sub(r"\([^()]*\)", "", text)) != text:
         text = shorter
     return text

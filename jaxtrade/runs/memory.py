@@ -26,7 +26,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 
-FACTOR = 2.0  # the estimate is at most this many times too high or too low
+FACTOR = 1.5  # the estimate is at most this many times too high or too low
 PROCESS = 1_000_000_000
 PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
 OTHER_SLOTS, ACTIONS = 20, 8  # slots besides the windows and the context; actions of the shipped tasks, at most

@@ -160,8 +160,8 @@ def require_same(source: Source, config: RunConfig) -> None:
         if here != there:
             differ = sorted(set(here) ^ set(there))
             raise ConfigError(f"source {source.path} (--continue): its {what} differ ({len(here)} there, {len(there)} "
-                              f"here; first difference {differ[0] if differ else 'their order'}); change nothing of env that "
-                              "decides them, or begin from its policy (--from), which widens")
+                              f"here; first difference {differ[0] if differ else 'their order'}); change nothing of "
+                              "env that decides them, or begin from its policy (--from), which widens")
 
 
 def describe(source: Source, coverage: Coverage) -> dict[str, Any]:
