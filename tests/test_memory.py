@@ -79,7 +79,7 @@ def test_a_rollout_has_rows_that_int32_can_count() -> None:
 
 
 def test_a_small_run_on_a_small_machine_says_so() -> None:
-    with pytest.raises(ConfigError, match="process 1 GB. Free some memory, or take another machine"):
+    with pytest.raises(ConfigError, match=r"process 1 GB\. Free some memory, or take another machine"):
         memory.check(RunConfig(), GB // 4, "this machine")
 
 
@@ -105,7 +105,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch: pytest.Monkey
     monkeypatch.setattr(preflight, "ACCELERATORS", (str(tmp_path),))
     assert preflight.memory_limit({}) == (preflight.LARGEST_DEVICE, "the largest accelerator")
     assert preflight.memory_limit({"JAX_PLATFORMS": "cpu"})[1] == "this machine"
-    with pytest.raises(ConfigError, match="the largest accelerator has 4 TB"):
+    with pytest.raises(ConfigError, match=r"the largest accelerator has 4 TB"):
         preflight.check_memory([load_config(None, ["rollout.num_envs=1e12"])], {})
     preflight.check_memory([load_config(None, ["rollout.num_envs=4M"])], {})
     device = SimpleNamespace(platform="gpu", device_kind="NVIDIA H100", memory_stats=lambda: {"bytes_limit": 80 * GB})
@@ -121,7 +121,7 @@ def test_the_end_of_memory_in_xla_is_explained() -> None:
     with pytest.raises(OutOfMemoryError, match=r"memory ran out \(RESOURCE_EXHAUSTED.*Made of: process"), \
             memory.explained(RunConfig()):
         jax.block_until_ready(jax.jit(lambda: jnp.zeros(1 << 58, jnp.float32))())
-    with pytest.raises(RuntimeError, match="^another fault$"), memory.explained(RunConfig()):
+    with pytest.raises(RuntimeError, match=r"^another fault$"), memory.explained(RunConfig()):
         raise RuntimeError("another fault")
 
 
