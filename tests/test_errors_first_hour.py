@@ -87,6 +87,10 @@ MISTAKES = [
     Mistake("train --run-dir afile", 2, ("run folder afile (--run-dir): it is a file",)),
     Mistake("train --run-dir afile/run", 2, ("run folder afile/run (--run-dir): afile is a file",)),
     Mistake("curriculum --run-dir afile/deep/run", 2, ("afile is a file",)),
+    Mistake("ablate advisor --out afile/there", 2, ("--out afile/there: afile is a file",)),
+    Mistake("ablate advisor --out afile", 2, ("--out afile: it is a file",)),
+    Mistake("advise precompute --advisor rules --out nowhere/a.npz", 2, ("there is no folder nowhere",)),
+    Mistake("advise precompute --advisor mock:skiled --out a.csv", 2, ("ends in .npz", "did you mean 'skilled'?"), 2),
     # all faults at once
     Mistake("train bad.yaml", 2, ("unknown key 'ppo.lr'", "did you mean 'rollout.num_envs'", "'ppo.num_epochs' = 0",
                                   "unknown preset 'apx'", "reward.preset", "'rsu'", "'skilled'", "'EZ'"), 8),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from jaxtrade.config.base import Count, Section, Widths
+from jaxtrade.config.base import Count, Section, Widths, listed, whole
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
@@ -157,7 +157,8 @@ class AdvisorConfig(Section, frozen=True):
     transport: Literal["exchange", "callback"] = Field(default="exchange", description="exchange: between "
                                                        "compiled chunks; callback: by one host callback per update")
     horizon: int = Field(default=30, ge=1, le=390, description="bars after which advice is scored")
-    latency: Annotated[tuple[Annotated[int, Field(ge=0, le=100_000)], ...], Field(strict=False, min_length=1)] = Field(
+    latency: Annotated[tuple[Annotated[int, Field(ge=0, le=100_000)], ...], Field(strict=False, min_length=1),
+                       listed(whole)] = Field(
         default=(1,), description="bars from a bar's close until its advice is known: one number, or several equally "
         "likely ones, drawn per bar")
     latency_seed: int = Field(default=0, ge=0, lt=2**31)

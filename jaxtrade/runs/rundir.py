@@ -38,14 +38,23 @@ def check_new(path: Path) -> None:
     where = f"run folder {path} (--run-dir)"
     if not _NAME.fullmatch(path.name):
         raise ConfigError(f"{where}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
+    check_place(path, where)
+    if path.is_dir() and any(path.iterdir()):
+        hint = f", or go on with it (--resume {path})" if (path / "manifest.json").is_file() else ""
+        raise ConfigError(f"{where}: already exists and is not empty; choose another{hint}")
+
+
+def check_place(path: Path, where: str) -> None:
+    """Check that a folder can be made at `path`, or written if it exists. Leaves nothing there.
+
+    where: the folder and its flag, for messages. Raises ConfigError for a file in the way, StorageError for a place
+    that cannot be written.
+    """
     there = next((place for place in (path, *path.parents) if place.exists()), None)
     if there is None:
         raise ConfigError(f"{where}: neither it nor a folder above it exists; choose another place")
     if not there.is_dir():
         raise ConfigError(f"{where}: {'it' if there == path else there} is a file; choose another name")
-    if there == path and any(path.iterdir()):
-        hint = f", or go on with it (--resume {path})" if (path / "manifest.json").is_file() else ""
-        raise ConfigError(f"{where}: already exists and is not empty; choose another{hint}")
     try:
         with tempfile.TemporaryDirectory(prefix=".jaxtrade-", dir=there):
             pass  # rights, read-only disks and the like: only trying tells
