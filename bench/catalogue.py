@@ -23,6 +23,7 @@ BENCHES = {  # module -> what it measures
     "population": "many seeds in one program against one after the other",
     "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
     "compile": "seconds to compile a train chunk, cold, from JAX's cache and kept whole; recompiles, host transfers",
+    "startup": "seconds until `import jaxtrade` and `jaxtrade --help` are done, against an empty Python",
     "data": "seconds and memory from a file of ten years of minute bars to a market, and at a second start",
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",

@@ -70,7 +70,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "env: {features: {close: 1}}": ["'env.features'", "tuple"],
     "seed: 1M": ["'seed' = '1M'", "valid integer"],
     "rollout: {num_steps: 0.0001k}": ["'rollout.num_steps' = '0.0001k'", "0.1000 is not a whole number"],
-    "rollout: {num_envs: 3m}": ["'rollout.num_envs' = '3m'", "valid integer"],
+    "rollout: {num_envs: 3t}": ["'rollout.num_envs' = '3t'", "valid integer"],
     "data: {time_zone: 5}": ["'data.time_zone' = 5", "valid string"],
     "data: {file: [a, b]}": ["'data.file'", "valid string"],
     "ppo:": ["'ppo' = None", "valid dictionary"],
@@ -181,8 +181,9 @@ def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:
         assert (steps, type(steps)) == (1_000_000, int)
 
 
-@pytest.mark.parametrize(("text", "value"), [("1M", 1_000_000), ("250k", 250_000), ("1.5M", 1_500_000),
-                                             ("2_000k", 2_000_000), ("1G", 10**9), ("1B", 10**9)])
+@pytest.mark.parametrize(("text", "value"), [
+    ("1M", 1_000_000), ("1m", 1_000_000), ("250k", 250_000), ("1.5M", 1_500_000), ("2_000k", 2_000_000), ("1G", 10**9),
+    ("1B", 10**9)])
 def test_a_count_may_be_written_with_a_unit(text: str, value: int, tmp_path: Path) -> None:
     steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
     assert (steps, type(steps)) == (value, int)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_unused
 from jaxtrade.cli.shared import data_options, keep_programs, resolve, say
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
                                "with shuffled advice")
     advisor.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: advisor_ablation)")
     data_options(advisor)
+    key_options(advisor, "ablation", seed=False)
     advisor.add_argument("--kinds", metavar="A,B,...", help="advisors: rules, mock:KIND[:NUMBER][/OTHER], turn[:Q], "
                          "recorded:FILE, table:FILE; none is always among them (default: a matrix of known skill)")
     advisor.add_argument("--fusions", metavar="A,B,...", help="how the policy uses advice: trust, slots, gate, rules, "
@@ -38,8 +40,8 @@ def add_parser(commands: Any) -> None:
                          f"train.num_seeds, or {SEEDS} where it is 1)")
     advisor.add_argument("--out", type=Path, metavar="DIR", help="folder of ablation.json, .txt and .png (default: "
                          "runs/<market-ablation-utc-id>)")
-    advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out, which was killed; "
-                         "give the other flags again")
+    advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out (or --name), which "
+                         "was killed; give the other flags again")
     advisor.add_argument("--test", action="store_true", help="a small matrix on synthetic bars, to see that everything "
                          "works")
 
@@ -52,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from jaxtrade.ablation.folder import check_new, reopen, settings_of
     from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
 
-    own = list(TEST_OVERRIDES) if args.test else []
+    # These bars are synthetic even if --market names a market with bundled ones: a week is too short.
+    own = [*TEST_OVERRIDES, *(override for _, override in key_flags(args))] if args.test else []
     kinds, fusions, config = run_all([
         lambda: parse_kinds(args.kinds or (TEST_KINDS if args.test else None)),
         lambda: parse_fusions(args.fusions or (TEST_FUSIONS if args.test else None)),
@@ -64,10 +67,11 @@ def run(args: argparse.Namespace) -> int:
                           "which only ppo has; set algorithm=ppo")
     agents = config.train.model_copy(update={"num_seeds": len(kinds) * config.train.num_seeds})
     check_memory([config.model_copy(update={"train": agents})])  # one program trains all kinds and seeds
-    folder = args.out or rundir.new_run_path(config.data.market, "ablation")
+    folder = chosen_folder(args, "out") or rundir.new_run_path(config.data.market, "ablation")
     if args.resume:
         reopen(folder, settings_of(config, kinds, fusions))
     else:
+        require_unused(args, folder)
         check_new(folder)
     from jaxtrade.runs.computing import settle
 

@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
 
     replay = actions.add_parser("replay", help="train a run again from its journal, without an advisor; exit 1 if "
                                 "any bit of the last state differs")
-    replay.add_argument("run", type=Path, metavar="RUN")
+    replay.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from jaxtrade.cli import ablate, advise, training
+from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, resolve
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError, OutOfMemoryError
@@ -82,6 +82,11 @@ def _bench(args: argparse.Namespace) -> int:
                                        args.again))
 
 
+def _completion(args: argparse.Namespace) -> int:
+    print(completion.script(args.shell, build_parser()))
+    return 0
+
+
 def bench_module(name: str) -> ModuleType:
     """Import a benchmark module, from the installed package or from `bench/` at the top of the source checkout.
 
@@ -100,7 +105,9 @@ def bench_module(name: str) -> ModuleType:
 
 
 COMMANDS = {"train": training.train, "curriculum": training.curriculum, "evaluate": _evaluate, "data": _data,
-            "replay": _replay, "bench": _bench, "doctor": _doctor, "advise": advise.run, "ablate": ablate.run}
+            "replay": _replay, "bench": _bench, "doctor": _doctor, "init": init.run, "advise": advise.run,
+            "ablate": ablate.run, "config": config_command.run, "list": listing.run, "menu": menu.run,
+            "completion": _completion}
 KEEPING = ("train", "curriculum", "evaluate", "replay", "data", "advise")  # commands that keep programs or markets
 
 
@@ -110,6 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
     71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
     """
+    if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
+        argv = ["menu"]
     args = build_parser().parse_args(argv)
     # Only for the process's own command line: code that calls this function may have changed any part of this package.
     args.source_files = read_source() if argv is None and args.command in KEEPING else None

@@ -6,22 +6,23 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from jaxtrade.cli import ablate, advise
-from jaxtrade.cli.shared import data_options
+from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu
+from jaxtrade.cli.flags import key_options
+from jaxtrade.cli.help import EPILOG, GroupedHelp
+from jaxtrade.cli.shared import ADVISOR, data_options
 from jaxtrade.cli.suggesting import Parser
 from jaxtrade.version import __version__
-
-ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
-           "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser with every command and flag."""
-    parser = Parser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.")
+    parser = Parser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.",
+                    formatter_class=GroupedHelp, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, advise.add_parser,
-                       ablate.add_parser, _add_bench, _add_doctor):
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, init.add_parser,
+                       advise.add_parser, ablate.add_parser, config_command.add_parser, listing.add_parser,
+                       menu.add_parser, _add_bench, _add_doctor, completion.add_parser):
         add_parser(commands)
     return parser
 
@@ -30,6 +31,7 @@ def _add_train(commands: Any) -> None:
     train = commands.add_parser("train", help="train a policy and evaluate it on the held-out sessions")
     train.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
     data_options(train)
+    key_options(train, "run")
     train.add_argument("--test", action="store_true", help="a run of about a minute, to see that everything works")
     train.add_argument("--non-interactive", action="store_true",
                        help="has no effect; accepted for scripts (the command never asks)")
@@ -46,6 +48,7 @@ def _add_curriculum(commands: Any) -> None:
     course = commands.add_parser("curriculum", help="train a policy through several tasks, each phase behind a gate")
     course.add_argument("config", nargs="?", help="a YAML file or a shipped curriculum (default: curriculum)")
     data_options(course)
+    key_options(course, "curriculum")
     course.add_argument("--test", action="store_true", help="short phases whose gates are reported only, to see that "
                         "everything works")
     course.add_argument("--non-interactive", action="store_true",
@@ -62,7 +65,7 @@ def _add_curriculum(commands: Any) -> None:
 
 def _add_evaluate(commands: Any) -> None:
     evaluate = commands.add_parser("evaluate", help="evaluate a run's policy against the baselines")
-    evaluate.add_argument("run", metavar="RUN")
+    evaluate.add_argument("run", metavar="RUN", help="the run's folder")
     evaluate.add_argument("--split", choices=("train", "validation", "test", "all"), default="test",
                           help="sessions to evaluate on (default: test)")
     evaluate.add_argument("--intrabar-grid", action="store_true",
@@ -80,19 +83,19 @@ def _add_data(commands: Any) -> None:
     data = commands.add_parser("data", help="check or describe market data")
     actions = data.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("check", help="read and validate files; exit 2 if any of them has a fault")
-    check.add_argument("files", nargs="+", metavar="FILE")
+    check.add_argument("files", nargs="+", metavar="FILE", help="bars: CSV, CSV.gz or Parquet")
     check.add_argument("--market", help="contract symbol (default: ES)")
     check.add_argument("--contract", metavar="FILE", help="your own contract, instead of --market")
     check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                        help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC")
     describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
-    describe.add_argument("config", nargs="?")
+    describe.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
     data_options(describe)
 
 
 def _add_replay(commands: Any) -> None:
     replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
-    replay.add_argument("run", metavar="RUN")
+    replay.add_argument("run", metavar="RUN", help="the run's folder")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
     replay.add_argument("--seed", type=int, help="which policy, of a run with several")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from jaxtrade.cli import flags
 from jaxtrade.config import RunConfig, load_config, make_config, overridden
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from jaxtrade.storage.kept import Store
 
 MARKET = ("market", "contract", "data", "seconds", "quotes")  # flags that choose the bars
+ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
+           "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
 # `--test` takes about a minute on two cores, with compilation.
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
@@ -32,7 +35,8 @@ TEST_OVERRIDES = (
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
-_ABSENT = {"config": None, "overrides": (), **dict.fromkeys(MARKET), "test": False, "advisor": None, "modules": ()}
+_ABSENT = {"config": None, "overrides": (), **dict.fromkeys((*MARKET, *flags.NAMES)), "test": False, "advisor": None,
+           "modules": ()}
 _WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue", "modules": "--import"}
 
 
@@ -57,15 +61,17 @@ def data_options(parser: argparse.ArgumentParser) -> None:
 
 def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
     """Raise ConfigError if any of some flags was given. names: their attributes in `args`."""
-    if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in names if getattr(args, name)]:
+    # A flag that was not given is None, False or an empty list; 0 is a value.
+    present = [name for name in names if (value := getattr(args, name)) is not None and value is not False
+               and value != []]
+    if given := [_WRITTEN.get(name, f"--{name.replace('_', '-')}") for name in present]:
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
 
 
 def resolve(args: argparse.Namespace, own_files: bool = False, training: bool = True, **instead: Any) -> RunConfig:
     """The configuration of a command.
 
-    Later sources override earlier ones: the file, then `--test`, `--market`, `--contract`, `--data`, `--seconds`,
-    `--quotes`, `--advisor`, then `--set`.
+    Later sources override earlier ones: the file, then `--test`, then the other flags, then `--set`.
 
     Args:
         args: flags that the command does not have count as absent.
@@ -76,14 +82,13 @@ def resolve(args: argparse.Namespace, own_files: bool = False, training: bool = 
         ConfigError, DataError: every fault at once.
     """
     values = instead.pop("values", None)
-    given = argparse.Namespace(**_ABSENT | vars(args) | instead)
-    flags = [*(TEST_OVERRIDES if given.test else ()), *import_flags(given.modules), *data_flags(given),
-             *advisor_flags(given.advisor), *given.overrides]
+    given = with_absent(args, **instead)
+    overrides = [*(override for _, override in flag_overrides(given)), *given.overrides]
     with named_too(given, own_files):
         if values is None:
-            config = load_config(given.config or "quickstart", flags)
+            config = load_config(given.config or "quickstart", overrides)
         else:
-            config = make_config(overridden(values, flags), given.config, flags)
+            config = make_config(overridden(values, overrides), given.config, overrides)
     return completed(config, given, own_files, training)
 
 
@@ -110,19 +115,35 @@ def _faults_of_names(rest: Mapping[str, Any], args: argparse.Namespace, own_file
     return []
 
 
-def data_flags(args: argparse.Namespace) -> list[str]:
-    """`--market` and `--data` as overrides. Raises ConfigError if `--contract` and a market are both given."""
-    flags = []
+def with_absent(args: argparse.Namespace, **instead: Any) -> argparse.Namespace:
+    """`args` with every flag that `resolve` reads. instead: values that replace those of flags."""
+    return argparse.Namespace(**_ABSENT | vars(args) | instead)
+
+
+def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(flag, override) of every flag but `--set`, in the order in which they apply: `--test` first.
+
+    Raises ConfigError if `--contract` and a market are both given.
+    """
+    return [*(("--test", override) for override in (TEST_OVERRIDES if args.test else ())),
+            *(("--import", override) for override in import_flags(args.modules)),
+            *data_flags(args), *flags.key_flags(args),
+            *(("--advisor", override) for override in advisor_flags(args.advisor))]
+
+
+def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """`--market` and `--data` as (flag, override). Raises ConfigError if `--contract` and a market are both given."""
+    given = []
     if args.market is not None and args.contract is not None:
         raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
                           "market; give one")
     if args.market is not None:
         symbol = args.market.upper()
-        flags.append(f"data.market={symbol}")
-        flags.append(f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}")
+        given.append(("--market", f"data.market={symbol}"))
+        given.append(("--market", f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}"))
     if args.data is not None:
-        flags.append("data.source=file")
-    return flags
+        given.append(("--data", "data.source=file"))
+    return given
 
 
 def import_flags(modules: Sequence[str]) -> list[str]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jaxtrade.cli import flags
+from jaxtrade.cli.flags import new_folder
 from jaxtrade.cli.shared import (
     MARKET,
-    TEST_OVERRIDES,
     advisor_flags,
     completed,
-    data_flags,
-    import_flags,
+    flag_overrides,
     keep_programs,
     named_too,
     refuse,
@@ -26,8 +26,11 @@ from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory
 
+if TYPE_CHECKING:
+    from jaxtrade.curriculum.config import Curriculum
+
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
-_KEPT = ("config", "overrides", "modules", *MARKET, "test", "run_dir", "source", "advisor")
+_KEPT = ("config", "overrides", "modules", *MARKET, *flags.NAMES, "test", "run_dir", "source", "advisor")
 _INHERITED = ("config", "source", "market", "contract", "test")
 
 
@@ -46,8 +49,7 @@ def train(args: argparse.Namespace) -> int:
 def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
     """Train a new run. source: the path of its source run, if any."""
     check_memory([config])
-    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(config.data.market, config.env.task)
-    rundir.check_new(path)
+    path = new_folder(args, config.data.market, config.env.task)
     store = keep_programs(args)
     from jaxtrade.runs.computing import settle
     from jaxtrade.runs.source import load_source, require_same
@@ -91,22 +93,25 @@ def curriculum(args: argparse.Namespace) -> int:
         return _resume_curriculum(args)
     from jaxtrade.curriculum.config import load_curriculum
 
-    tested, own = (TEST_OVERRIDES, ["enforce_gates=false"]) if args.test else ((), [])
-    flags = [*tested, *import_flags(args.modules), *data_flags(args)]
-    course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], flags,
+    own = ["enforce_gates=false"] if args.test else []
+    given = [override for flag, override in flag_overrides(args) if flag != "--advisor"]  # not of every phase
+    course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], given,
                              lambda sections, where: _phase(sections, where, args))
     if args.source:
         rundir.read_run(Path(args.source))
-    market = course.phases[0].config.data.market
     check_memory([phase.config for phase in course.phases])
-    path = Path(args.run_dir) if args.run_dir else rundir.new_run_path(market, "curriculum")
-    rundir.check_new(path)
+    path = new_folder(args, market_of(course), "curriculum")
     store = keep_programs(args)
     from jaxtrade.curriculum.phases import run_curriculum
 
     result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase, store)
     print(result.report)
     return result.exit_code
+
+
+def market_of(course: Curriculum) -> str:
+    """The symbol that the folder of a curriculum is named after."""
+    return course.phases[0].config.data.market
 
 
 def _resume_curriculum(args: argparse.Namespace) -> int:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "B": 10**9}
-_COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])")
+UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+_COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])", re.IGNORECASE)
 MOST_ATRS = 100  # a larger whole number is one of the thousandths that earlier versions used
 
 
@@ -22,7 +22,7 @@ def counted(value: Any) -> Any:
     found = _COUNT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return value
-    number = Decimal(found[1].replace("_", "")) * UNITS[found[2]]
+    number = Decimal(found[1].replace("_", "")) * UNITS[found[2].lower()]
     if number % 1:
         raise ValueError(f"{number:,f} is not a whole number")
     return int(number)

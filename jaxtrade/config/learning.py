@@ -30,19 +30,21 @@ class NetworkConfig(Section, frozen=True):
 
     kind: Annotated[str, name_in(NETWORKS)] = Field(default="mlp", description="mlp; gru: the policy remembers its "
                                                     "episode; or one of your own")
-    hidden: Widths = (64, 64)
-    activation: Literal["tanh", "relu"] = "tanh"
+    hidden: Widths = Field(default=(64, 64), description="widths of the hidden layers, of the policy and of the value "
+                           "network")
+    activation: Literal["tanh", "relu"] = Field(default="tanh", description="of the hidden layers")
     rnn_width: Count = Field(default=64, ge=1, description="gru: size of its memory (hidden units)")
     adapter: int = Field(default=0, ge=0, description="width of a linear layer in front of the network; set by a "
                          "transfer with transfer.mode=adapter, 0 otherwise")
-    normalise_observations: bool = True
+    normalise_observations: bool = Field(default=True, description="shift and scale every slot by its running mean and "
+                                         "deviation")
 
 
 class RolloutConfig(Section, frozen=True):
     """The rollout: how many environments run in parallel, and how many steps they take between two updates. Static."""
 
-    num_envs: Count = Field(default=256, ge=1)
-    num_steps: Count = Field(default=128, ge=1)
+    num_envs: Count = Field(default=256, ge=1, description="environments in parallel")
+    num_steps: Count = Field(default=128, ge=1, description="steps of each environment between two updates")
     num_shards: int = Field(default=8, ge=1, description="fixed groups of environments; minibatches are shuffled "
                             "inside each group")
 
@@ -63,23 +65,23 @@ class PPOConfig(Section, frozen=True):
     """PPO with action masks. Counts are static. Floats become leaves of the train state, so one vmap runs a sweep."""
 
     num_minibatches: Count = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
-    num_epochs: int = Field(default=4, ge=1)
+    num_epochs: int = Field(default=4, ge=1, description="passes over a rollout in each update")
     gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto", description="mlp: a larger minibatch computes its gradient in equal blocks, if it divides: "
         "less memory, another order of float sums; auto: 16384 on a CPU, 65536 on a GPU or TPU")
     adapter_freeze: float = Field(default=0.0, ge=0, description="share of the run, below 1, in which only the adapter "
                                   "learns")
-    normalise_advantages: bool = True
-    learning_rate: float = Field(default=3.0e-4, gt=0)
+    normalise_advantages: bool = Field(default=True, description="in each minibatch: mean 0, deviation 1")
+    learning_rate: float = Field(default=3.0e-4, gt=0, description="of Adam, at the first update; it changes linearly")
     learning_rate_end: float = Field(default=3.0e-5, gt=0, description="reached at the last update")
-    gamma: float = Field(default=0.99, ge=0, le=1)
-    gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    clip_eps: float = Field(default=0.2, gt=0)
+    gamma: float = Field(default=0.99, ge=0, le=1, description="discount of rewards per step")
+    gae_lambda: float = Field(default=0.95, ge=0, le=1, description="weight of longer returns in the advantages (GAE)")
+    clip_eps: float = Field(default=0.2, gt=0, description="the policy's ratio is clipped to 1 - this and 1 + this")
     vf_clip_eps: float = Field(default=0.0, ge=0, description="0: no value clipping")
-    ent_coef: float = Field(default=0.01, ge=0)
+    ent_coef: float = Field(default=0.01, ge=0, description="weight of the entropy bonus in the loss")
     ent_coef_end: float | None = Field(default=None, ge=0, description="None: constant")
-    vf_coef: float = Field(default=0.5, ge=0)
-    max_grad_norm: float = Field(default=0.5, gt=0)
+    vf_coef: float = Field(default=0.5, ge=0, description="weight of the value loss")
+    max_grad_norm: float = Field(default=0.5, gt=0, description="gradients of a larger norm are scaled down to it")
     target_kl: float = Field(default=0.0, ge=0, description="0: off; else epochs stop once KL passes it")
 
     @model_validator(mode="after")
@@ -161,7 +163,7 @@ class AdvisorConfig(Section, frozen=True):
                        listed(whole)] = Field(
         default=(1,), description="bars from a bar's close until its advice is known: one number, or several equally "
         "likely ones, drawn per bar")
-    latency_seed: int = Field(default=0, ge=0, lt=2**31)
+    latency_seed: int = Field(default=0, ge=0, lt=2**31, description="seed of the drawn latencies")
     max_age: int = Field(default=30, ge=0, description="age in bars up to which advice is used")
     bins: int = Field(default=5, ge=1, le=100, description="equal ranges of confidence, each with its own hit rate")
     memory: Count = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
@@ -192,13 +194,14 @@ class AdvisorConfig(Section, frozen=True):
 class TrainConfig(Section, frozen=True):
     """How long to train, in environment steps over all environments, and what to write during training."""
 
-    total_timesteps: Count = Field(default=1_000_000, ge=1, le=10**15)
+    total_timesteps: Count = Field(default=1_000_000, ge=1, le=10**15, description="environment steps to train, over "
+                                   "all environments, rounded up to whole chunks")
     num_seeds: Count = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
                            "seed, seed+1, ...; each for total_timesteps")
     chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
-    keep_checkpoints: int = Field(default=3, ge=1)
-    tensorboard: bool = True
+    keep_checkpoints: int = Field(default=3, ge=1, description="newest checkpoints that stay on disk")
+    tensorboard: bool = Field(default=True, description="write event files for TensorBoard")
 
 
 class ControlConfig(Section, frozen=True):
@@ -239,8 +242,8 @@ class EvaluationConfig(Section, frozen=True):
     bars."""
 
     policy_samples: int = Field(default=1, ge=1, description="sampled-policy passes beside the greedy one")
-    sma_fast: int = Field(default=10, ge=1)
-    sma_slow: int = Field(default=50, ge=2)
+    sma_fast: int = Field(default=10, ge=1, description="bars of the faster average")
+    sma_slow: int = Field(default=50, ge=2, description="bars of the slower average")
 
     @model_validator(mode="after")
     def _ordered(self) -> EvaluationConfig:

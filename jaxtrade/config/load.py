@@ -55,7 +55,8 @@ SET = "--set"  # where a value came from, in messages, if it is no file
 class RunConfig(Section, frozen=True):
     """The whole configuration of a run."""
 
-    seed: int = Field(default=0, ge=0, lt=2**31)
+    seed: int = Field(default=0, ge=0, lt=2**31, description="seed of everything random: first parameters, "
+                      "episode starts, drawn actions")
     data: DataConfig = DataConfig()
     session: SessionConfig = SessionConfig()
     split: SplitConfig = SplitConfig()
@@ -142,6 +143,11 @@ def _shipped_configs() -> Path:
     return installed if installed.is_dir() else package.parent / "configs"
 
 
+def shipped(folder: str) -> list[Path]:
+    """The YAML files that the package ships in a folder of `configs/`, by name."""
+    return sorted((_shipped_configs() / folder).glob("*.yaml"))
+
+
 def config_path(name: str) -> Path:
     """The file of a configuration. name: a path, or the name of a shipped configuration such as `quickstart`.
 
@@ -158,10 +164,10 @@ def find_file(name: str, folder: str, what: str) -> Path:
     given = Path(name)
     if given.is_file():
         return given
-    shipped = _shipped_configs() / folder / f"{given.stem}.yaml"
-    if given.parent == Path(".") and given.suffix in ("", ".yaml") and shipped.is_file():
-        return shipped
-    known = sorted(path.stem for path in (_shipped_configs() / folder).glob("*.yaml"))
+    packed = _shipped_configs() / folder / f"{given.stem}.yaml"
+    if given.parent == Path(".") and given.suffix in ("", ".yaml") and packed.is_file():
+        return packed
+    known = [path.stem for path in shipped(folder)]
     raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
                       f"(shipped: {', '.join(known)}){suggest(name, known)}")
 

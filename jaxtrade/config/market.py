@@ -71,7 +71,9 @@ class DataConfig(Section, frozen=True):
     market: str = Field(default="ES", description="contract symbol, e.g. ES, NQ, EURUSD")
     contract: str | None = Field(default=None, description="your own contract: a YAML file, or a shipped one such as "
                                  "SPY; its symbol is the market, whatever data.market says")
-    source: Literal["bundled", "synthetic", "file"] = "bundled"
+    source: Literal["bundled", "synthetic", "file"] = Field(
+        default="bundled", description="bundled: the real bars that the package has; synthetic: generated bars; file: "
+        "yours (data.file)")
     file: str | None = Field(default=None, description="CSV, CSV.gz or Parquet of bars (source: file)")
     seconds: str | None = Field(default=None, description="second bars of the same instrument, read with the same "
                                 "keys; they tell the order of prices inside a bar (env.intrabar: path)")
@@ -84,6 +86,8 @@ class DataConfig(Section, frozen=True):
     time_zone: str | None = Field(default=None, description="IANA zone of stamps that carry no offset, with a "
                                   "fixed shift where needed (America/New_York+7h)")
     stamp: Literal["open", "close"] | None = Field(default=None, description="the side of a bar that its stamp names")
+    date_order: Literal["mdy", "dmy"] | None = Field(default=None, description="of dates such as 10/07/2013: month or "
+                                                     "day first; None: a day above 12 in the file must show it")
     price_scale: float = Field(default=1.0, gt=0, description="points per unit of the file (0.0001 for x10000)")
     expiry: Code | None = Field(default=None, description="the one contract to use of a file with expiries")
     roll: Annotated[Roll, PlainValidator(_roll)] = Field(
@@ -103,7 +107,7 @@ class DataConfig(Section, frozen=True):
         default="nq_like", description="the kind of synthetic market (source: synthetic)")
     synthetic_sessions: Count = Field(default=40, ge=2, le=5000, description="sessions; phase_randomised: fewer where "
                                     "the copied bars have fewer")
-    synthetic_seed: int = Field(default=0, ge=0)
+    synthetic_seed: int = Field(default=0, ge=0, description="seed of the synthetic bars")
     synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
     synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
 
@@ -133,26 +137,37 @@ class SessionConfig(Section, frozen=True):
 class SplitConfig(Section, frozen=True):
     """Sessions held out, counted from the end of the data, in time order: train, then validation, then test."""
 
-    validation_sessions: int = Field(default=0, ge=0)
-    test_sessions: int = Field(default=1, ge=0)
+    validation_sessions: int = Field(default=0, ge=0, description="sessions that score the policy during training "
+                                     "(control.evaluate_every) and at gates")
+    test_sessions: int = Field(default=1, ge=0, description="sessions for the evaluation at the end of a run")
     embargo_sessions: int = Field(default=0, ge=0, description="sessions dropped before each held-out block")
 
 
 class AccountConfig(Section, frozen=True):
     """An account preset, and the user's changes to it. Money is in dollars; `off` switches a rule off."""
 
-    preset: str = "apex_like_50k_2025"
-    drawdown: float | Literal["off"] | None = None
+    preset: str = Field(default="apex_like_50k_2025", description="the account's rules, by name; the keys below change "
+                        "them, and null keeps the preset's own")
+    drawdown: float | Literal["off"] | None = Field(default=None, description="dollars that the floor stays below the "
+                                                    "high-water mark")
     trailing: Literal["intraday", "end_of_day", "static"] | None = Field(
         default=None, description="when the high-water mark, which the drawdown floor follows, may rise: "
         "intraday with live equity, end_of_day at a session's end, static never")
-    daily_loss: float | Literal["off"] | None = None
-    profit_target: float | Literal["off"] | None = None
-    freeze: Literal["never", "at_start_plus_100", "at_target"] | None = None
-    on_target: Literal["terminate", "continue"] | None = None
-    on_daily_loss: Literal["lock_until_next_session", "fail"] | None = None
-    min_days: int | None = Field(default=None, ge=0, le=100_000)
-    max_contracts: int | None = Field(default=None, ge=1, le=100_000)
+    daily_loss: float | Literal["off"] | None = Field(default=None, description="dollars that a trade date may lose")
+    profit_target: float | Literal["off"] | None = Field(default=None, description="dollars of profit that pass the "
+                                                         "account")
+    freeze: Literal["never", "at_start_plus_100", "at_target"] | None = Field(
+        default=None, description="where the drawdown floor stops rising: never, at the start balance + $100, or at "
+        "the start balance + profit target - drawdown")
+    on_target: Literal["terminate", "continue"] | None = Field(
+        default=None, description="whether the episode ends when the profit target is reached")
+    on_daily_loss: Literal["lock_until_next_session", "fail"] | None = Field(
+        default=None, description="what follows the daily loss: no entries until the next session, or the end of the "
+        "account")
+    min_days: int | None = Field(default=None, ge=0, le=100_000, description="trade dates with a trade before the "
+                                 "profit target passes the account")
+    max_contracts: int | None = Field(default=None, ge=1, le=100_000, description="contracts that may be held at once; "
+                                      "ten micros count as one")
 
 
 class CostConfig(Section, frozen=True):
@@ -195,9 +210,15 @@ class EnvConfig(Section, frozen=True):
                                               "seed6 leaves it out, as RL-Trainer does")
     scaling: Literal["relative", "seed"] = Field(default="relative", description="relative, or seed: the raw "
                                                   "values that RL-Trainer's observation shows")
-    fill: Literal["next_open", "close"] = "next_open"
-    mark: Literal["extreme", "close"] = "extreme"
-    intrabar: Literal["stop_first", "nearer_extreme", "path"] = "stop_first"
+    fill: Literal["next_open", "close"] = Field(
+        default="next_open", description="price of market orders: the next open, or this close (optimistic; only with "
+        "env.mark=close)")
+    mark: Literal["extreme", "close"] = Field(
+        default="extreme", description="prices at which drawdown is marked: the bar's extremes, or its close "
+        "(optimistic)")
+    intrabar: Literal["stop_first", "nearer_extreme", "path"] = Field(
+        default="stop_first", description="order of prices inside a bar: the stop before the target; the extreme "
+        "nearer to the open first; path: as the second bars say (data.seconds)")
     window: int = Field(default=20, ge=1, le=512, description="bars of history in the observation")
     features: Names = Field(default=("close", "volume", "sma_5", "sma_20", "rsi", "macd", "momentum", "atr"),
                             description="feature columns of each window bar")
@@ -227,7 +248,7 @@ class EnvConfig(Section, frozen=True):
 class EpisodeConfig(Section, frozen=True):
     """How long an episode runs."""
 
-    sessions: int = Field(default=1, ge=1, lt=2**31)
+    sessions: int = Field(default=1, ge=1, lt=2**31, description="sessions in a row that an episode lasts at most")
     max_steps: int = Field(default=0, ge=0, lt=2**31, description="0: no step limit")
 
 
@@ -237,5 +258,5 @@ class RewardConfig(Section, frozen=True):
     The default has one term: the change of equity in account risk units.
     """
 
-    preset: str = "equity_change"
+    preset: str = Field(default="equity_change", description="a composition of reward terms, by name")
     weights: dict[str, float] = Field(default_factory=dict, description="reward term -> weight, over the preset's")

@@ -31,8 +31,9 @@ class ServiceOptions(BaseModel, frozen=True):
     breaker_open_s: float = Field(default=30.0, gt=0, description="seconds of the breaker's first pause; every failed "
                                   "probe doubles it")
     breaker_longest_s: float = Field(default=600.0, gt=0, description="seconds of the breaker's longest pause")
-    requests_per_minute: int | None = Field(default=None, ge=2)
-    tokens_per_minute: int | None = Field(default=None, ge=2)
+    requests_per_minute: int | None = Field(default=None, ge=2, description="requests started in any minute at "
+                                            "most")
+    tokens_per_minute: int | None = Field(default=None, ge=2, description="tokens in any minute at most")
     max_calls: int | None = Field(default=None, ge=0, description="calls in total, including those of earlier runs "
                                   "with the same ledger")
     max_tokens: int | None = Field(default=None, ge=0, description="tokens in total, prompts and answers")

@@ -81,6 +81,11 @@ def parse_yaml(text: str, name: str, exact: bool = False) -> Any:
         raise ConfigError(f"{name}: nested too deeply; a configuration has sections of 'key: value'") from None
 
 
-def dump_yaml(values: Any) -> str:
-    """Plain values as YAML text. Keys keep their order, and `parse_yaml` reads back equal values."""
+def dump_yaml(values: Any, flow: bool = False) -> str:
+    """Plain values as YAML text. Keys keep their order, and `parse_yaml` reads back equal values.
+
+    flow: on one line, with brackets and braces.
+    """
+    if flow:
+        return yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=True, width=float("inf"))
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False)

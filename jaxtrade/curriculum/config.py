@@ -89,7 +89,7 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
         name: a file, or the name of a shipped one.
         overrides: `phases.NAME.run.section.key=value`, `phases.NAME.gate.key=value` or `enforce_gates=...`; or
             `section.key=value` for every phase.
-        base: `section.key=value` for every phase. `overrides` take precedence.
+        base: `section.key=value` for every phase. All `overrides` take precedence; of these the last one wins.
         resolve: makes a phase's configuration from its sections.
     Raises:
         ConfigError: as `load_config`; also if there are no phases, or if a gate needs validation sessions and there are
@@ -105,7 +105,6 @@ def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequen
     if "phases" not in values:
         raise ConfigError(f"{file}: no 'phases'; this is no curriculum (for a single run: jaxtrade train {name})")
     own = [text for text in overrides if text.partition("=")[0].split(".")[0] in CurriculumConfig.model_fields]
-    shared = [text for text in overrides if text not in own]
     faults, phases = list[tuple[str, str]](), list[Phase]()
     values = overridden(values, own)
     try:
@@ -118,7 +117,8 @@ def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequen
     for label, phase in raw.phases.items():
         where = f"{file}, phase {label}"
         try:
-            config = resolve(overridden(overridden(_deep(raw.base, phase.run), base), shared), where)
+            given = [*base, *_of_phase(label, overrides)]
+            config = resolve(overridden(_deep(raw.base, phase.run), given), where)
             faults += [(where, fault) for fault in _phase_faults(label, config)]
             phases.append(Phase(name=label, config=config, gate=phase.gate))
         except ConfigFaultsError as error:
@@ -155,6 +155,13 @@ def _together(faults: Sequence[tuple[str, str]], phases: Sequence[str], file: st
     """The faults, where one that all of several phases share is named once."""
     shared = {what for where, what in faults if len(phases) > 1 and all((phase, what) in faults for phase in phases)}
     return [(f"{file}, every phase" if what in shared and where in phases else where, what) for where, what in faults]
+
+
+def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
+    """The overrides of one phase's run, in order, as `section.key=value`: those of every phase, and its own."""
+    own = f"phases.{label}.run."
+    return [text.removeprefix(own) for text in overrides
+            if text.startswith(own) or text.partition("=")[0].split(".")[0] not in CurriculumConfig.model_fields]
 
 
 def _digest(values: Mapping[str, Any]) -> str:

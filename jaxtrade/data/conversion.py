@@ -70,7 +70,7 @@ def load_rates(data: DataConfig, contract: Contract) -> Bars | None:
                           f"and data.stamp), so that they can be converted to {ACCOUNT}")
     if not Path(data.conversion).is_file():
         raise ConfigError(f"data.conversion = '{data.conversion}': no such file (expected bars of {rate.symbol})")
-    return load_bars(data.conversion, rate, time_zone=data.time_zone, stamp=data.stamp)
+    return load_bars(data.conversion, rate, time_zone=data.time_zone, stamp=data.stamp, date_order=data.date_order)
 
 
 def tick_values(bars: Bars, rates: Bars | None) -> TickValue | None:

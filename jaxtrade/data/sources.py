@@ -30,8 +30,9 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
         others = (*PRICES, "volume") if quotes else QUOTE_FIELDS
     roll = data.roll if like is None else explicit(like.legs, trade_dates(like.time, like.contract))
     return {"columns": {field: name for field, name in data.columns.items() if field not in others},
-            "time_zone": data.time_zone, "stamp": data.stamp, "price_scale": data.price_scale, "expiry": data.expiry,
-            "roll": roll, "start": data.start, "end": data.end, "follows": None if like is None else like.source}
+            "time_zone": data.time_zone, "stamp": data.stamp, "date_order": data.date_order,
+            "price_scale": data.price_scale, "expiry": data.expiry, "roll": roll,
+            "start": data.start, "end": data.end, "follows": None if like is None else like.source}
 
 
 def bars_of(config: RunConfig) -> Bars:

@@ -20,7 +20,7 @@ from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError, StorageError
 from jaxtrade.runs import machine
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
 def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
@@ -36,7 +36,7 @@ def check_new(path: Path) -> None:
     place that cannot be written.
     """
     where = f"run folder {path} (--run-dir)"
-    if not _NAME.fullmatch(path.name):
+    if not NAME.fullmatch(path.name):
         raise ConfigError(f"{where}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
     check_place(path, where)
     if path.is_dir() and any(path.iterdir()):

@@ -232,7 +232,7 @@ def test_files_that_are_none(tmp_path):
 
 
 BYTES = [
-    ("utf16", HEADER.encode("utf-16"), ["UTF-16", "UTF-8"]),
+    ("utf16", HEADER.encode("utf-16") + b"x", ["UTF-16", "UTF-8"]),
     ("binary", b"\x89PNG\r\n\x00\x01", ["not text"]),
     ("latin", b"time,open\n\xff\xfe\xfd", ["not UTF-8"]),
     ("page", b"<!DOCTYPE html><html>", ["HTML"]),

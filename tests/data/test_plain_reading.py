@@ -79,14 +79,14 @@ def test_labels_are_the_texts(texts, strip):
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 10**18 - 1), min_size=1, max_size=20))
+@given(st.lists(st.integers(0, 9 * 10**18 - 1), min_size=1, max_size=20))
 def test_whole_numbers_are_exact(numbers):
     found = whole_numbers(as_cells([str(number) for number in numbers]))
     assert found is not None
     assert found.tolist() == numbers
 
 
-@pytest.mark.parametrize("text", ["", "1.0", "-1", " 1", "1e3", "1" * 19, "x"])
+@pytest.mark.parametrize("text", ["", "1.0", "-1", " 1", "1e3", "9" * 19, "1" * 20, "x"])
 def test_whole_numbers_are_all_or_none(text):
     assert whole_numbers(as_cells(["12", text])) is None
 
@@ -218,7 +218,7 @@ def test_faults_have_the_same_message_either_way(pieces, write, rows, row, monke
         with pytest.raises(DataError) as error:
             load_bars(path, ES, stamp="open")
         messages.append(str(error.value))
-        monkeypatch.setattr(tabular, "plain_table", lambda raw, source: None)
+        monkeypatch.setattr(tabular, "plain_table", lambda *_: None)
     assert messages[0] == messages[1]
 
 
@@ -254,7 +254,7 @@ def either_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]
         path.write_bytes(raw)
         first = load_bars(path, ES, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(tabular, "plain_table", lambda raw, source: None)
+            patch.setattr(tabular, "plain_table", lambda *_: None)
             same(first, load_bars(path, ES, **options))
         return first
 

@@ -290,7 +290,7 @@ def schedule_for(calendar: str, contract: Contract, time_: np.ndarray, bar_secon
     return schedule
 
 
-def _in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each bar: the index of its session (-1: none), and whether the market is scheduled to be open at its open
     stamp."""
     at = schedule.find(days)
@@ -307,7 +307,7 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, sour
     SHIFTED_DATES of them, have bars in a closure.
     """
     days = trade_dates(time_, contract)
-    closed = ~_in_session(schedule, time_, days)[1]
+    closed = ~in_session(schedule, time_, days)[1]
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
@@ -325,7 +325,7 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
     lack all of them (neighbouring dates share one line).
     """
     days = trade_dates(time_, contract)
-    at, open_ = _in_session(schedule, time_, days)
+    at, open_ = in_session(schedule, time_, days)
     lines = []
     for day in np.unique(days[~open_]):
         bad = np.flatnonzero(~open_ & (days == day))

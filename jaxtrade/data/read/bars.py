@@ -12,6 +12,9 @@ import numpy as np
 from jaxtrade.config import Roll
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
+from jaxtrade.data.formats.layout import Order
+from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
+from jaxtrade.data.read.compose import stamp_column
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.quotes import (
     MISSING_LIMIT,
@@ -27,7 +30,7 @@ from jaxtrade.data.read.quotes import (
 from jaxtrade.data.read.roll import Leg, roll_notes, roll_rows
 from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, read_table, table_of_frame
-from jaxtrade.data.read.validate import check_instruments, check_prices, check_steps, map_columns
+from jaxtrade.data.read.validate import check_instruments, check_prices, check_single, check_steps, map_columns
 from jaxtrade.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -111,11 +114,14 @@ def _date(text: str, key: str) -> np.datetime64:
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
               expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
-              missing: float = MISSING_LIMIT, follows: str | None = None) -> Bars:
-    """Read and validate bars from CSV, CSV.gz or Parquet. Prices are never repaired.
+              missing: float = MISSING_LIMIT, follows: str | None = None, date_order: Order | None = None) -> Bars:
+    """Read and validate bars from CSV, CSV.gz, zip or Parquet. Prices are never repaired.
+
+    A vendor's layout is recognised by header and first rows, and the first note says which. What it defines (time zone,
+    stamp side, unit of prices) need not be given; an argument overrides it.
 
     Args:
-        path: the file. Gzip and Parquet are recognised by content.
+        path: the file. Gzip, zip and Parquet are recognised by content.
         columns: field -> column name. The fields are time, open, high, low, close, volume, expiry and symbol, and
             bid_open .. ask_close for two-sided bars. A field that is not mapped is looked for under obvious names, and
             a note says which name was used. A file with all of bid_open .. ask_close is read as two-sided, unless
@@ -128,44 +134,68 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         start, end: first and last trade date (ISO).
         missing: largest share of two-sided rows that may lack a whole side. Such rows are left out and counted.
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
+        date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file must show it.
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
     """
-    bars = _bars(read_table(path), contract, columns, time_zone, stamp, price_scale, expiry, roll, missing, follows)
-    return bars.between(start, end)
+    stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
+    return _bars(read_table(path), contract, stated, expiry, roll, missing, follows).between(start, end)
 
 
 def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
                time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
-               expiry: str | None = None, roll: Roll = "off", source: str = "frame") -> Bars:
+               expiry: str | None = None, roll: Roll = "off", source: str = "frame",
+               date_order: Order | None = None) -> Bars:
     """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from 0."""
-    return _bars(table_of_frame(frame, source), contract, columns, time_zone, stamp, price_scale, expiry, roll,
-                 MISSING_LIMIT)
+    stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
+    return _bars(table_of_frame(frame, source), contract, stated, expiry, roll, MISSING_LIMIT)
 
 
-def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, time_zone: str | None,
-          stamp: Stamp | None, price_scale: float, expiry: str | None, roll: Roll, missing: float,
-          follows: str | None = None) -> Bars:
-    faults = Faults(table.source, table.first_line)
-    if stamp not in ("open", "close"):
+def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:
+    """(the keys with which a table is read, notes on its layout). Records what neither layout nor user states."""
+    layout = table.layout
+    missing = () if layout is None else missing_keys(layout, stated)
+    if layout is not None and missing and layout.usual:
+        faults.add(*unsaid(layout, missing))
+    elif stated.stamp is None and (layout is None or layout.stamp is None):
         faults.add("it is not stated whether stamps name a bar's open or its close",
                    "set data.stamp=open or data.stamp=close (stamp=... in Python)")
-    two_sided = is_two_sided(table, columns or {}, faults)
-    names, notes = map_columns(table, columns or {}, two_sided, faults)
+    if layout is None:
+        return stated, []
+    found, columns, notes = settled(layout, stated), {}, [spoken(layout, stated)]
+    if layout.clock is not None:
+        columns["time"] = stamp_column(layout)
+    used = next((name for name in layout.volumes if (table.numbers(name) != 0).any()), None)
+    if used is not None or layout.volumes:
+        columns["volume"] = used or layout.volumes[-1]
+    if len(layout.volumes) > 1 and "volume" not in stated.columns:
+        notes.append(f"volume is read from {columns['volume']}" + (
+            "" if used == layout.volumes[0] else f", because {layout.volumes[0]} is 0 throughout"))
+    return found._replace(columns={**columns, **found.columns}), notes
+
+
+def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, roll: Roll, missing: float,
+          follows: str | None = None) -> Bars:
+    faults = Faults(table.source, table.first_line)
+    stated, about = keys_of(table, stated, faults)
+    columns, time_zone, stamp, price_scale, date_order = stated
+    two_sided = is_two_sided(table, columns, faults)
+    names, notes = map_columns(table, columns, two_sided, faults)
     faults.stop()
     rows = check_instruments(table, names, contract, expiry, roll, faults, follows)
+    check_single(table, rows, {} if table.layout is None else table.layout.single, faults)
     faults.stop()
     prices = side_columns(names, "bid") if two_sided else names
     legs: tuple[Leg, ...] = ()
     if roll != "off":
-        inside = parse_stamps(table, names["time"], rows, time_zone, faults, []) - (stamp == "close")
+        inside = parse_stamps(table, names["time"], rows, time_zone, faults, [], date_order) - (stamp == "close")
         faults.stop()
         places, legs = roll_rows(table, prices, contract, rows, inside, roll, price_scale, faults, follows)
         rows = rows[places]
     if two_sided:
         rows = leave_out(table, rows, quoted(table, names, rows), names["time"], missing, faults, notes)
         faults.stop()
-    seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes)
+    seconds = parse_stamps(table, names["time"], rows, time_zone, faults, notes, date_order)
     ticks, volume = check_prices(table, prices, rows, seconds, contract, price_scale, faults, notes)
     ask = None
     if two_sided:
@@ -181,4 +211,4 @@ def _bars(table: Table, contract: Contract, columns: Mapping[str, str] | None, t
         notes.append(TWO_SIDED)
     return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
                 bar_seconds=bar_seconds, contract=contract, source=table.source,
-                notes=(*table.notes, *notes, *roll_notes(legs, contract)), ask=ask, legs=legs)
+                notes=(*about, *table.notes, *notes, *roll_notes(legs, contract)), ask=ask, legs=legs)

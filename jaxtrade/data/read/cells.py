@@ -105,15 +105,18 @@ def _decimals(chars: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def whole_numbers(cells: Cells) -> np.ndarray | None:
-    """The cells as int64[n], if all of them are 1 to 18 digits; otherwise None."""
+    """The cells as int64[n], if all of them are 1 to 19 digits and fit; otherwise None.
+
+    Nanoseconds since 1970 have 19 digits.
+    """
     out = np.zeros(len(cells), np.int64)
     for rows, first, width in cells.blocks():
-        if width.min(initial=1) < 1 or width.max(initial=1) > 18:
+        if width.min(initial=1) < 1 or width.max(initial=1) > 19:
             return None
         for size in np.flatnonzero(np.bincount(width)):
             own = np.flatnonzero(width == size)
             digits = characters(cells.data, first[own], int(size)) - np.uint8(ZERO)
-            if (digits > NINE).any():
+            if (digits > NINE).any() or (size == 19 and digits[0].max() > 8):
                 return None
             total = np.zeros(len(own), np.int64)
             for digit in digits:

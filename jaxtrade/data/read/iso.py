@@ -1,4 +1,7 @@
-"""ISO 8601 stamps read from bytes with array operations, if all of them have one usual form.
+"""Stamps read from bytes with array operations, if all of them have one usual form.
+
+The forms are ISO 8601 and its relatives that put the year first (`2013.10.07 13:30`, `20131007 133000`), and dates that
+put the year last (`10/07/2013 13:30`), if it is known whether the month or the day comes first.
 
 pandas reads any form, at the price of a Python string and two regular expressions per cell. `stamps` asks this module
 first. It reads all cells or none, and never one that pandas would read differently.
@@ -13,7 +16,11 @@ import numpy as np
 
 from jaxtrade.data.read.cells import NINE, ZERO, Cells, characters
 
-USUAL = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?P<second>:\d\d(?P<fraction>\.\d{1,9})?)?(?P<zone>Z|[+-]\d\d:\d\d)?")
+CLOCK = (r"[T \t,;|](?P<hour>\d\d)(?P<colon>:?)(?P<minute>\d\d)(?:(?P=colon)(?P<second>\d\d)(?P<fraction>\.\d{1,9})?)?"
+         r"(?P<zone>Z|[+-]\d\d:\d\d)?")
+YEAR_FIRST = re.compile(r"(?P<year>\d{4})(?P<mark>[-./]?)(?P<month>\d\d)(?P=mark)(?P<day>\d\d)" + CLOCK)
+YEAR_LAST = {"mdy": re.compile(r"(?P<month>\d\d)(?P<mark>[-./])(?P<day>\d\d)(?P=mark)(?P<year>\d{4})" + CLOCK),
+             "dmy": re.compile(r"(?P<day>\d\d)(?P<mark>[-./])(?P<month>\d\d)(?P=mark)(?P<year>\d{4})" + CLOCK)}
 SIGNS = (ord("+"), ord("-"))
 YEARS = (1900, 2200)  # inside the range of nanoseconds in 64 bits
 
@@ -27,9 +34,18 @@ class IsoStamps:
     aware: bool
 
 
-def read_iso(cells: Cells) -> IsoStamps | None:
-    """The stamps of all cells. None if they differ in form, or if one is not a valid stamp of whole seconds."""
-    form = USUAL.fullmatch(cells.text(0)) if len(cells) else None
+def form_of(text: str, order: str | None) -> re.Match[str] | None:
+    """The form of a stamp. None if it is not a usual one. order: of dates that put the year last; None: unknown."""
+    found = YEAR_FIRST.fullmatch(text)
+    return YEAR_LAST[order].fullmatch(text) if found is None and order is not None else found
+
+
+def read_iso(cells: Cells, order: str | None = None) -> IsoStamps | None:
+    """The stamps of all cells. None if they differ in form, or if one is not a valid stamp of whole seconds.
+
+    order: as in `form_of`.
+    """
+    form = form_of(cells.text(0), order) if len(cells) else None
     if form is None:
         return None
     seconds = np.empty(len(cells), np.int64)
@@ -60,9 +76,10 @@ def _seconds(chars: np.ndarray, form: re.Match[str]) -> np.ndarray | None:
     def number(at: int) -> np.ndarray:
         return digits[at].astype(np.int64) * 10 + digits[at + 1]
 
-    hour, minute = number(11), number(14)
-    second = number(17) if form["second"] else np.zeros_like(hour)
-    days = _days(100 * number(0) + number(2), number(5), number(8))
+    year = form.start("year")
+    hour, minute = number(form.start("hour")), number(form.start("minute"))
+    second = number(form.start("second")) if form["second"] else np.zeros_like(hour)
+    days = _days(100 * number(year) + number(year + 2), number(form.start("month")), number(form.start("day")))
     if days is None or hour.max() > 23 or minute.max() > 59 or second.max() > 59 or _has_fraction(digits, form):
         return None
     total = ((days * 24 + hour) * 60 + minute) * 60 + second

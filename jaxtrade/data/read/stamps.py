@@ -8,10 +8,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
+from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.read.cells import whole_numbers
+from jaxtrade.data.read.dates import day_and_month, iso_text
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.iso import read_iso
 from jaxtrade.data.read.tabular import Table, as_numbers
+from jaxtrade.errors import ConfigError
 
 EARLIEST, LATEST = 631_152_000, 4_102_444_800  # 1990-01-01 and 2100-01-01 in UTC seconds
 SHIFTED = re.compile(r"(.+?)([+-]\d{1,2})h")  # a zone plus whole hours: America/New_York+7h
@@ -22,16 +25,18 @@ OFFSET = re.compile(r"[T\s]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?\s*(?:[Zz]|[+-]
 
 
 def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | None, faults: Faults,
-                 notes: list[str]) -> np.ndarray:
+                 notes: list[str], date_order: Order | None = None) -> np.ndarray:
     """UTC seconds of the chosen rows, int64[len(rows)]. An unreadable stamp is recorded as a fault and becomes 0.
 
-    Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given; integers since 1970
+    Accepted formats: ISO 8601 with an offset; ISO 8601 without an offset, if `time_zone` is given; the same with other
+    marks in the date, or with the year last (`date_order`, unless a day above 12 proves it); integers since 1970
     (always UTC). The unit of integers is the only one that puts every stamp between 1990 and 2100.
     """
     zone = _zone(time_zone, faults)
     if not len(rows):
         return np.zeros(0, np.int64)
-    usual = _usual(table, name, rows, zone, time_zone, faults, notes)
+    order = day_and_month(table, name, rows, date_order, faults, notes)
+    usual = _usual(table, name, rows, zone, time_zone, order, faults, notes)
     if usual is not None:
         return usual
     series = table.series(name, rows).reset_index(drop=True)
@@ -44,13 +49,13 @@ def parse_stamps(table: Table, name: str, rows: np.ndarray, time_zone: str | Non
         numbers = as_numbers(series)
         if not np.isnan(numbers).any():
             return _epoch(numbers, _whole(series, numbers), table, name, rows, faults, notes)
-        utc = _text(series.astype(str), zone, name, rows, faults)
+        utc = _text(iso_text(series.astype(str), order), zone, name, rows, faults)
         _note_offset(str(series.iloc[0]), time_zone, notes)
     return _bounded(utc, table, name, rows, faults)
 
 
-def _usual(table: Table, name: str, rows: np.ndarray, zone: Zone | None, time_zone: str | None, faults: Faults,
-           notes: list[str]) -> np.ndarray | None:
+def _usual(table: Table, name: str, rows: np.ndarray, zone: Zone | None, time_zone: str | None, order: Order | None,
+           faults: Faults, notes: list[str]) -> np.ndarray | None:
     """`parse_stamps` for a text column in bytes whose cells all have one usual form; None for any other column."""
     cells = table.cells(name)
     if cells is None:
@@ -59,7 +64,7 @@ def _usual(table: Table, name: str, rows: np.ndarray, zone: Zone | None, time_zo
     whole = whole_numbers(chosen)
     if whole is not None:
         return _epoch(whole.astype(np.float64), whole, table, name, rows, faults, notes)
-    stamps = read_iso(chosen)
+    stamps = read_iso(chosen, order)
     if stamps is None:
         return None
     if stamps.aware:
@@ -100,18 +105,30 @@ class Zone(NamedTuple):
     hours: int
 
 
-def _zone(text: str | None, faults: Faults) -> Zone | None:
-    if text is None:
-        return None
+UNKNOWN_ZONE = ("set data.time_zone to an IANA name such as America/New_York or UTC, or to one with a fixed shift such "
+                "as America/New_York+7h")
+
+
+def known_zone(text: str) -> Zone:
+    """The zone that a text names. Raises ConfigError if there is none."""
     shifted = SHIFTED.fullmatch(text)
     name, hours = (shifted[1], int(shifted[2])) if shifted else (text, 0)
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        faults.add(f"unknown time zone '{text}'", "set data.time_zone to an IANA name such as America/New_York or UTC, "
-                   "or to one with a fixed shift such as America/New_York+7h")
-        faults.stop()
+        raise ConfigError(f"unknown time zone '{text}'; {UNKNOWN_ZONE}") from None
     return Zone(name, hours)
+
+
+def _zone(text: str | None, faults: Faults) -> Zone | None:
+    if text is None:
+        return None
+    try:
+        return known_zone(text)
+    except ConfigError:
+        faults.add(f"unknown time zone '{text}'", UNKNOWN_ZONE)
+        faults.stop()
+        raise
 
 
 def _seconds(naive: Any) -> np.ndarray:

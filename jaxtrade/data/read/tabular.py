@@ -7,16 +7,18 @@ stay bytes where possible (`cells`): a Python string per cell would take most of
 from __future__ import annotations
 
 import csv
-import gzip
 import io
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxtrade.data.formats.layout import Head, Layout
+from jaxtrade.data.formats.recognise import head_of, recognise, separator_of
+from jaxtrade.data.read.archive import Member, gunzip, is_zip, unzip
 from jaxtrade.data.read.cells import Cells, decimals, labels
+from jaxtrade.data.read.compose import add_stamps
 from jaxtrade.data.read.lines import split_cells
 from jaxtrade.errors import DataError
 
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_BYTES = 2 << 30
-SEPARATORS = (",", ";", "\t", "|")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+HEAD_ROWS = 20  # rows of a frame by which its layout is recognised
 
 
 @dataclass
@@ -33,13 +35,15 @@ class Table:
     """Columns of one source, n rows each.
 
     columns: name -> pandas Series, or the cells of a text column in bytes. first_line: the line of data row 0; None if
-    the source has no lines (Parquet, frames).
+    the source has no lines (Parquet, frames, several files in one archive). layout: the vendor's layout, if it is one
+    that is recognised.
     """
 
     source: str
     columns: dict[str, Any]
     first_line: int | None
     notes: list[str] = field(default_factory=list)
+    layout: Layout | None = None
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()))) if self.columns else 0
@@ -92,10 +96,11 @@ def _texts(cells: Cells) -> Any:
 
 
 def read_table(path: str | Path) -> Table:
-    """Read a CSV, CSV.gz or Parquet file. Raises DataError if it cannot be read completely."""
+    """Read a CSV, CSV.gz, zip or Parquet file. Raises DataError if it cannot be read completely."""
     file = Path(path)
     if file.is_dir():
-        raise DataError(f"{file}: is a directory. Fix: name one CSV, CSV.gz or Parquet file")
+        raise DataError(f"{file}: is a directory. Fix: name one CSV, CSV.gz, zip or Parquet file (a folder of LEAN's "
+                        f"daily zips becomes one file by: jaxtrade init {file})")
     if not file.exists():
         raise DataError(f"{file}: no such file. Fix: check data.file (--data)")
     if not file.is_file():
@@ -111,56 +116,70 @@ def read_table(path: str | Path) -> Table:
         raise DataError(f"{file}: is empty. Fix: export the bars again")
     if raw[:4] == b"PAR1":
         return _parquet(raw, str(file))
+    if is_zip(raw):
+        raw, members = unzip(raw, str(file), MAX_BYTES)
+        return _csv(raw, str(file), members)
     if raw[:2] == b"\x1f\x8b":
-        raw = _gunzip(raw, str(file))
-    return _csv(raw, str(file))
+        raw = gunzip(raw, str(file), MAX_BYTES)
+    return _csv(raw, str(file), (Member(file.name.removesuffix(".gz"), None),))
 
 
-def _gunzip(raw: bytes, source: str) -> bytes:
-    out = io.BytesIO()
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
-            while block := stream.read(1 << 20):
-                out.write(block)
-                if out.tell() > MAX_BYTES:
-                    raise DataError(f"{source}: unpacks to more than {MAX_BYTES} bytes. Fix: split it")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{source}: the gzip data are cut or damaged after {out.tell()} unpacked bytes ({error}). "
-                        "Fix: copy or download the file again; the part that still unpacks is not used") from None
-    return out.getvalue()
-
-
-def _csv(raw: bytes, source: str) -> Table:
+def _csv(raw: bytes, source: str, members: tuple[Member, ...]) -> Table:
+    """members: the files whose lines `raw` holds, one after the other."""
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"{source}: is UTF-16 text. Fix: save it as UTF-8")
+        try:
+            raw = raw.decode("utf-16").encode()  # MetaTrader and Excel on Windows write it
+        except UnicodeDecodeError as error:
+            raise DataError(f"{source}: is damaged UTF-16 text (byte offset {error.start}). Fix: save it as UTF-8"
+                            ) from None
     if b"\x00" in raw:
-        raise DataError(f"{source}: is not text (a NUL byte at offset {raw.index(0)}). Fix: give CSV, CSV.gz or "
+        raise DataError(f"{source}: is not text (a NUL byte at offset {raw.index(0)}). Fix: give CSV, CSV.gz, zip or "
                         "Parquet")
-    return plain_table(raw, source) or _table_by_lines(raw, source)
+    layout = recognise(head_of(raw, members[0].name))
+    if len(members) > 1 and not (layout and layout.day):
+        raise DataError(f"{source}: holds {len(members)} files ({members[0].name}, {members[1].name}, ...), and only "
+                        "LEAN's daily files are read together. Fix: extract the one that you need")
+    table = plain_table(raw, source, layout) or _table_by_lines(raw, source, layout)
+    if layout is not None:
+        table.columns |= add_stamps(table.columns, layout, members, source)
+        table.layout = layout
+    if len(members) > 1:
+        table.first_line = None
+    return table
 
 
-def plain_table(raw: bytes, source: str) -> Table | None:
+def plain_table(raw: bytes, source: str, layout: Layout | None = None) -> Table | None:
     """The table of a CSV file whose lines all have the same plain form, with its columns as cells.
 
-    None for any other file, in particular for every file with a fault in its lines.
+    layout: says what the header lines hold, if the first line is not simply one name per column. None for any other
+    file, in particular for every file with a fault in its lines.
     """
     start = len(BYTE_ORDER_MARK) if raw.startswith(BYTE_ORDER_MARK) else 0
-    stop = raw.find(b"\n", start)
-    line = raw[start:stop].removesuffix(b"\r")
-    if stop < 0 or not line.isascii() or len(line.splitlines()) != 1 or line.lstrip()[:1] in (b"", b"<"):
+    stop, line = start - 1, b""
+    for _ in range(1 if layout is None else layout.header_lines):
+        begin, stop = stop + 1, raw.find(b"\n", stop + 1)
+        line = raw[begin:stop].removesuffix(b"\r")
+        if stop < 0 or not line.isascii() or len(line.splitlines()) != 1:
+            return None
+    if line and raw.find(b"\n" + line, stop) >= 0:  # perhaps the header line again
         return None
-    if raw.find(b"\n" + line, stop) >= 0:  # perhaps the header line again
+    if layout is None and line.lstrip()[:1] in (b"", b"<"):
         return None
-    separator, header = _names(line.decode())
-    if _header_fault(line.decode(), header) is not None:
+    separator, header = _names(_first_line(raw[start:]), layout)
+    if layout is None and _header_fault(line.decode(), header) is not None:
         return None
     cells = split_cells(raw, stop + 1, separator, len(header))
     if cells is None:
         return None
-    return _noted(Table(source, dict(zip(header, cells, strict=True)), 2), separator, raw[-1:] in (b"\n", b"\r"))
+    first = (1 if layout is None else layout.header_lines) + 1
+    return _noted(Table(source, dict(zip(header, cells, strict=True)), first), separator, raw[-1:] in (b"\n", b"\r"))
 
 
-def _table_by_lines(raw: bytes, source: str) -> Table:
+def _first_line(raw: bytes) -> str:
+    return raw[:raw.find(b"\n") if b"\n" in raw else len(raw)].decode(errors="replace").removesuffix("\r")
+
+
+def _table_by_lines(raw: bytes, source: str, layout: Layout | None = None) -> Table:
     """The table of any CSV file, read line by line. Raises DataError naming the first line that is wrong."""
     import pandas as pd
 
@@ -169,27 +188,30 @@ def _table_by_lines(raw: bytes, source: str) -> Table:
     except UnicodeDecodeError as error:
         raise DataError(f"{source}: is not UTF-8 text (byte offset {error.start}). Fix: give CSV, CSV.gz or Parquet, "
                         "saved as UTF-8") from None
-    if text.lstrip()[:1] == "<":
+    if layout is None and text.lstrip()[:1] == "<":
         raise DataError(f"{source}: looks like an HTML or XML page, not CSV. Fix: download the data file itself")
     lines = text.splitlines()
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
         raise DataError(f"{source}: is empty. Fix: export the bars again")
-    separator, header = _names(lines[0])
-    fault = _header_fault(lines[0], header)
+    separator, header = _names(lines[0], layout)
+    fault = _header_fault(lines[0], header) if layout is None else _twins(header)
     if fault is not None:
         raise DataError(f"{source}:1: {fault}")
-    _check_lines(lines, separator, source)
-    frame = pd.read_csv(io.StringIO("\n".join(lines[1:])), sep=separator, header=None, names=header, dtype=str,
-                        keep_default_na=False, skip_blank_lines=False, index_col=False) if len(lines) > 1 else None
+    top = 1 if layout is None else layout.header_lines
+    _check_lines(lines, top, len(header), separator, source)
+    frame = pd.read_csv(io.StringIO("\n".join(lines[top:])), sep=separator, header=None, names=header, dtype=str,
+                        keep_default_na=False, skip_blank_lines=False, index_col=False) if len(lines) > top else None
     columns = {name: pd.Series([], dtype=str) if frame is None else frame[name].str.strip() for name in header}
-    return _noted(Table(source, columns, 2), separator, text.endswith(("\n", "\r")))
+    return _noted(Table(source, columns, top + 1), separator, text.endswith(("\n", "\r")))
 
 
-def _names(line: str) -> tuple[str, list[str]]:
-    """(separator, column names) of the first line."""
-    separator = max(SEPARATORS, key=line.count)
+def _names(line: str, layout: Layout | None = None) -> tuple[str, list[str]]:
+    """(separator, column names) of a file with this first line."""
+    separator = (layout.separator if layout else None) or separator_of(line)
+    if layout is not None and layout.names is not None:
+        return separator, list(layout.names)
     return separator, [name.strip().strip('"') for name in line.split(separator)]
 
 
@@ -198,6 +220,10 @@ def _header_fault(line: str, header: list[str]) -> str | None:
     if len(header) == 1 or any(_is_number(name) for name in header):
         return (f"no header line of column names, found '{line[:60]}'. Fix: put the names on line 1, e.g. "
                 "time,open,high,low,close,volume")
+    return _twins(header)
+
+
+def _twins(header: list[str]) -> str | None:
     twins = sorted({name for name in header if header.count(name) > 1})
     return f"column '{twins[0]}' appears twice. Fix: keep one" if twins else None
 
@@ -211,18 +237,21 @@ def _noted(table: Table, separator: str, complete: bool) -> Table:
     return table
 
 
-def _check_lines(lines: list[str], separator: str, source: str) -> None:
-    """Check that every line has as many fields as the header. Raises DataError naming the first line that does not."""
-    fields = lines[0].count(separator) + 1
-    for number, line in enumerate(lines[1:], start=2):
-        if line == lines[0]:
+def _check_lines(lines: list[str], top: int, fields: int, separator: str, source: str) -> None:
+    """Check that every line after the `top` header lines has as many fields as there are columns.
+
+    Raises DataError naming the first line that does not.
+    """
+    for number, line in enumerate(lines[top:], start=top + 1):
+        if top and line == lines[top - 1]:
             raise DataError(f"{source}:{number}: the header line again: '{line[:60]}'. Fix: remove it (joined files?)")
         quotes = line.count('"')
         if quotes % 2:
             raise DataError(f"{source}:{number}: an unbalanced quote: '{line[:60]}'. Fix: remove it")
         found = len(next(csv.reader([line], delimiter=separator))) if quotes else line.count(separator) + 1
         if found != fields:
-            raise DataError(f"{source}:{number}: {found} fields where the header has {fields}: '{line[:60]}'. "
+            where = "the header has" if top else "line 1 has"
+            raise DataError(f"{source}:{number}: {found} fields where {where} {fields}: '{line[:60]}'. "
                             f"Fix: the line is cut, blank or has a stray '{separator}'; export again")
 
 
@@ -250,21 +279,40 @@ def _parquet(raw: bytes, source: str) -> Table:
 
 
 def table_of_frame(frame: pd.DataFrame, source: str) -> Table:
-    """Convert a pandas frame to a Table. A named or datetime index becomes a column.
+    """Convert a pandas frame to a Table. A named or datetime index becomes a column. A second level of column names
+    that holds one ticker, as yfinance gives it, is left out.
 
-    Raises DataError for repeated column names.
+    Raises DataError for repeated column names and for several tickers.
     """
     import pandas as pd
 
+    if isinstance(frame.columns, pd.MultiIndex):
+        frame = _one_ticker(frame, source)
     if frame.index.name is not None or isinstance(frame.index, pd.DatetimeIndex):
         frame = frame.reset_index(names=frame.index.name or "time")
     names = [str(name) for name in frame.columns]
-    twins = sorted({name for name in names if names.count(name) > 1})
-    if twins:
-        raise DataError(f"{source}: column '{twins[0]}' appears twice. Fix: keep one")
+    fault = _twins(names)
+    if fault is not None:
+        raise DataError(f"{source}: {fault}")
     series = (frame.iloc[:, i].reset_index(drop=True) for i in range(len(names)))
-    return Table(source, {name: _arrow_cells(column) or column for name, column in zip(names, series, strict=True)},
-                 None)
+    table = Table(source, {name: _arrow_cells(column) or column for name, column in zip(names, series, strict=True)},
+                  None)
+    rows = [[str(table.cell(name, row)) for name in names] for row in range(min(len(frame), HEAD_ROWS))]
+    table.layout = recognise(Head(names, rows, source, is_text=False)) if names else None
+    if table.layout is not None:
+        table.columns |= add_stamps(table.columns, table.layout, (), source)
+    return table
+
+
+def _one_ticker(frame: pd.DataFrame, source: str) -> pd.DataFrame:
+    """The frame with its first level of price names alone."""
+    levels = [frame.columns.get_level_values(i) for i in range(frame.columns.nlevels)]
+    prices = next((level for level in levels if {"open", "close"} <= {str(name).lower() for name in level}), levels[0])
+    others = sorted({str(name) for level in levels if level is not prices for name in level} - {""})
+    if len(others) > 1:
+        raise DataError(f"{source}: holds {len(others)} tickers: {', '.join(others[:6])}. Fix: choose one, e.g. "
+                        f"frame.xs({others[0]!r}, axis=1, level=1) (level=0 after group_by='ticker')")
+    return frame.set_axis(prices, axis=1)
 
 
 def _arrow_cells(series: Any) -> Cells | None:

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtrade.config import Roll
 from jaxtrade.data.contracts import CONTRACTS, Contract
 from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.precision import TICK_NOISE, allowed_noise
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.read.tabular import Table
@@ -27,7 +28,6 @@ NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
 SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
 NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
                 "traded here, because features divide by prices: give another expiry or a file without those days")
-TICK_NOISE = 1e-4  # ticks: rounding noise of a scaled price, far below any real off-tick price
 MAX_TICKS = 1 << 24  # float32 holds every integer up to here
 
 
@@ -145,6 +145,16 @@ def check_instruments(table: Table, names: Mapping[str, str], contract: Contract
     return rows
 
 
+def check_single(table: Table, rows: np.ndarray, single: Mapping[str, str], faults: Faults) -> None:
+    """Record a fault for each column that may hold one value only, and holds several. single: column -> what it
+    holds."""
+    for name, what in single.items():
+        counts = table.series(name, rows).astype(str).value_counts()
+        if len(counts) > 1:
+            listed = ", ".join(f"{value} ({n} rows)" for value, n in counts.head(6).items())
+            faults.add(f"column '{name}' holds {len(counts)} {what}: {listed}", "keep the rows of one of them")
+
+
 def _rolled(table: Table, keys: list[str], roll: Roll, rows: np.ndarray, faults: Faults, follows: str | None
             ) -> np.ndarray:
     """Rows of the contracts that an explicit roll names; all rows for 'volume'."""
@@ -233,7 +243,7 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
             faults.add("a price that is not positive", NOT_POSITIVE, int(rows[i]), names[field],
                        table.cell(names[field], int(rows[i])))
     _check_range(table, names, rows, seconds, points, contract, faults, notes)
-    ticks = [_ticks(table, names[field], rows, points[field], contract, faults) for field in PRICES]
+    ticks = [_ticks(table, names[field], rows, points[field], contract, faults, notes) for field in PRICES]
     _check_shape(table, names, rows, points, faults)
     if "volume" not in names:
         return ticks, np.zeros(len(rows))
@@ -244,15 +254,21 @@ def check_prices(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
     return ticks, volume
 
 
-def _ticks(table: Table, name: str, rows: np.ndarray, points: np.ndarray, contract: Contract, faults: Faults
-           ) -> np.ndarray:
+def _ticks(table: Table, name: str, rows: np.ndarray, points: np.ndarray, contract: Contract, faults: Faults,
+           notes: list[str]) -> np.ndarray:
     """One price column in ticks, int32[n]. Records faults for prices off the tick or beyond MAX_TICKS.
 
     points: float64[n]; NaN, which is recorded already, becomes 1 tick.
     """
     exact = points / float(contract.tick_size)
     ticks = np.round(np.nan_to_num(exact, nan=1.0))
-    for i in np.flatnonzero(np.abs(np.subtract(exact, ticks, out=exact), out=exact) > TICK_NOISE):
+    away = np.abs(np.subtract(exact, ticks, out=exact), out=exact)
+    allowed: np.ndarray | float = TICK_NOISE
+    if len(away) and np.nanmax(away, initial=0.0) > TICK_NOISE:
+        allowed = allowed_noise(points, float(contract.tick_size))
+        if not (away > allowed).any():
+            notes.append(f"column '{name}' holds 32-bit prices (as Yahoo sends them), read to the tick beside them")
+    for i in np.flatnonzero(away > allowed):
         faults.add(f"off the tick of {contract.symbol} ({contract.tick_size})",
                    "check data.market and data.price_scale; prices are never rounded", int(rows[i]), name,
                    table.cell(name, int(rows[i])))

@@ -1,0 +1,180 @@
+"""`jaxtrade config show`, `explain` and `keys`. Imports no heavy library."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from jaxtrade.cli import examples, flags
+from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, with_absent
+from jaxtrade.cli.tables import columns, table
+from jaxtrade.config import RunConfig, config_path, overridden, read_values
+from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
+from jaxtrade.config.legacy import MOVED
+from jaxtrade.errors import ConfigError
+from jaxtrade.text import aligned
+
+DEFAULT, FILE, SET = "default", "file", "--set"
+# Keys that `resolve` sets without an override: flag -> keys.
+_PATHS = {"data": ("data.file",), "seconds": ("data.seconds",), "quotes": ("data.quotes",),
+          "contract": ("data.contract", "data.market")}
+PAGES = {  # the longest beginning of a key counts
+    "seed": "docs/training.md", "imports": "docs/architecture.md", "algorithm": "docs/training.md",
+    "data": "docs/data.md", "data.synthetic": "docs/synthetic.md", "session": "docs/semantics.md",
+    "split": "docs/training.md", "env": "docs/semantics.md", "env.features": "docs/features.md",
+    "account": "docs/accounts.md", "costs": "docs/semantics.md", "brackets": "docs/semantics.md",
+    "episode": "docs/semantics.md", "reward": "docs/rewards.md", "network": "docs/training.md",
+    "rollout": "docs/training.md", "ppo": "docs/training.md", "compute": "docs/training.md",
+    "stages": "docs/stages.md", "train": "docs/training.md", "advisor": "docs/advisor.md",
+    "transfer": "docs/transfer.md", "control": "docs/training.md", "evaluation": "docs/training.md"}
+# Keys whose values are names of parts -> what `jaxtrade list` calls them.
+LISTS = {"data.market": "markets", "data.contract": "contracts", "account.preset": "accounts",
+         "reward.preset": "rewards", "reward.weights": "rewards", "env.features": "features", "env.task": "tasks",
+         "network.kind": "networks", "algorithm": "learners", "advisor.kind": "advisors"}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the parser of `config`."""
+    config = commands.add_parser("config", help="show a resolved configuration, explain a key, list all keys")
+    actions = config.add_subparsers(dest="action", required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="the resolved configuration as YAML; a comment says where each value is "
+                              "from")
+    show.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
+    data_options(show)
+    flags.key_options(show)
+    show.add_argument("--test", action="store_true", help="as train --test resolves it")
+    show.add_argument("--advisor", metavar="KIND|URL", help=ADVISOR)
+    show.add_argument("--changed", action="store_true", help="leave out the keys that have their default")
+    explain = actions.add_parser("explain", help="type, range, default, meaning and an example of a key, or the keys "
+                                 "of a section")
+    explain.add_argument("key", metavar="KEY", help="section.key, a section, or a key's own name if only one section "
+                         "has it")
+    keys = actions.add_parser("keys", help="a table of all keys")
+    keys.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="a section, or the beginning of a key")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Handle `config`. Returns the exit code. Raises ConfigError, DataError."""
+    if args.action == "show":
+        print(show(args))
+    elif args.action == "explain":
+        print("\n".join(explain(args.key)))
+    else:
+        print("\n".join(key_table(chosen_keys(args.prefix), columns())))
+    return 0
+
+
+def show(args: argparse.Namespace) -> str:
+    """The resolved configuration as YAML, each value with its origin as a comment.
+
+    Raises ConfigError, DataError: as training with these flags does.
+    """
+    given = with_absent(args)
+    path = config_path(given.config or "quickstart")
+    values = read_values(path)
+    if "phases" in values:
+        raise ConfigError(f"{path}: a curriculum, which has one configuration per phase; give the file of one run")
+    config = resolve(args)
+    layers = [*flag_overrides(given), *((SET, override) for override in given.overrides)]
+    origins = origins_of(values, layers)
+    for name, keys in _PATHS.items():
+        if getattr(given, name) is not None:
+            origins |= dict.fromkeys(keys, f"--{name}")
+    head = f"# the resolved configuration of a run; {FILE}: {path}"
+    return "\n".join([head, *rendered(config, origins, args.changed)])
+
+
+def origins_of(values: Mapping[str, Any], layers: list[tuple[str, str]]) -> dict[str, str]:
+    """Key -> where its value is from, for every key that is not a default.
+
+    values: the file's. layers: (origin, override `a.b=value`), in the order in which they apply.
+    """
+    origins = {name: FILE for name in all_keys() if lookup(values, name)[0]}
+    for origin, override in layers:
+        values = overridden(values, [override])
+        changed = override.partition("=")[0].strip()
+        for name in all_keys():
+            # An override may be of a section above the key, or of one entry of a mapping below it.
+            if not lookup(values, name)[0]:
+                origins.pop(name, None)
+            elif f"{name}.".startswith(f"{changed}.") or changed.startswith(f"{name}."):
+                origins[name] = origin
+    return origins
+
+
+def rendered(config: RunConfig, origins: Mapping[str, str], changed: bool) -> list[str]:
+    """YAML lines of a configuration. changed: leave out the keys without an origin."""
+    values, lines, opened = config.model_dump(mode="json"), list[tuple[str, str]](), list[str]()
+    for name in all_keys():
+        origin = origins.get(name, DEFAULT)
+        if changed and origin == DEFAULT:
+            continue
+        *path, last = name.split(".")
+        for depth in range(len(path)):
+            if opened[:depth + 1] != path[:depth + 1]:
+                lines.append((f"{'  ' * depth}{path[depth]}:", ""))
+                opened = path[:depth + 1]
+        opened = path
+        lines.append((f"{'  ' * len(path)}{last}: {written(lookup(values, name)[1])}", origin))
+    column = min(48, max((len(text) for text, _ in lines), default=0))
+    return [f"{text.ljust(column)}  # {origin}" if origin else text for text, origin in lines]
+
+
+def explain(name: str) -> list[str]:
+    """What `config explain` prints. Raises ConfigError for an unknown key, with a suggestion."""
+    name = name.strip().strip(".")
+    if name in sections():
+        return [name, f"  {sections()[name]}", "", *key_table(chosen_keys(f"{name}."), columns())]
+    key = find_key(name)
+    example = examples.of(key)
+    rows = [("type", key.kind), ("default", written(key.default))]
+    rows += [("flag", f"--{each.flag}") for each in flags.KEY_FLAGS if each.key == key.name]
+    rows += [("values", f"jaxtrade list {LISTS[key.name]}")] if key.name in LISTS else []
+    rows += [("documented", page_of(key.name)), ("example", f"jaxtrade train {' '.join(example)}")]
+    *path, last = key.name.split(".")
+    value = example[1].partition("=")[2].strip("'")
+    nested = [*(f"{'  ' * depth}{part}:" for depth, part in enumerate(path)), f"{'  ' * len(path)}{last}: {value}"]
+    rows += [("in a file" if not i else "", line) for i, line in enumerate(nested)]
+    return [key.name, f"  {key.description}", *(f"  {line}" for line in aligned(rows, (0, 1)))]
+
+
+def find_key(name: str) -> Key:
+    """A key by its dotted name, or by its last part if no other key has it.
+
+    Raises ConfigError for an unknown or ambiguous name, with the keys that it may mean.
+    """
+    known = all_keys()
+    if name in known:
+        return known[name]
+    if name in MOVED:
+        raise ConfigError(f"key '{name}' is {MOVED[name]} now: jaxtrade config explain {MOVED[name]}")
+    same = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
+    if len(same) == 1 and "." not in name:
+        return known[same[0]]
+    near = same or difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [
+        key for key in known if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)]
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise ConfigError(f"no key is called '{name}'{hint} (all keys: jaxtrade config keys)")
+
+
+def page_of(name: str) -> str:
+    """The page that documents a key."""
+    return PAGES[max((prefix for prefix in PAGES if name.startswith(prefix)), key=len)]
+
+
+def chosen_keys(prefix: str) -> list[Key]:
+    """The keys that begin with `prefix`. Raises ConfigError, with a suggestion, where none does."""
+    found = [key for key in all_keys().values() if key.name.startswith(prefix)]
+    if not found:
+        near = difflib.get_close_matches(prefix, [*sections(), *all_keys()], n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"no key begins with '{prefix}'{hint} (sections: {', '.join(sections())})")
+    return found
+
+
+def key_table(keys: list[Key], wide: int | None) -> list[str]:
+    """Keys as a table: name, default, description. wide: as in `tables.table`."""
+    return table([("key", "default", "meaning"), *((key.name, written(key.default), key.description) for key in keys)],
+                 wide)

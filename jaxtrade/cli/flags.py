@@ -1,0 +1,113 @@
+"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, and --name for the run's folder.
+
+Each of the first four is short for one key. Later sources override earlier ones: the file, `--test`, the flags, then
+`--set`. Imports no heavy library at load time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxtrade.errors import ConfigError
+from jaxtrade.runs import rundir
+
+SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+_COUNT = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?)(?:e\+?([0-9]{1,2}))?([kmgb]?)", re.IGNORECASE)
+
+
+class KeyFlag(NamedTuple):
+    """A flag that is short for a configuration key."""
+
+    flag: str
+    key: str
+
+
+SEED, TIMESTEPS = KeyFlag("seed", "seed"), KeyFlag("timesteps", "train.total_timesteps")
+ENVS, ACCOUNT = KeyFlag("envs", "rollout.num_envs"), KeyFlag("account", "account.preset")
+KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT)
+NAMES = (*(each.flag for each in KEY_FLAGS), "name")  # attributes of the parsed arguments
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, for argparse: `1000000`, `1_000_000`, `1,000,000`, `1M`, `250k`, `1.5M`, `1e6`.
+
+    Raises ArgumentTypeError for any other text.
+    """
+    found = _COUNT.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is no count; write 1000000, 1M, 250k or 1e6")
+    digits, power, suffix = found.groups()
+    whole, _, share = digits.replace("_", "").replace(",", "").partition(".")
+    # Integers throughout: a float would round large counts.
+    scale = 10 ** int(power or 0) * SUFFIXES[suffix.lower()]
+    value, rest = divmod(int(whole + share) * scale, 10 ** len(share))
+    if rest or value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
+    return value
+
+
+def whole(text: str) -> int:
+    """A whole number of at least 0, for argparse. Raises ArgumentTypeError for any other text."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 0")
+    return int(text)
+
+
+def key_options(parser: argparse.ArgumentParser, what: str | None = None, seed: bool = True) -> None:
+    """Add the flags of this module.
+
+    what: the thing whose folder `--name` names, for the help; None: the command has no `--name`. seed: whether it has
+    `--seed`.
+    """
+    if seed:
+        parser.add_argument("--seed", type=whole, metavar="N", help="seed of everything random (key seed)")
+    parser.add_argument("--timesteps", type=count, metavar="N", help="environment steps to train, e.g. 250k, 1M, 1e6 "
+                        "(key train.total_timesteps)")
+    parser.add_argument("--envs", type=count, metavar="N", help="environments in parallel (key rollout.num_envs)")
+    parser.add_argument("--account", metavar="PRESET", help="account rules; `jaxtrade list accounts` shows them (key "
+                        "account.preset)")
+    if what is not None:
+        parser.add_argument("--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist")
+
+
+def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(flag, override) for each of the four flags that was given. Flags that the command lacks count as absent."""
+    given = [(each, getattr(args, each.flag, None)) for each in KEY_FLAGS]
+    return [(f"--{each.flag}", f"{each.key}={json.dumps(value)}") for each, value in given if value is not None]
+
+
+def chosen_folder(args: argparse.Namespace, flag: str = "run_dir") -> Path | None:
+    """The folder that `--name` or the flag of the attribute `flag` names; None if neither was given.
+
+    Raises ConfigError if both were given, or for a name that is no name of a folder.
+    """
+    given, written = getattr(args, flag), f"--{flag.replace('_', '-')}"
+    if args.name is None:
+        return Path(given) if given else None
+    if given:
+        raise ConfigError(f"--name {args.name} and {written} {given}: both name the folder; give one")
+    if not rundir.NAME.fullmatch(args.name):
+        raise ConfigError(f"--name {args.name}: expected letters, digits, '.', '_' or '-' (at most 100), the first a "
+                          f"letter or digit; for another folder than runs/NAME use {written}")
+    return Path("runs") / args.name
+
+
+def require_unused(args: argparse.Namespace, folder: Path) -> None:
+    """Raise ConfigError if `--name` names a folder that exists."""
+    if args.name is not None and folder.exists():
+        raise ConfigError(f"--name {args.name}: {folder} exists; choose another name")
+
+
+def new_folder(args: argparse.Namespace, market: str, kind: str) -> Path:
+    """The folder of a new run: of `--name`, of `--run-dir`, or one named after the market, `kind` and the time.
+
+    Raises ConfigError as `chosen_folder`, or if the folder cannot be a new run.
+    """
+    path = chosen_folder(args) or rundir.new_run_path(market, kind)
+    require_unused(args, path)
+    rundir.check_new(path)
+    return path

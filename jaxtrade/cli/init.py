@@ -1,0 +1,144 @@
+"""`jaxtrade init FILE`: look at a file of bars, ask what it does not say, and write a configuration that reads it.
+
+Imports no heavy library at load time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxtrade.cli.asking import Question, ask, may_ask
+from jaxtrade.cli.shared import check_names
+from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values
+from jaxtrade.config.yaml12 import dump_yaml
+from jaxtrade.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jaxtrade.data.contracts import Contract
+    from jaxtrade.data.examine import Examined
+
+HELD_OUT = 10  # one session in so many is held out for validation, and as many for the test
+SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the parser of `init`."""
+    init = commands.add_parser("init", help="look at your file of bars and write a configuration that reads it")
+    init.add_argument("file", type=Path, metavar="FILE", help="CSV, CSV.gz, zip or Parquet, or a folder of LEAN's "
+                      "daily zips")
+    init.add_argument("--market", help="contract symbol, e.g. ES")
+    init.add_argument("--contract", metavar="FILE", help="your own contract instead of --market, or a shipped one such "
+                      "as SPY")
+    init.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+                      help="what you know, e.g. --set data.time_zone=UTC --set data.stamp=open; any other key is "
+                      "written too (repeatable)")
+    init.add_argument("--out", type=Path, metavar="YAML", help="the configuration (default: the file's name with "
+                      ".yaml, in this folder); an existing file is never overwritten")
+    init.add_argument("--non-interactive", action="store_true", help="never ask; say which flags are missing instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Handle `init`. Returns the exit code. Raises ConfigError and DataError."""
+    if args.market is not None and args.contract is not None:
+        raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
+                          "market; give one")
+    out = args.out or Path(f"{_stem(args.file)}.yaml")
+    _require_new(out)
+    values = overridden(read_values(config_path("quickstart")) | {"data": {}}, args.overrides)
+    data = values["data"]
+    data["source"] = "file"
+    file = _one_file(args.file, out) if args.file.is_dir() else args.file
+    data["file"] = str(file.resolve())
+    stated = make_config(values, "quickstart and --set").data  # before anything slow: wrong keys and values
+    from jaxtrade.cli.initial import contract_for, describe, settle
+    from jaxtrade.data.examine import examine
+    from jaxtrade.data.formats.recognise import Stated
+
+    seen = examine(file, Stated(stated.columns, stated.time_zone, stated.stamp, stated.price_scale, stated.date_order),
+                   stated.expiry)
+    print("\n".join(describe(seen)))
+    interactive = may_ask(args.non_interactive)
+    contract, named = contract_for(seen, args.market or data.get("market"), args.contract or data.get("contract"),
+                                   interactive, out.parent)
+    questions = settle(seen, contract, stated)
+    if not interactive:
+        _require_answers(seen, contract, questions)
+    for key, question in questions:
+        given = ask(question)
+        data[key] = float(given) if key == "price_scale" else given
+    values["data"] = named | data | named
+    return _finish(values, overridden({}, args.overrides).get("split", {}), seen, out)
+
+
+def _stem(file: Path) -> str:
+    name = file.resolve().name
+    while name.endswith(SUFFIXES):
+        name = name.rpartition(".")[0]
+    return name or "bars"
+
+
+def _require_new(path: Path) -> None:
+    if path.exists():
+        raise ConfigError(f"{path}: exists already, and is not overwritten; give another name with --out, or remove it")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: there is no folder {path.parent}; make it, or give another --out")
+
+
+def _one_file(folder: Path, out: Path) -> Path:
+    """A folder of LEAN's daily zips as one zip beside the configuration."""
+    from jaxtrade.data.lean_days import joined_days
+
+    path = out.with_name(f"{_stem(folder)}_days.zip")
+    content, count = joined_days(folder)
+    if path.exists() and path.read_bytes() != content:
+        raise ConfigError(f"{path}: exists already with other days, and is not overwritten; remove it, or give another "
+                          "--out")
+    path.write_bytes(content)
+    print(f"{folder}: {count} daily files of LEAN, joined in {path}")
+    return path
+
+
+def _require_answers(seen: Examined, contract: Contract | None, questions: list[tuple[str, Question]]) -> None:
+    """Raise ConfigError naming every flag that is missing, if any is."""
+    from jaxtrade.cli.initial import market_question
+
+    missing = [] if contract is not None else [market_question(seen)]
+    missing += [question for _, question in questions]
+    if not missing:
+        return
+    lines = [f"{seen.file}: {len(missing)} thing{'s' if len(missing) > 1 else ''} that the file does not say; give:"]
+    for question in missing:
+        lines.append(f"  {question.flag}")
+        lines += [f"      {hint}" for hint in question.hints]
+    raise ConfigError("\n".join(lines))
+
+
+def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: Path) -> int:
+    """Check that the configuration reads the file, and write it. split: the section as the user gave it."""
+    config = make_config(values, "the new configuration")
+    check_names(config, own_files=True)
+    from jaxtrade.data.describe import check_text
+    from jaxtrade.data.sources import bars_of
+
+    bars = bars_of(config)
+    print(check_text(bars, config))
+    sessions = _sessions(config, bars)
+    values["split"] = {"validation_sessions": sessions // HELD_OUT, "test_sessions": max(1, sessions // HELD_OUT),
+                       **split}
+    text = (f"# Written by jaxtrade init from {seen.file}, read as {seen.title}: {sessions} sessions.\n"
+            + dump_yaml(values))
+    with out.open("x", encoding="utf-8") as file:
+        file.write(text)
+    print(f"\nwritten: {out}\nnext:\n  jaxtrade data describe {out}\n  jaxtrade train {out}")
+    return 0
+
+
+def _sessions(config: RunConfig, bars: Any) -> int:
+    """The number of sessions with decisions."""
+    from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+    from jaxtrade.data.market import decision_sessions
+
+    schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
+    return len(decision_sessions(bars, schedule, trade_dates(bars.time, bars.contract), config).date)

@@ -1,0 +1,175 @@
+"""`jaxtrade config`: where each value is from, and that every key is explained and has an example that works."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from jaxtrade.cli import config_command, examples, main, shared
+from jaxtrade.cli.parser import build_parser
+from jaxtrade.config import RunConfig, load_config, make_config
+from jaxtrade.config.keys import all_keys, sections, written
+from jaxtrade.config.yaml12 import parse_yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Dotted keys of a model, found without JSON schema."""
+    found = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        found += (leaves(inner, f"{prefix}{name}.") if isinstance(inner, type) and issubclass(inner, BaseModel)
+                  else [prefix + name])
+    return found
+
+
+def shown(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, str]:
+    """Key -> origin, of what `config show ARGV` prints."""
+    assert main(["config", "show", *argv]) == 0
+    path: list[str] = []
+    found = {}
+    for line in capsys.readouterr().out.splitlines()[1:]:
+        text, _, origin = line.partition("  # ")
+        name, _, value = text.strip().partition(":")
+        depth = (len(text) - len(text.lstrip())) // 2
+        path = [*path[:depth], name]
+        if origin:
+            found[".".join(path)] = origin
+        else:
+            assert value == ""
+    return found
+
+
+def test_all_keys_are_listed_once() -> None:
+    assert list(all_keys()) == leaves(RunConfig)
+
+
+def test_what_show_prints_is_the_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["--market", "NQ", "--test", "--envs", "16", "--set", "reward.weights.win=0.5", "--set", "data.roll=off"]
+    assert main(["config", "show", *argv]) == 0
+    printed = capsys.readouterr().out
+    expected = shared.resolve(build_parser().parse_args(["train", *argv]))
+    assert make_config(parse_yaml(printed, "printed")) == expected
+
+
+def test_every_value_says_where_it_is_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("seed: 3\nrollout: {num_envs: 128, num_steps: 32}\nreward: {weights: {win: 0.5}}\n"
+                    "network: {kind: gru, hidden: [8]}\n", encoding="utf-8")
+    bars = tmp_path / "bars.csv"
+    bars.write_text("time\n", encoding="utf-8")
+    origins = shown(capsys, str(file), "--test", "--data", str(bars), "--envs", "32", "--set", "ppo.gamma=0.9",
+                    "--set", "reward.weights.loss=-1", "--set", "network={hidden: [16]}")
+    assert list(origins) == list(all_keys())
+    assert {name: origin for name, origin in origins.items() if origin != "default"} == {
+        "seed": "file", "rollout.num_envs": "--envs", "rollout.num_steps": "--test", "ppo.num_minibatches": "--test",
+        "train.total_timesteps": "--test", "train.chunk_updates": "--test", "data.synthetic_sessions": "--test",
+        "data.source": "--data", "data.file": "--data", "ppo.gamma": "--set", "reward.weights": "--set",
+        "network.hidden": "--set"}  # the whole section was replaced: network.kind has its default again
+
+
+def test_changed_keys_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    origins = shown(capsys, "--changed", "--seed", "1", "--account", "rules_off_50k")
+    assert origins["seed"] == "--seed"
+    assert origins["account.preset"] == "--account"
+    assert "ppo.gamma" not in origins
+    assert "default" not in origins.values()
+
+
+@pytest.mark.parametrize(("argv", "fragment"), [
+    (["show", "curriculum"], "a curriculum, which has one configuration per phase"),
+    (["show", "nowhere"], "no such file"),
+    (["show", "--set", "ppo.gama=1"], "did you mean 'ppo.gamma'"),
+    (["explain", "ppo.gama"], "did you mean ppo.gamma"),
+    (["explain", "kind"], "did you mean network.kind or advisor.kind?"),
+    (["explain", "ppo.num_envs"], "is rollout.num_envs now"),
+    (["explain", "xyzzy"], "no key is called 'xyzzy' (all keys: jaxtrade config keys)"),
+    (["keys", "rolout"], "did you mean rollout?"),
+])
+def test_wrong_names_are_refused_with_a_hint(argv: list[str], fragment: str,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", *argv]) == 2
+    assert fragment in capsys.readouterr().err
+
+
+def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "explain", "rollout.num_envs"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "rollout.num_envs",
+        "  environments in parallel",
+        "  type        whole number, at least 1",
+        "  default     256",
+        "  flag        --envs",
+        "  documented  docs/training.md",
+        "  example     jaxtrade train --set rollout.num_envs=512",
+        "  in a file   rollout:",
+        "                num_envs: 512",
+    ]
+
+
+@pytest.mark.parametrize(("name", "kind"), [
+    ("ppo.gamma", "number, at least 0, at most 1"),
+    ("control.plateau_lr_factor", "number, above 0, below 1"),
+    ("compute.threads", "whole number, at least 1, at most 4,096 or auto"),
+    ("network.hidden", "list, each item: whole number, at least 1"),
+    ("data.stamp", "open | close | null"),
+    ("account.drawdown", "number or off or null"),
+    ("data.roll", "off, volume, or a mapping expiry: first trade date"),
+    ("train.tensorboard", "true or false"),
+    ("reward.weights", "mapping of text to number"),
+])
+def test_types_and_ranges_in_words(name: str, kind: str) -> None:
+    assert all_keys()[name].kind == kind
+
+
+def test_a_key_is_found_by_its_own_name_where_it_is_the_only_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "explain", "gamma"]) == 0
+    assert capsys.readouterr().out.startswith("ppo.gamma\n")
+
+
+def test_explain_a_section_lists_its_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "explain", "split"]) == 0
+    printed = capsys.readouterr().out
+    assert sections()["split"] in printed
+    assert [line.split()[0] for line in printed.splitlines()[4:]] == [
+        "split.validation_sessions", "split.test_sessions", "split.embargo_sessions"]
+
+
+def test_every_key_has_a_description_a_type_and_a_page() -> None:
+    assert [name for name, key in all_keys().items() if not key.description] == []
+    assert [name for name, key in all_keys().items() if "any value" in key.kind] == []
+    pages = {name: (ROOT / config_command.page_of(name)).read_text(encoding="utf-8") for name in all_keys()}
+    assert [name for name, text in pages.items()
+            if name.partition(".")[0] not in text.lower() and name.rpartition(".")[2] not in text] == []
+
+
+@pytest.mark.parametrize("name", list(all_keys()))
+def test_every_example_works(name: str) -> None:
+    """As it is printed, quotes and all: the words that a shell makes of it are accepted, and set the key."""
+    words = shlex.split(" ".join(examples.of(all_keys()[name])))
+    overrides = words[1::2]
+    assert words[::2] == ["--set"] * len(overrides)
+    assert overrides[0].partition("=")[0] == name
+    if name == "imports":
+        overrides = ["imports=[json]"]  # the example's module is the user's
+    load_config("quickstart", overrides)
+
+
+def test_a_table_fits_its_width() -> None:
+    keys = config_command.chosen_keys("advisor.")
+    lines = config_command.key_table(keys, 80)
+    assert len(lines) == 1 + len(keys)
+    assert max(len(line) for line in lines) == 80
+    assert [line.split()[0] for line in lines[1:]] == [key.name for key in keys]
+    assert sum(line.endswith("...") for line in lines) > 5
+
+
+@pytest.mark.parametrize("value", ["off", "a b", "x, y", "1e3", "", "null", "it's", 0.1, 3, True, None, [1, 2],
+                                   ["off", "a,b"], {"win": 0.5}, "http://127.0.0.1:8080/v1", "a: b", "# no"])
+def test_a_written_value_is_read_back(value: object) -> None:
+    assert parse_yaml(f"key: {written(value)}", "written") == {"key": value}
+    assert "\n" not in written(value)

@@ -1,0 +1,77 @@
+"""The help of `jaxtrade`: grouped commands, the page of all flags, and `python -m jaxtrade`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxtrade
+from jaxtrade.cli import entry, help, main
+from jaxtrade.cli.parser import build_parser
+from tests.cli import reference
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_has_every_command_and_flag() -> None:
+    text = reference.PAGE.read_text(encoding="utf-8")
+    assert reference.page(text) == text, "run `python -m tests.cli.reference`"
+    assert "#### `jaxtrade ablate advisor [CONFIG]`" in text
+    assert "| `--timesteps N` |" in text
+
+
+def test_every_flag_has_a_help() -> None:
+    silent = [f"{words} {reference.invocation(action)}"
+              for name, child in reference.below(build_parser()).items()
+              for words, parser, _ in reference.leaves(name, *child)
+              for action in parser._actions if not action.help]
+    assert silent == []
+
+
+def test_a_missing_flag_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = build_parser()
+    reference.below(parser)["train"][0].add_argument("--planted", help="a flag that the page lacks")
+    monkeypatch.setattr(reference, "build_parser", lambda: parser)
+    assert "| `--planted PLANTED` | a flag that the page lacks |" in reference.generated()
+
+
+def test_every_command_can_be_run_and_is_in_one_group() -> None:
+    commands = reference.below(build_parser())
+    assert set(commands) == set(entry.COMMANDS)
+    groups = help.grouped(commands)
+    assert sorted(name for group in groups.values() for name in group) == sorted(commands)
+    assert list(groups) == ["train", "data", "advisor", "evaluate", "tools"]
+    assert help.grouped(["train", "brand_new"]) == {"train": ["train"], "tools": ["brand_new"]}
+
+
+def test_help_shows_the_groups_and_the_most_used_lines(capsys: pytest.CaptureFixture[str],
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    assert stop.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("  train")
+    assert lines[start + 1].startswith("    train ")
+    assert [line for line in lines if line.strip() in help.GROUPS] == [f"  {name}" for name in help.GROUPS]
+    assert sum(line.startswith("  jaxtrade ") for line in lines) == 3
+    # Every line of help begins in the same column.
+    commands = lines[start:lines.index("most used:")]
+    described = [line for line in commands if line.startswith("    ") and "  " in line[6:]]
+    assert len({line.index(line[4:].split(None, 1)[1]) for line in described if line[4] != " "}) == 1
+
+
+def test_the_most_used_lines_are_commands() -> None:
+    lines = [line.split("   ")[0].split() for line in help.EPILOG.splitlines() if line.startswith("  jaxtrade")]
+    for words in lines:
+        build_parser().parse_args(words[1:])
+    assert len(lines) == 3
+
+
+def test_python_m_jaxtrade_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "jaxtrade", "--version"], capture_output=True, text=True, cwd=ROOT,
+                          check=False)
+    assert (done.returncode, done.stdout) == (0, f"jaxtrade {jaxtrade.__version__}\n")

@@ -1,0 +1,281 @@
+"""`jaxtrade init`: what it recognises, what it asks, what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.cli import init, main
+from jaxtrade.config import load_config
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.examine import examine, price_step
+from jaxtrade.data.formats.recognise import Stated
+from jaxtrade.data.guess import candidates, clear_winner, clocks
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.sources import bars_of
+from jaxtrade.errors import ConfigError
+from tests import vendors
+
+ES, EURUSD = get_contract("ES"), get_contract("EURUSD")
+SERVER = "America/New_York+7h"
+NOTHING = Stated({}, None, None, 1.0, None)
+
+
+@pytest.fixture(scope="module")
+def es() -> Bars:
+    return bundled(ES)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Answers of a person at a terminal, taken in turn."""
+    answers: list[str] = []
+    monkeypatch.setattr(init, "may_ask", lambda refused: not refused)
+    monkeypatch.setattr("builtins.input", lambda prompt: answers.pop(0) if answers else _end())
+    return answers
+
+
+def _end() -> str:
+    raise EOFError
+
+
+def assert_reads(path: Path, expected: Bars) -> None:
+    """The configuration reads the bars that the file was written from."""
+    found = bars_of(load_config(str(path)))
+    for name in ("time", "open", "high", "low", "close"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+
+
+# name of the file -> (content, flags that it needs)
+KNOWN = {
+    "es.csv": (vendors.mt5, ["--market", "ES", "--set", f"data.time_zone={SERVER}"]),
+    "ES 12-13.Last.txt": (vendors.ninjatrader, ["--market", "ES", "--set", "data.time_zone=UTC", "--set",
+                                                "data.stamp=close"]),
+    "glbx.csv": (vendors.databento, []),
+    "yahoo.csv": (vendors.yahoo, ["--set", "data.stamp=open"]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_flags_alone_write_a_configuration_that_reads_the_file(es, here, name, capsys):
+    write, flags = KNOWN[name]
+    (here / name).write_bytes(write(es))
+    assert main(["init", name, "--non-interactive", *flags]) == 0
+    out = here / f"{name.rpartition('.')[0]}.yaml"
+    assert_reads(out, es)
+    said = capsys.readouterr().out
+    assert said.endswith(f"next:\n  jaxtrade data describe {out.name}\n  jaxtrade train {out.name}\n")
+    assert "6826 bars of 60 s read as ES, no fault" in said
+    config = load_config(str(out))
+    assert config.split.test_sessions == 1
+    assert config.network.hidden == load_config("quickstart").network.hidden
+
+
+def test_the_report_says_what_was_recognised(es, here, capsys):
+    (here / "es.csv").write_bytes(vendors.mt5(es))
+    assert main(["init", "es.csv"]) == 2  # there is no terminal
+    said = capsys.readouterr()
+    for part in ("es.csv: read as an MT5 export", "time = <DATE> <TIME>", "6,826 rows, usually 60 s apart",
+                 "first     2013.10.07 01:00:00 (as written; the file does not say the time zone)",
+                 "last      2013.10.12 00:14:00", "1640.00 .. 1700.25, smallest step 0.25; one side",
+                 "perhaps ES (the file's name, prices), MES (prices)"):
+        assert part in said.out
+    assert "2 things that the file does not say" in said.err
+    assert "--market ES (or --contract FILE)" in said.err
+    assert f"--set data.time_zone={SERVER}" in said.err
+    assert f"by the hours of ES: {SERVER} with open stamps puts 0.00 % of the bars into closed hours" in said.err
+    assert list(here.iterdir()) == [here / "es.csv"]
+
+
+def test_a_person_is_asked_only_what_the_file_does_not_say(es, here, typed, capsys):
+    (here / "bars.csv").write_bytes(vendors.mt5(es))
+    typed += ["es", ""]  # the market; the time zone that is offered
+    assert main(["init", "bars.csv"]) == 0
+    assert typed == []
+    assert_reads(here / "bars.yaml", es)
+    (here / "glbx.csv").write_bytes(vendors.databento(es))
+    assert main(["init", "glbx.csv"]) == 0  # nothing is asked
+    assert "the file names its instrument: ES" in capsys.readouterr().out
+
+
+def test_wrong_answers_are_asked_again_and_none_is_an_error(es, here, typed, capsys):
+    (here / "bars.txt").write_bytes(vendors.ninjatrader(es))
+    typed += ["!", "ES", "Mars", "UTC", "end", "close"]
+    assert main(["init", "bars.txt"]) == 0
+    assert_reads(here / "bars.yaml", es)
+    said = capsys.readouterr().out
+    assert "unknown time zone 'Mars'" in said
+    assert "expected open, close; found 'end'" in said
+    typed += ["ES", "Mars", "Moon", "Venus"]
+    assert main(["init", "bars.txt", "--out", "other.yaml"]) == 2
+    assert "no answer to 'Time zone" in capsys.readouterr().err
+    assert not (here / "other.yaml").exists()
+
+
+def test_a_new_market_gets_a_contract_file(es, here, typed):
+    (here / "bars.csv").write_bytes(vendors.mt5(es))
+    typed += ["FOO", "future", "", "", "12.5", "", "", "", "", ""]
+    assert main(["init", "bars.csv"]) == 0
+    config = load_config("bars.yaml")
+    assert (config.data.market, config.data.contract) == ("FOO", str(here / "FOO.contract.yaml"))
+    bars = bars_of(config)
+    assert bars.contract.symbol == "FOO"
+    assert bars.contract.tick_mills == 12_500
+    assert str(bars.contract.tick_size) == "0.25"
+    assert (bars.time == es.time).all()
+    typed += ["FOO"]
+    assert main(["init", "bars.csv", "--out", "again.yaml"]) == 2  # its file is not overwritten
+
+
+def test_an_unknown_market_without_a_terminal_names_the_known_ones(es, here, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(es))
+    assert main(["init", "bars.csv", "--market", "FOO"]) == 2
+    said = capsys.readouterr().err
+    assert "market 'FOO': not one that jaxtrade knows (known: NQ, ES," in said
+    assert "--contract FILE" in said
+
+
+def test_nothing_is_overwritten(es, here, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(es))
+    (here / "bars.yaml").write_text("mine")
+    assert main(["init", "bars.csv"]) == 2
+    assert "bars.yaml: exists already, and is not overwritten; give another name with --out" in capsys.readouterr().err
+    assert (here / "bars.yaml").read_text() == "mine"
+    assert main(["init", "bars.csv", "--out", "none/bars.yaml"]) == 2
+    assert "there is no folder none" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "part"), [
+    (["--set", "data.stmap=open"], "did you mean 'data.stamp'"), (["--market", "ES", "--contract", "SPY"], "give one"),
+    (["--contract", "nowhere.yaml"], "contract 'nowhere.yaml': no such file")])
+def test_wrong_flags_are_refused(es, here, flags, part, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(es.rows(slice(0, 50))))
+    assert main(["init", "bars.csv", *flags]) == 2
+    assert part in capsys.readouterr().err
+    assert list(here.iterdir()) == [here / "bars.csv"]
+
+
+def test_files_that_cannot_be_read_are_refused(here, capsys):
+    assert main(["init", "absent.csv"]) == 2
+    assert "absent.csv: no such file" in capsys.readouterr().err
+    (here / "page.csv").write_text("<!DOCTYPE html><html>")
+    assert main(["init", "page.csv"]) == 2
+    assert "looks like an HTML" in capsys.readouterr().err
+    (here / "folder").mkdir()
+    assert main(["init", "folder"]) == 2
+    assert "without daily zips of LEAN" in capsys.readouterr().err
+
+
+def test_a_fault_in_the_bars_stops_before_anything_is_written(es, here, capsys):
+    text = vendors.databento(es).decode().splitlines(keepends=True)
+    (here / "bars.csv").write_text("".join([*text[:9], text[8], *text[9:]]))
+    assert main(["init", "bars.csv"]) == 2
+    assert "a duplicate stamp" in capsys.readouterr().err
+    assert not (here / "bars.yaml").exists()
+
+
+def test_several_contracts_are_chosen_from(es, here, typed, capsys):
+    both = vendors.databento(es) + vendors.databento(es.rows(slice(0, 500)), "ESH4", header=False)
+    (here / "bars.csv").write_bytes(both)
+    assert main(["init", "bars.csv", "--non-interactive"]) == 2
+    said = capsys.readouterr()
+    assert "contracts 2: ESZ3 (6,826), ESH4 (500)" in said.out
+    assert "--set data.expiry=ESZ3" in said.err
+    typed += [""]
+    assert main(["init", "bars.csv"]) == 0
+    assert_reads(here / "bars.yaml", es)
+    assert main(["init", "bars.csv", "--out", "roll.yaml", "--set", "data.expiry=ESH4", "--non-interactive"]) == 0
+    assert_reads(here / "roll.yaml", es.rows(slice(0, 500)))
+
+
+def test_a_folder_of_leans_days_becomes_one_file(es, here, capsys):
+    folder = here / "es"
+    folder.mkdir()
+    for name, content in vendors.lean_days(es, "es", expiry="_201312_20131220").items():
+        (folder / f"{name[:8]}_trade.zip").write_bytes(vendors.zipped({name: content}))
+    assert main(["init", "es", "--set", "data.time_zone=UTC"]) == 0
+    assert "6 daily files of LEAN, joined in es_days.zip" in capsys.readouterr().out
+    assert_reads(here / "es.yaml", es)
+    assert main(["data", "check", "es"]) == 2
+    assert "jaxtrade init es" in capsys.readouterr().err
+
+
+def test_a_unit_of_prices_is_offered_where_it_alone_fits(here, capsys):
+    """Points of a hundred thousandth, as some brokers export them."""
+    eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07").sides[0]
+    text = vendors.plain(eurusd, "time", lambda at: f"{at:%Y-%m-%dT%H:%MZ}").decode()
+    rows = [line.split(",") for line in text.splitlines()]
+    scaled = [",".join([row[0], *(str(round(float(price) * 1e5)) for price in row[1:5]), row[5]]) for row in rows[1:]]
+    (here / "eurusd.csv").write_text("\n".join([",".join(rows[0]), *scaled]) + "\n")
+    flags = ["--market", "EURUSD", "--set", "data.stamp=open"]
+    assert main(["init", "eurusd.csv", *flags]) == 2
+    said = capsys.readouterr().err
+    assert "1 thing that the file does not say" in said
+    assert "--set data.price_scale=1e-05" in said
+    assert main(["init", "eurusd.csv", *flags, "--set", "data.price_scale=0.00001"]) == 0
+    assert_reads(here / "eurusd.yaml", eurusd)
+
+
+def test_a_longer_file_holds_out_a_tenth_of_its_sessions_twice(here):
+    """93 trade dates, of which the first few are history for the features."""
+    eurusd = bundled(EURUSD, start="2013-10-28", end="2014-03-07")
+    (here / "fxcm.csv").write_bytes(vendors.fxcm(eurusd))
+    flags = ["--market", "EURUSD", "--set", "data.time_zone=UTC", "--set", "data.stamp=open"]
+    assert main(["init", "fxcm.csv", *flags]) == 0
+    split = load_config("fxcm.yaml").split
+    assert (split.validation_sessions, split.test_sessions) == (8, 8)
+    assert main(["init", "fxcm.csv", *flags, "--out", "own.yaml", "--set", "split.test_sessions=3"]) == 0
+    assert load_config("own.yaml").split.test_sessions == 3
+
+
+# --- guesses ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def written(es: Bars, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("guesses")
+    (folder / "minutes.txt").write_bytes(vendors.ninjatrader(es))
+    (folder / "nq.txt").write_bytes(vendors.ninjatrader(es))
+    return folder
+
+
+def test_markets_are_guessed_from_contents_name_and_prices(written):
+    by_prices = candidates(examine(written / "minutes.txt", NOTHING))
+    assert [(found.symbol, found.why) for found in by_prices] == [("ES", ("prices",)), ("MES", ("prices",))]
+    assert candidates(examine(written / "nq.txt", NOTHING))[0] == ("NQ", ("the file's name",))
+
+
+def test_the_markets_hours_find_the_clock(written):
+    """A week of 24-hour trading, in UTC with close stamps: no other zone and side fits."""
+    best = clear_winner(clocks(examine(written / "minutes.txt", NOTHING), ES))
+    assert best is not None
+    assert (best.time_zone, best.stamp, best.closed) == ("UTC", "close", 0.0)
+    assert clear_winner([]) is None
+
+
+def test_price_steps():
+    assert price_step(np.array([1640.25, 1640.75, 1641.25])) == (0.5, 2)
+    assert price_step(np.array([1.36543, 1.36548, np.nan])) == (0.00005, 5)
+    assert price_step(np.float32([1.36543, 1.36544]).astype(np.float64)) == (0.00001, 5)
+    assert price_step(np.array([81121.0, 81203.0])) == (82.0, 0)
+    assert price_step(np.array([np.nan])) == (1.0, 0)
+
+
+def test_questions_refuse_words_that_are_no_answer():
+    from jaxtrade.cli.asking import number
+
+    for check, given in ((number(0), "0"), (number(0), "x"), (number(1, whole=True), "0"), (number(0, True), "1.5")):
+        with pytest.raises(ConfigError):
+            check(given)
+    number(0)("0.25")
+    number(1, whole=True)("1")
