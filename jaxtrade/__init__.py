@@ -24,16 +24,19 @@ if TYPE_CHECKING:
     from jaxtrade.env.state import EnvParams
     from jaxtrade.errors import CheckpointError, ConfigError, DataError, JaxtradeError
     from jaxtrade.evaluation.evaluate import evaluate, standard_agents
-    from jaxtrade.evaluation.policy import load_policy
+    from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
+    from jaxtrade.evaluation.report import EvaluationResult
     from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
     from jaxtrade.interop.gymnax_adapter import from_gymnax
     from jaxtrade.interop.gymnax_env import to_gymnax
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.rl.algorithms import make_algorithm
     from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.runs.python import run
     from jaxtrade.runs.setup import make_env
-    from jaxtrade.runs.train import run
-    from jaxtrade.training.loop import plan_run, train
+    from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
+    from jaxtrade.runs.train import RunResult
+    from jaxtrade.training.loop import TrainResult, plan_run, train
 
 
 use_fusion()
@@ -45,10 +48,16 @@ _HOME = {
     "Contract": "data.contracts",
     "DataError": "errors",
     "EnvParams": "env.state",
+    "EvaluationResult": "evaluation.report",
     "JaxtradeError": "errors",
+    "LoadedPolicy": "evaluation.policy",
     "Market": "data.market",
     "RunConfig": "config",
+    "RunResult": "runs.train",
+    "StoredEvaluation": "runs.stored",
+    "StoredRun": "runs.stored",
     "TradingEnv": "env.dynamics",
+    "TrainResult": "training.loop",
     "build_market": "data.market",
     "evaluate": "evaluation.evaluate",
     "from_frame": "data.read.bars",
@@ -58,13 +67,14 @@ _HOME = {
     "load_config": "config",
     "load_market": "data.market",
     "load_policy": "evaluation.policy",
+    "make_algorithm": "rl.algorithms",
     "make_env": "runs.setup",
     "make_params": "env.params",
-    "make_algorithm": "rl.algorithms",
     "make_ppo": "rl.ppo",
+    "open_run": "runs.stored",
     "plan_run": "training.loop",
     "register_envs": "interop.registration",
-    "run": "runs.train",
+    "run": "runs.python",
     "split_sessions": "data.splits",
     "standard_agents": "evaluation.evaluate",
     "synthetic_bars": "data.synthetic",
@@ -82,10 +92,16 @@ __all__ = [
     "Contract",
     "DataError",
     "EnvParams",
+    "EvaluationResult",
     "JaxtradeError",
+    "LoadedPolicy",
     "Market",
     "RunConfig",
+    "RunResult",
+    "StoredEvaluation",
+    "StoredRun",
     "TradingEnv",
+    "TrainResult",
     "build_market",
     "evaluate",
     "from_frame",
@@ -99,6 +115,7 @@ __all__ = [
     "make_env",
     "make_params",
     "make_ppo",
+    "open_run",
     "plan_run",
     "register_envs",
     "run",

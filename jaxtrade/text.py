@@ -41,3 +41,27 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
 def ruled(lines: Sequence[str]) -> list[str]:
     """The lines with a rule as long as the longest one under the first."""
     return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
+
+
+REPR_LIMIT = 300  # characters
+
+
+def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
+    """`Name(fact, fact, ...)` for a `__repr__`, in at most `limit` characters. Facts that do not fit are counted."""
+    shown = list(facts)
+    while True:
+        left = len(facts) - len(shown)
+        text = f"{name}({', '.join([*shown, *([f'{left} more'] if left else [])])})"
+        if len(text) <= limit or not shown:
+            return text
+        shown.pop()
+
+
+def several(count: int, noun: str) -> str:
+    """`1 trade`, `2,000 trades`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def in_dollars(value: float) -> str:
+    """`$1,234.50`, `-$3.00`."""
+    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"

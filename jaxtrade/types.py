@@ -83,6 +83,8 @@ class MarketView(struct.PyTreeNode):
     scaling, features: the configuration that the view was built for (static).
     context: float32[T, 28] observation slots about the bar itself. None (static) for tasks that do not show them.
     windows, level_windows: float32[T, W (F + 3)] their windows by bar (`data.windows`). None (static): slices instead.
+    base: int32[] ticks. `level` and `now` hold prices minus this, so that float32 holds them exactly. None (static): 0,
+        because every price is below 2^24 ticks.
     """
 
     value: Array
@@ -93,6 +95,7 @@ class MarketView(struct.PyTreeNode):
     context: Array | None = None
     windows: Array | None = None
     level_windows: Array | None = None
+    base: Array | None = None
 
 
 class MarketData(struct.PyTreeNode):

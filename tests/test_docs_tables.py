@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.catalogue import BENCHES
-from jaxtrade.config import ComputeConfig, ControlConfig, RunConfig
+from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, RunConfig
 from jaxtrade.env.presets import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.parts import REWARD_TERMS
@@ -66,6 +66,13 @@ def test_learner_keys() -> None:
 def test_compute_keys() -> None:
     written = {name: cells[0] for name, cells in rows("training.md", "compute key").items()}
     assert written == {f"compute.{name}": str(value).lower() for name, value in ComputeConfig().model_dump().items()}
+
+
+def test_keys_of_data() -> None:
+    values = DataConfig().model_dump(mode="json")
+    written = {name: cells[0] for name, cells in rows("data.md", "data key").items()}
+    assert written == {f"data.{name}": str(values[name]).lower()
+                       for name in ("splits", "allow_jumps", "seconds_tolerance", "quotes_tolerance")}
 
 
 def test_reward_terms() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu
 from jaxtrade.cli.flags import key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
-from jaxtrade.cli.shared import ADVISOR, data_options
+from jaxtrade.cli.shared import ADVISOR, data_options, tolerance_option
 from jaxtrade.cli.suggesting import Parser
 from jaxtrade.version import __version__
 
@@ -88,6 +88,7 @@ def _add_data(commands: Any) -> None:
     check.add_argument("--contract", metavar="FILE", help="your own contract, instead of --market")
     check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                        help="how to read the files, e.g. --set data.stamp=open --set data.time_zone=UTC")
+    tolerance_option(check)
     describe = actions.add_parser("describe", help="sessions, stops, costs and ambiguous bars of a market")
     describe.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: quickstart)")
     data_options(describe)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from jaxtrade.cli import flags
-from jaxtrade.config import RunConfig, load_config, make_config, overridden
+from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
 from jaxtrade.data.contracts import BUNDLED
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
@@ -23,7 +23,8 @@ from jaxtrade.runs.preflight import check, check_names
 if TYPE_CHECKING:
     from jaxtrade.storage.kept import Store
 
-MARKET = ("market", "contract", "data", "seconds", "quotes")  # flags that choose the bars
+TOLERANCES = ("seconds_tolerance", "quotes_tolerance")
+MARKET = ("market", "contract", "data", "seconds", "quotes", *TOLERANCES)  # flags that choose the bars
 ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
            "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
 # `--test` takes about a minute on two cores, with compilation.
@@ -57,6 +58,15 @@ def data_options(parser: argparse.ArgumentParser) -> None:
                         "as --data: they must rebuild its bars, and allow --set env.intrabar=path")
     parser.add_argument("--quotes", metavar="FILE", help="bid and ask bars of the same instrument, read with the same "
                         "keys as --data: fills take the quotes, volume stays that of --data")
+    parser.add_argument("--seconds-tolerance", metavar="FRACTION", help="largest share of bars that their seconds may "
+                        "fail to rebuild (default 0.001); these bars are resolved stop_first, and counted")
+    tolerance_option(parser)
+
+
+def tolerance_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--quotes-tolerance`, which applies to a file with bid and ask as well as to `--quotes`."""
+    parser.add_argument("--quotes-tolerance", metavar="FRACTION", help="largest share of bars that may lack a bid or "
+                        "an ask (default 0.01); these bars are left out, and counted")
 
 
 def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str = "") -> None:
@@ -88,7 +98,7 @@ def resolve(args: argparse.Namespace, own_files: bool = False, training: bool = 
         if values is None:
             config = load_config(given.config or "quickstart", overrides)
         else:
-            config = make_config(overridden(values, overrides), given.config, overrides)
+            config = make_config(overridden(values, overrides), given.config, origins_of(overrides))
     return completed(config, given, own_files, training)
 
 
@@ -132,7 +142,10 @@ def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """`--market` and `--data` as (flag, override). Raises ConfigError if `--contract` and a market are both given."""
+    """`--market`, `--data` and the tolerances as (flag, override).
+
+    Raises ConfigError if `--contract` and a market are both given.
+    """
     given = []
     if args.market is not None and args.contract is not None:
         raise ConfigError(f"--market {args.market} and --contract {args.contract}: the contract's symbol is the "
@@ -143,6 +156,9 @@ def data_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
         given.append(("--market", f"data.source={'bundled' if symbol in BUNDLED else 'synthetic'}"))
     if args.data is not None:
         given.append(("--data", "data.source=file"))
+    for name in TOLERANCES:
+        if (share := getattr(args, name)) is not None:
+            given.append((f"--{name.replace('_', '-')}", f"data.{name}={share}"))
     return given
 
 

@@ -1,6 +1,7 @@
 """The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
 
 from jaxtrade.config.compute import ComputeConfig
+from jaxtrade.config.corporate import ShareSplit
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -14,13 +15,16 @@ from jaxtrade.config.learning import (
 )
 from jaxtrade.config.load import (
     MAX_BYTES,
+    Changes,
     RunConfig,
+    changed_config,
     config_path,
     digest_of,
     dump_config,
     find_file,
     load_config,
     make_config,
+    origins_of,
     overridden,
     read_values,
     shown,
@@ -44,6 +48,7 @@ __all__ = [
     "AccountConfig",
     "AdvisorConfig",
     "BracketConfig",
+    "Changes",
     "ComputeConfig",
     "ControlConfig",
     "CostConfig",
@@ -58,16 +63,19 @@ __all__ = [
     "RolloutConfig",
     "RunConfig",
     "SessionConfig",
+    "ShareSplit",
     "SplitConfig",
     "StageConfig",
     "TrainConfig",
     "TransferConfig",
+    "changed_config",
     "config_path",
     "digest_of",
     "dump_config",
     "find_file",
     "load_config",
     "make_config",
+    "origins_of",
     "overridden",
     "read_values",
     "shown",

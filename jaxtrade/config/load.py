@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,6 +20,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.faults import faults_of, suggest, without
+from jaxtrade.config.keywords import placed
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -46,9 +48,13 @@ from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.registry import import_parts
+from jaxtrade.text import short_repr
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
+_SHORT = reprlib.Repr()  # shortens values in a configuration's own text
+_SHORT.maxstring = _SHORT.maxother = 80
 SET = "--set"  # where a value came from, in messages, if it is no file
 
 
@@ -113,9 +119,25 @@ class RunConfig(Section, frozen=True):
                              f"ppo.num_minibatches ({count}), because a minibatch holds whole rollouts of some envs")
         return self
 
+    def __repr__(self) -> str:
+        """The keys whose values are not the defaults."""
+        return short_repr("RunConfig", *_unusual(self, type(self)()))
+
+    __str__ = __repr__
+
     def digest(self) -> str:
         """sha256 of the resolved configuration (hex)."""
         return digest_of(self.model_dump(mode="json"))
+
+
+def _unusual(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterator[str]:
+    """`key=value` of each value that differs from the default."""
+    for name, value in section:
+        usual = getattr(default, name)
+        if isinstance(value, BaseModel):
+            yield from _unusual(value, usual, f"{prefix}{name}.")
+        elif value != usual:
+            yield f"{prefix}{name}={_SHORT.repr(value)}"
 
 
 def digest_of(values: Mapping[str, Any]) -> str:
@@ -183,36 +205,41 @@ def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
     node[parts[-1]] = value
 
 
-def validated(model: type[ModelT], values: Mapping[str, Any], name: str, overrides: Sequence[str] = ()) -> ModelT:
+def origins_of(overrides: Iterable[str]) -> dict[str, str]:
+    """The `origins` of overrides `a.b=value`: their keys, all of `--set`."""
+    return {override.partition("=")[0].strip(): SET for override in overrides}
+
+
+def validated(model: type[ModelT], values: Mapping[str, Any], name: str, origins: Mapping[str, str] | None = None
+              ) -> ModelT:
     """Validate nested `values` as a model.
 
-    name: the source, for messages. overrides: `a.b=value` that `values` contain; their faults are said to be of
-    `--set`. Raises ConfigFaultsError with every fault.
+    name: the source, for messages. origins: dotted key -> where its value came from, if it is not of that source.
+    Raises ConfigFaultsError with every fault.
     """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        keys = [override.partition("=")[0].strip() for override in overrides]
-
         def origin(key: str) -> str:
-            return SET if any(f"{key}.".startswith(f"{own}.") for own in keys) else name
+            return next((of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name)
 
         raise ConfigFaultsError([(origin(key), text) for key, text in faults_of(error, model)],
                            without(values, error)) from None
 
 
-def make_config(values: Mapping[str, Any], name: str = "configuration", overrides: Sequence[str] = ()) -> RunConfig:
+def make_config(values: Mapping[str, Any], name: str = "configuration", origins: Mapping[str, str] | None = None
+                ) -> RunConfig:
     """Validate nested `values` (section -> key -> value) as the configuration of a run.
 
-    The modules in `imports` are loaded first, so that they can register their parts. overrides: as in `validated`.
-    Raises ConfigFaultsError with every fault.
+    The modules in `imports` are loaded first, so that they can register their parts. origins: as in `validated`. Raises
+    ConfigFaultsError with every fault.
     """
     modules = values.get("imports", ())
     if isinstance(modules, str):
         modules = [module.strip() for module in modules.split(",")]
     if isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules):
         import_parts(modules)
-    return validated(RunConfig, values, name, overrides)
+    return validated(RunConfig, values, name, origins)
 
 
 def shown(path: Path) -> str:
@@ -231,20 +258,44 @@ def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
     return loaded
 
 
-def load_config(name: str | None = None, overrides: Iterable[str] = ()) -> RunConfig:
-    """Read a YAML configuration and apply `section.key=value` overrides in order; the last one wins.
+def load_config(name: str | Path | None = None, set: Changes = (), **settings: Any) -> RunConfig:
+    """Read a YAML configuration and change keys of it: first `set`, in order, then the keywords.
+
+        load_config("quickstart", total_timesteps=50_000, network={"kind": "gru"})
 
     Args:
         name: a file, the name of a shipped configuration, or None for the defaults.
-        overrides: strings `a.b=value`; the value is read as YAML.
+        set: strings `section.key=value`, whose values are read as YAML, or a mapping from dotted keys to values.
+        settings: keys by name, as `keywords.placed` finds them.
     Raises:
-        ConfigError: unknown key (with a suggestion), wrong type or range, duplicate key, no such file, an empty file.
+        ConfigError: unknown key (with a suggestion), a key that several sections have, wrong type or range, duplicate
+            key, no such file, an empty file.
     """
-    origin, values, overrides = "defaults", dict[str, Any](), list(overrides)
-    if name is not None:
-        path = config_path(name)
-        origin, values = shown(path), read_values(path)
-    return make_config(overridden(values, overrides), origin, overrides)
+    if name is None:
+        return _changed({}, "defaults", set, settings)
+    path = config_path(str(name))
+    return _changed(read_values(path), shown(path), set, settings)
+
+
+def changed_config(config: RunConfig, set: Changes = (), **settings: Any) -> RunConfig:
+    """`config` with keys changed, as in `load_config`. Raises ConfigError."""
+    return _changed(config.model_dump(mode="json"), "configuration", set, settings)
+
+
+def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings: Mapping[str, Any]) -> RunConfig:
+    if isinstance(changes, str):
+        raise ConfigError(f"set={changes!r}: give a list, set=[{changes!r}], or a dict")
+    if isinstance(changes, Mapping):
+        merged, origins = copy.deepcopy(dict(values)), dict.fromkeys(changes, "set")
+        for key, value in changes.items():
+            _merge(merged, key, value, f"set={{'{key}': ...}}")
+    else:
+        changes = list(changes)
+        merged, origins = overridden(values, changes), origins_of(changes)
+    for key, value in placed(settings, RunConfig).items():
+        _merge(merged, key, value, f"{key}=...")
+        origins[key] = "keywords"
+    return make_config(merged, origin, origins)
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from jaxtrade.config.base import Atrs, Count, Names, Section
+from jaxtrade.config.corporate import Splits
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
 
@@ -95,6 +96,14 @@ class DataConfig(Section, frozen=True):
         "date before), or {201312: start, 201403: 2013-12-18} (expiry: first trade date)")
     splice: Literal["restart", "back_adjust"] = Field(default="restart", description="what feature windows do at a "
                                                       "splice; back_adjust is refused: it is not built")
+    splits: Splits = Field(default=(), description="share splits that the file's prices do not allow for yet: "
+                            "[{date: 2020-08-31, ratio: 4}] divides the prices before that trade date by 4, and "
+                            "multiplies the volumes")
+    allow_jumps: bool = Field(default=False, description="accept overnight jumps that look like a share split")
+    seconds_tolerance: float = Field(default=0.001, ge=0, lt=1, description="largest share of bars that their seconds "
+                                     "may fail to rebuild; these bars are resolved stop_first, and counted")
+    quotes_tolerance: float = Field(default=0.01, ge=0, lt=1, description="largest share of bars that may lack a bid "
+                                    "or an ask; these bars are left out, and counted")
     start: Day | None = Field(default=None, description="first trade date, YYYY-MM-DD")
     end: Day | None = Field(default=None, description="last trade date, YYYY-MM-DD")
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
@@ -121,6 +130,9 @@ class DataConfig(Section, frozen=True):
     def _one_series(self) -> DataConfig:
         if self.roll != "off" and self.expiry is not None:
             raise ValueError(f"data.expiry = {self.expiry} reads one contract and data.roll splices several; "
+                             "give one of the two")
+        if self.roll != "off" and self.splits:
+            raise ValueError("data.splits adjusts the prices of one share, and data.roll splices several contracts; "
                              "give one of the two")
         if self.splice == "back_adjust":
             raise ValueError("data.splice=back_adjust is not built: feature windows restart at a splice "

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values, shown, validated
+from jaxtrade.config import RunConfig, config_path, make_config, origins_of, overridden, read_values, shown, validated
 from jaxtrade.config.base import Section
 from jaxtrade.config.legacy import migrated
 from jaxtrade.config.yaml12 import dump_yaml
@@ -108,7 +108,7 @@ def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequen
     faults, phases = list[tuple[str, str]](), list[Phase]()
     values = overridden(values, own)
     try:
-        raw = validated(CurriculumConfig, values, file, own)
+        raw = validated(CurriculumConfig, values, file, origins_of(own))
     except ConfigFaultsError as error:  # the phases that can be read are checked too
         faults += error.faults
         raw = _readable(error.rest)

@@ -10,6 +10,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
+from jaxtrade.data.findings import require_stated
 from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import iso
@@ -150,7 +151,7 @@ def _sides(facts: dict[str, Any]) -> str:
 
 
 def _notes(notes: list[str]) -> list[str]:
-    lines = [f"  note: {note}" for note in notes[:NOTES_SHOWN]]
+    lines = [f"  {note}" if note.startswith("WARNING: ") else f"  note: {note}" for note in notes[:NOTES_SHOWN]]
     if len(notes) > NOTES_SHOWN:
         lines.append(f"  note: ... and {len(notes) - NOTES_SHOWN} more")
     return lines
@@ -168,15 +169,18 @@ def check(file: str, config: RunConfig) -> str:
 
 
 def check_text(bars: Bars, config: RunConfig) -> str:
-    """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the calendar."""
+    """Summary and calendar findings of validated bars. Raises DataError if the bars contradict the calendar, or for a
+    likely share split that is not stated."""
     schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, bars.contract, bars.source)
     found = findings(schedule, bars.time, bars.bar_seconds, bars.contract)
     row_dates = trade_dates(bars.time, bars.contract)
     dates = np.unique(row_dates)
+    suspect = require_stated(bars, schedule, row_dates, config.data)
     low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max()))
     lines = [
-        f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, no fault",
+        f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, "
+        f"{_counted(len(suspect))}",
         f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
@@ -184,4 +188,8 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     ]
     if not len(decision_sessions(bars, schedule, row_dates, config).date):
         lines.append(f"  too few to train on: {history_needed(config)} bars of history are needed before a decision")
-    return "\n".join(lines + _notes([*bars.notes, *schedule.notes, *found]))
+    return "\n".join(lines + _notes([*suspect, *bars.notes, *schedule.notes, *found]))
+
+
+def _counted(warnings: int) -> str:
+    return "no fault" if not warnings else f"{warnings} warning{'s' if warnings > 1 else ''}"

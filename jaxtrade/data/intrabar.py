@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.quotes import way_out
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.errors import DataError
 from jaxtrade.types import IntrabarPath
 
 FALLS = 8  # K, falls stored per bar: enough for every minute of a week of SPY and of two weeks of EURUSD
-MISMATCH_LIMIT = 0.001  # largest tolerated share, among the bars that have seconds
+MISMATCH_LIMIT = 0.001  # default of data.seconds_tolerance: largest share, among the bars that have seconds
 SHOWN = 3  # mismatched bars quoted in an error message
 FIELDS = ("open", "high", "low", "close")
 
@@ -41,7 +42,7 @@ class Passages:
     notes: tuple[str, ...]
 
 
-def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
+def side_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT) -> tuple[Passages, ...]:
     """`first_passages` of each side: one element for one-sided bars, (bid, ask) for two-sided bars.
 
     Raises DataError as `first_passages` does, and if only one of `bars` and `seconds` has two sides.
@@ -51,8 +52,9 @@ def side_passages(bars: Bars, seconds: Bars) -> tuple[Passages, ...]:
         raise DataError(f"{one.source}: has one side, but {two.source} has bid and ask. Fix: give data.file (or "
                         "data.quotes) and data.seconds the same sides; data.columns applies to both files")
     if bars.ask is None:
-        return (first_passages(bars, seconds),)
-    found = zip(("bid", "ask"), map(first_passages, bars.sides, seconds.sides), strict=True)
+        return (first_passages(bars, seconds, tolerance),)
+    own = [first_passages(*pair, tolerance) for pair in zip(bars.sides, seconds.sides, strict=True)]
+    found = zip(("bid", "ask"), own, strict=True)
     return tuple(replace(own, notes=tuple(f"{side}: {note}" for note in own.notes)) for side, own in found)
 
 
@@ -73,15 +75,17 @@ def market_path(passages: tuple[Passages, ...] | None) -> IntrabarPath | None:
     return IntrabarPath(reached, ambiguous)  # type: ignore[arg-type]  # host leaves
 
 
-def first_passages(bars: Bars, seconds: Bars) -> Passages:
+def first_passages(bars: Bars, seconds: Bars, tolerance: float = MISMATCH_LIMIT) -> Passages:
     """Reduce `seconds` to one path per bar of `bars`.
 
     A bar is ambiguous if it has no seconds, if its seconds do not rebuild its open, high, low and close, or if it has
     more than `FALLS` falls. The environment resolves an ambiguous bar by `stop_first`.
 
+    Args:
+        tolerance: largest share of the bars with seconds that may not be rebuilt.
     Raises:
         DataError: the seconds are not finer than the bars or do not divide them, none lies inside a bar, or more than
-            0.1 % of the bars are not rebuilt.
+            `tolerance` of the bars are not rebuilt.
     """
     if seconds.bar_seconds >= bars.bar_seconds or bars.bar_seconds % seconds.bar_seconds:
         raise DataError(f"{seconds.source}: bars of {seconds.bar_seconds} s cannot order prices inside bars of "
@@ -100,8 +104,8 @@ def first_passages(bars: Bars, seconds: Bars) -> Passages:
     covered = counts > 0
     mismatched = _mismatched(bars, fine, starts, covered)
     share = mismatched.sum() / covered.sum()
-    if share > MISMATCH_LIMIT:
-        raise DataError(_not_rebuilt(bars, fine, starts, covered, mismatched))
+    if share > tolerance:
+        raise DataError(_not_rebuilt(bars, fine, starts, covered, mismatched, tolerance))
     path = deepening_falls(bars.open, fine.high, fine.low, counts)
     path = path.replace(ambiguous=path.ambiguous | (mismatched | ~covered)[:, None])
     ambiguous = np.asarray(path.ambiguous)
@@ -177,7 +181,9 @@ def _notes(bars: Bars, seconds: Bars, covered: np.ndarray, mismatched: np.ndarra
     return tuple(notes)
 
 
-def _not_rebuilt(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray, mismatched: np.ndarray) -> str:
+def _not_rebuilt(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray, mismatched: np.ndarray,
+                 tolerance: float) -> str:
+    share = mismatched.sum() / covered.sum()
     contract, found = bars.contract, _rebuilt(fine, starts, covered)
     rank = np.cumsum(covered) - 1
 
@@ -185,10 +191,12 @@ def _not_rebuilt(bars: Bars, fine: Bars, starts: np.ndarray, covered: np.ndarray
         return f"{int(ticks[i]) * contract.tick_size:.{contract.decimals}f}"
 
     lines = [f"{fine.source}: the seconds do not rebuild {int(mismatched.sum())} of {int(covered.sum())} bars of "
-             f"{bars.source} ({100 * mismatched.sum() / covered.sum():.2f} %, limit {100 * MISMATCH_LIMIT:.1f} %)"]
+             f"{bars.source} ({100 * share:.2f} %, limit {100 * tolerance:g} %)"]
     for i in (int(x) for x in np.flatnonzero(mismatched)[:SHOWN]):
         parts = [f"{name} {price(getattr(bars, name), i)}, seconds give {price(found[name], int(rank[i]))}"
                  for name in FIELDS if found[name][rank[i]] != getattr(bars, name)[i]]
         lines.append(f"  bar {iso(bars.time[i])}: {'; '.join(parts)}")
     return "\n".join([*lines, "Fix: give the seconds of the same instrument and side, stamped like the bars "
-                      "(data.stamp, data.time_zone, data.price_scale and data.columns apply to both files)"])
+                      "(data.stamp, data.time_zone, data.price_scale and data.columns apply to both files)"
+                      + way_out("resolve those bars stop_first, if the files differ by late prints only,",
+                                "seconds_tolerance", share)])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ from jaxtrade.data.features.schema import (
     table_columns,
 )
 from jaxtrade.data.features.table import float_table
-from jaxtrade.data.features.view import host_view
+from jaxtrade.data.features.view import host_view, price_base
+from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
 from jaxtrade.data.memory import release_memory
 from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
@@ -45,6 +46,7 @@ from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
 from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
 INT32 = 1 << 31
@@ -55,10 +57,10 @@ class Market:
     """One market on the device, with the host arrays it was made from. T bars, N sessions.
 
     data: the device pytree. contract: the contract's figures. bars: the host bars; row i is row i of `data`.
-    trade_dates: datetime64[D][N], one per session. table: float32[T, C], the features and clocks that `data.view` was
-    made from. columns: names of its C columns. fingerprint: sha256 (hex) of the table, the other device arrays and the
-    contract's figures. synthetic: whether the bars are generated. notes: what was assumed or found while reading.
-    has_volume: whether any bar has volume.
+    trade_dates: `datetime64[D][N]`, one per session. table: float32[T, C], the features and clocks that `data.view` was
+    made from, with its close relative to `data.view.base`. columns: names of its C columns. fingerprint: sha256 (hex)
+    of the table, the other device arrays and the contract's figures. synthetic: whether the bars are generated. notes:
+    what was assumed or found while reading. has_volume: whether any bar has volume.
     """
 
     data: MarketData
@@ -71,6 +73,13 @@ class Market:
     synthetic: bool
     notes: tuple[str, ...]
     has_volume: bool
+
+    def __repr__(self) -> str:
+        dates = [str(self.trade_dates[i]) for i in (0, -1) if self.num_sessions]
+        return short_repr("Market", self.contract.symbol, several(len(self.bars), "bar"),
+                          f"{several(self.num_sessions, 'session')} {' .. '.join(dates)}",
+                          "synthetic" if self.synthetic else "real", several(len(self.columns), "feature column"),
+                          several(len(self.notes), "note"), f"sha256 {self.fingerprint[:12]}")
 
     @property
     def num_sessions(self) -> int:
@@ -117,7 +126,8 @@ def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rat
             market's own price is that rate.
     Raises:
         DataError: too few bars for one decision, dates outside the calendar, stamps that look shifted against it,
-            seconds that do not rebuild the bars, or rates that do not cover them.
+            seconds that do not rebuild the bars, rates that do not cover them, or a likely share split that is not
+            stated (`data.splits`, `data.allow_jumps`).
         ConfigError: an unknown feature, figures that could overflow int32, `env.intrabar=path` without seconds, or
             missing rates.
     """
@@ -128,13 +138,14 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     """The part of `build_market` that does not need the device, with the same arguments and errors."""
     require_seconds(config, seconds is not None)
     release_memory()  # what reading the files left
-    passages = None if seconds is None else side_passages(bars, seconds)
+    passages = None if seconds is None else side_passages(bars, seconds, config.data.seconds_tolerance)
     contract, value = bars.contract, tick_values(bars, rates)
     context = context_features(config.env.task)
     table_columns(config.env.features, context)  # raises for an unknown feature, before anything is computed
     schedule = schedule_for(config.data.calendar, contract, bars.time, bars.bar_seconds, bars.source)
     check_stamps(schedule, bars.time, contract, bars.source)
     dates = trade_dates(bars.time, contract)
+    found = require_stated(bars, schedule, dates, config.data)
     ids = feature_windows(bars, schedule, dates, config)
     host = feature_input(bars, dates)
     tr_sum = np.concatenate([features.true_range_sum(host.high[r], host.low[r], host.close[r]).astype(np.int32)
@@ -144,7 +155,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     if not len(rows.date):
         raise DataError(_too_few(bars, schedule, dates, config))
     release_memory()
-    table = float_table(host, bars, ids, tr_sum, dates, schedule, config)
+    table = float_table(host, bars, ids, tr_sum, dates, schedule, config, _base(bars))
     del host
     arrays = {
         "open": bars.open, "high": bars.high, "low": bars.low, "close": bars.close,
@@ -164,7 +175,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
         arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
     rule = describe_conversion(contract)
     digest = fingerprint(arrays, contract)
-    notes = (*bars.notes, *([] if rule is None else [rule]),
+    notes = (*found, *bars.notes, *([] if rule is None else [rule]),
              *(note for found in passages or () for note in found.notes),
              *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract),
@@ -172,7 +183,7 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
     has_volume = bool(bars.volume.any())
     if not has_volume and absent_features((*config.env.features, *context)):
         notes += (NO_VOLUME,)
-    return HostMarket(bars, arrays, digest, notes, has_volume)
+    return HostMarket(replace(bars, places=None), arrays, digest, notes, has_volume)
 
 
 def _on_device(host: HostMarket, config: RunConfig) -> Market:
@@ -183,7 +194,8 @@ def _on_device(host: HostMarket, config: RunConfig) -> Market:
     contract, table, context = host.bars.contract, host.arrays["table"], context_features(config.env.task)
     _check_ranges(host.arrays["tr_sum"], config, contract.under(config))
     release_memory()
-    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context)
+    view = host_view(table, config.env.features, config.env.scaling, float(contract.tick_size), context,
+                     _base(host.bars))
     data = _to_device(host.arrays, host.fingerprint, view, host.path, host.tick_value)
     if wants_tables(config):
         data = data.replace(view=with_tables(data.view, config.env.window))
@@ -226,6 +238,12 @@ def feature_input(bars: Bars, dates: np.ndarray) -> features.Window:
         tick_size=float(bars.contract.tick_size))
 
 
+def _base(bars: Bars) -> int:
+    """`price_base` of the bars, both sides together."""
+    bid, ask = bars.sides
+    return price_base(int(bid.low.min()), int(ask.high.max()), bars.source)
+
+
 def fingerprint(arrays: dict[str, np.ndarray], contract: Contract) -> str:
     """sha256 (hex) of the arrays (name, dtype, shape, bytes) and of the contract's figures."""
     digest = hashlib.sha256()
@@ -252,7 +270,8 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
     for key, multiple in (("stop_atr", brackets.stop_thousandths), ("trail_atr", brackets.trail_thousandths)):
         if multiple * worst + 14_000 >= INT32:
             raise ConfigError(f"brackets.{key} = {multiple / 1000:g} ATRs: times the largest 14-bar range ({worst} "
-                              "ticks) passes int32; lower it")
+                              "ticks) passes int32; lower it, give shorter bars, or use a coarser tick_size in the "
+                              "contract file")
     stop = max(contract.min_stop_ticks, -(-brackets.stop_thousandths * worst // 14_000))
     if brackets.target_multiple * stop >= 1 << 24:
         raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "

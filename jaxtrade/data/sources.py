@@ -19,7 +19,8 @@ from jaxtrade.errors import ConfigError
 def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict[str, Any]:
     """Keyword arguments with which `load_bars` reads a file of this configuration.
 
-    quotes: whether the file is `data.quotes`, or has its columns. like: bars whose roll dates the file must follow.
+    quotes: whether the file is `data.quotes`, or has its columns. like: bars that the file accompanies. It must follow
+    their roll dates, and any number of its rows may lack a side: what that means for the bars is counted later.
 
     `data.columns` may name columns of two files: trade bars and quotes. Price and volume columns of the trade bars are
     left out for the quotes, and quote columns are left out for the trade bars.
@@ -32,7 +33,8 @@ def read_keys(config: RunConfig, quotes: bool, like: Bars | None = None) -> dict
     return {"columns": {field: name for field, name in data.columns.items() if field not in others},
             "time_zone": data.time_zone, "stamp": data.stamp, "date_order": data.date_order,
             "price_scale": data.price_scale, "expiry": data.expiry, "roll": roll,
-            "start": data.start, "end": data.end, "follows": None if like is None else like.source}
+            "start": data.start, "end": data.end, "follows": None if like is None else like.source,
+            "missing": data.quotes_tolerance if like is None else 1.0, "splits": data.splits}
 
 
 def bars_of(config: RunConfig) -> Bars:
@@ -46,10 +48,9 @@ def bars_of(config: RunConfig) -> Bars:
     if data.source == "synthetic":
         raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
                           "bars: give them in data.file (--data FILE), or drop data.quotes (--quotes)")
-    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases, so
-    # reading accepts any number of such rows (`missing=1.0`).
-    return attach(bars, load_bars(data.quotes, contract_of(data), missing=1.0,
-                                **read_keys(config, True, bars)))
+    # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases.
+    return attach(bars, load_bars(data.quotes, contract_of(data), **read_keys(config, True, bars)),
+                  data.quotes_tolerance)
 
 
 def _bars_alone(config: RunConfig) -> Bars:
@@ -57,6 +58,9 @@ def _bars_alone(config: RunConfig) -> Bars:
     contract = contract_of(data)
     if data.source != "file" and data.file is not None:
         raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
+    if data.source != "file" and data.splits:
+        raise ConfigError(f"data.splits is given but data.source = {data.source}, whose prices need no adjustment; "
+                          "drop it, or give your bars with --data FILE")
     if data.source == "synthetic":
         if data.roll != "off":
             raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")
@@ -84,4 +88,4 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
                           "the bars: give them in data.file (--data FILE), or drop data.seconds (--seconds)")
     # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the bar is not rebuilt.
-    return load_bars(data.seconds, contract_of(data), missing=1.0, **read_keys(config, True, bars))
+    return load_bars(data.seconds, contract_of(data), **read_keys(config, True, bars))

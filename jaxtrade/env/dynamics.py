@@ -30,6 +30,7 @@ from jaxtrade.env.rewards import StepEvent, total, weighted_terms
 from jaxtrade.env.settle import StopLevel, settle
 from jaxtrade.env.state import EndReason, EnvParams, EnvState, Event, ExitReason, Order, StepInfo
 from jaxtrade.env.tasks.base import HOLD, Task, task_of
+from jaxtrade.text import short_repr
 from jaxtrade.types import Array, Outcome, PyTree
 
 
@@ -111,6 +112,11 @@ class TradingEnv:
     """
 
     config: EnvConfig
+
+    def __repr__(self) -> str:
+        return short_repr("TradingEnv", f"task={self.config.task}", f"{self.observation_size} observations",
+                          f"actions: {', '.join(self.actions)}", f"fill={self.config.fill}",
+                          f"intrabar={self.config.intrabar}", f"window={self.config.window}")
 
     @property
     def task(self) -> Task:

@@ -25,6 +25,7 @@ from jaxtrade.env.reference import ObservationRef, Slot, bits_of
 from jaxtrade.env.state import NO_LEVEL, EnvParams, EnvState
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.errors import ConfigError
+from jaxtrade.text import short_repr
 from jaxtrade.types import Array
 
 TIME_NAMES = ("hour", "minutes_from_open", "minutes_to_close")
@@ -39,6 +40,9 @@ class ObservationSpec:
 
     slots: tuple[Slot, ...]
     scaling: str
+
+    def __repr__(self) -> str:
+        return short_repr("ObservationSpec", f"{self.size} slots", f"scaling={self.scaling}", *self.names)
 
     @property
     def size(self) -> int:
@@ -149,15 +153,18 @@ def position_values(config: EnvConfig, ref: ObservationRef, params: EnvParams) -
     now = _now(ref, params)
     side = jnp.sign(quantity).astype(jnp.float32)
     held = quantity != 0
-    close, per_atr = now["close"], now["per_atr"]
+    close, per_atr, base = now["close"], now["per_atr"], params.market.view.base
+
+    def relative(ticks: Array) -> Array:
+        return (ticks if base is None else ticks - base).astype(jnp.float32)
 
     def distance(level: Array) -> Array:
         exists = held & (jnp.abs(level) < NO_LEVEL)
-        return jnp.where(exists, jnp.abs(level.astype(jnp.float32) - close) * per_atr, 0.0)
+        return jnp.where(exists, jnp.abs(relative(level) - close) * per_atr, 0.0)
 
-    price = entry.astype(jnp.float32)
+    price = relative(entry)
     if config.scaling == "seed":
-        against = jnp.where(held, price / close, 1.0)
+        against = jnp.where(held, price / close if base is None else (price + base) / (close + base), 1.0)
     else:
         against = jnp.where(held, side * (close - price) * per_atr, 0.0)
     return jnp.stack([side, against, distance(stop), distance(target), bars.astype(jnp.float32) / BARS_PER_DAY])

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.advisor.table import AdviceView
+from jaxtrade.text import short_repr
 from jaxtrade.types import Array, MarketData, PyTree, SessionSet
 from jaxtrade.types import EndReason as EndReason  # defined in `types`, because the training loop needs it too
 
@@ -288,3 +289,16 @@ class EnvParams(struct.PyTreeNode):
     max_steps: Array
     forced_start: Array | None = None
     advice: AdviceView | None = None
+
+    def __repr__(self) -> str:
+        """Shapes only: the leaves may be of any type, as inside of jit."""
+        weights = self.reward_weights
+        return short_repr("EnvParams", f"market of {_size(self.market, 'close')} bars",
+                          f"split padded to {_size(self.sessions, 'ids')} sessions",
+                          *([f"reward: {', '.join(weights)}"] if isinstance(weights, dict) else []),
+                          "with advice" if self.advice is not None else "without advice")
+
+
+def _size(part: object, name: str) -> str:
+    shape = getattr(getattr(part, name, None), "shape", None)
+    return f"{shape[-1]:,}" if shape else "?"

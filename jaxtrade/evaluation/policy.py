@@ -32,6 +32,7 @@ from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.opening import Opening
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
+from jaxtrade.text import short_repr
 from jaxtrade.types import Array, PyTree
 
 if TYPE_CHECKING:
@@ -144,6 +145,14 @@ class LoadedPolicy:
     schema: dict[str, Any]
     _carry: PyTree
     _act: Any
+
+    def __repr__(self) -> str:
+        market = self.schema["market"]
+        return short_repr("LoadedPolicy", self.schema.get("algorithm", "ppo"),
+                          f"{self.schema['network'].get('kind', 'mlp')} network", f"trained on {market['symbol']}",
+                          f"{self.schema['observation']['size']} observations",
+                          f"actions: {', '.join(self.action_names)}",
+                          "with memory" if self.has_memory else "without memory", f"path: {self.path}")
 
     @property
     def observation_names(self) -> list[str]:

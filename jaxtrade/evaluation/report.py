@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxtrade.evaluation import frames, html
 from jaxtrade.evaluation.backtest import DecisionBars
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, ruled
+from jaxtrade.text import aligned, in_dollars, ruled, several, short_repr
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 NOT_AVAILABLE = "n/a"
 FORMAT = 1
@@ -51,12 +56,47 @@ class EvaluationResult:
                 return result
         raise KeyError(f"no agent '{name}' in this evaluation (there are: {', '.join(a.name for a in self.agents)})")
 
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of the first agent, one row each: times of the exchange, prices in points, money in dollars."""
+        return self.trades_of(self.agents[0].name)
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the first agent in both passes, one row per decision bar, indexed by the time of its close."""
+        return self.equity_of(self.agents[0].name)
+
+    @property
+    def figures(self) -> pd.DataFrame:
+        """All figures: one row per (pass, figure), one column per agent."""
+        return frames.figures_frame(to_json(self)["agents"])
+
+    def trades_of(self, name: str) -> pd.DataFrame:
+        """`trades` of the agent `name`. Raises KeyError."""
+        return frames.trades_frame(self.agent(name).trades, self.decisions, self.clock, self.close,
+                                   self.settings["fill"])
+
+    def equity_of(self, name: str) -> pd.DataFrame:
+        """`equity` of the agent `name`. Raises KeyError."""
+        agent = self.agent(name)
+        return frames.equity_frame(agent.strategy, agent.account, self.decisions, self.clock, self.start_balance)
+
+    def plot(self, name: str | None = None) -> Figure:
+        """A matplotlib figure: equity and drawdown of the agent `name` (default: the first) in the strategy pass."""
+        from jaxtrade.evaluation.plot import draw_equity
+
+        chosen = self.agents[0].name if name is None else name
+        return draw_equity(self.equity_of(chosen), title_of(self.settings, chosen))
+
+    def __repr__(self) -> str:
+        return repr_of("EvaluationResult", to_json(self))
+
+    def _repr_html_(self) -> str:
+        return to_html(to_json(self))
+
+
 def _money(value: float) -> str:
     return f"{value:,.2f}"
-
-
-def _dollars(value: float) -> str:
-    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
 
 
 def _percent(value: float) -> str:
@@ -73,10 +113,6 @@ def _count(value: float) -> str:
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 FigureRow = tuple[str, str, Callable[[Any], str]]
@@ -106,15 +142,18 @@ ACCOUNT_ROWS: tuple[FigureRow, ...] = (
 )
 
 
-def _block(result: EvaluationResult, title: str, rows: tuple[FigureRow, ...], which: str) -> list[list[str]]:
-    """Rows of cells for one pass. A row with fewer cells than agents is text that spans the columns."""
+def _block(title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
+           ) -> list[list[str]]:
+    """Rows of cells for one pass. A row with fewer cells than agents is text that spans the columns.
+
+    figures: those of each agent.
+    """
     lines = [[title]]
-    sessions = len(result.decisions.ids)
     for label, key, form in rows:
         if key == "sharpe_daily" and sessions < MIN_SESSIONS:
-            lines.append([f"  {label}", f"{NOT_AVAILABLE} ({_number(sessions, 'session')})"])
+            lines.append([f"  {label}", f"{NOT_AVAILABLE} ({several(sessions, 'session')})"])
             continue
-        values = [getattr(agent, which)[key] for agent in result.agents]
+        values = [each[key] for each in figures]
         lines.append([f"  {label}", *(NOT_AVAILABLE if value is None else form(value) for value in values)])
     return lines
 
@@ -133,31 +172,45 @@ def _tick_text(settings: dict[str, Any]) -> str:
     return f"${settings['tick_value']:.2f} per tick{' at the median rate' if converted else ''}"
 
 
+def _span(settings: Mapping[str, Any]) -> str:
+    first, last = settings["first_session"], settings["last_session"]
+    return first if settings["sessions"] == 1 else f"{first} .. {last}"
+
+
+def title_of(settings: Mapping[str, Any], agent: str) -> str:
+    """The title of a figure: agent, market and sessions."""
+    return f"{agent} on {settings['market']}, {_span(settings)}"
+
+
 def header(result: EvaluationResult) -> list[str]:
     """Header lines: the evaluated sessions, the conventions, the costs and the labels."""
-    s = result.settings
-    span = s["first_session"] if s["sessions"] == 1 else f"{s['first_session']} .. {s['last_session']}"
+    return header_of(result.settings, result.labels)
+
+
+def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
+    """`header` from the settings and labels of an evaluation."""
+    span = _span(s)
     return [
-        f"Evaluation on {s['market']}, {_number(s['sessions'], 'session')} ({span}), "
+        f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({span}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
         f"costs: ${s['commission_per_side']:.2f} commission per side and contract, "
-        f"{_number(s['slippage_ticks'], 'tick')} slippage per market or stop fill ({_tick_text(s)})",
+        f"{several(s['slippage_ticks'], 'tick')} slippage per market or stop fill ({_tick_text(s)})",
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
-        f"{_number(s['contracts_per_entry'], 'contract')} per entry",
-    ] + [f"NOTE: {label}" for label in result.labels]
+        f"{several(s['contracts_per_entry'], 'contract')} per entry",
+    ] + [f"NOTE: {label}" for label in labels]
 
 
 def verdict(result: EvaluationResult) -> str:
     """One line that compares the first agent with staying flat. It never claims that an agent is profitable."""
     first = result.agents[0]
     profit = first.strategy_figures["net_profit"]
-    span = _number(len(result.decisions.ids), "session")
+    span = several(len(result.decisions.ids), "session")
     if not len(first.trades):
         return f"'{first.name}' stayed flat over {span}. Staying flat can be the right answer."
     if profit <= 0:
-        return (f"'{first.name}' did not beat staying flat over {span} ({_dollars(profit)} after costs). "
+        return (f"'{first.name}' did not beat staying flat over {span} ({in_dollars(profit)} after costs). "
                 "Staying flat can be the right answer.")
-    return (f"'{first.name}' ended {_dollars(profit)} above staying flat over {span}; so little is no evidence of an "
+    return (f"'{first.name}' ended {in_dollars(profit)} above staying flat over {span}; so little is no evidence of an "
             "edge, and staying flat can still be the right answer.")
 
 
@@ -173,13 +226,19 @@ def sections(result: EvaluationResult) -> list[str]:
     return lines
 
 
+def _cells(document: Mapping[str, Any]) -> list[list[str]]:
+    """The cells of the table: names of the agents, then a block for each pass. document: as from `to_json`."""
+    settings, agents = document["settings"], document["agents"]
+    account = f"Account (rules on: {settings['account']})"
+    return [["", *agents],
+            *_block("Strategy (account rules off)", STRATEGY_ROWS, [each["strategy"] for each in agents.values()],
+                    settings["sessions"]),
+            *_block(account, ACCOUNT_ROWS, [each["account"] for each in agents.values()], settings["sessions"])]
+
+
 def table(result: EvaluationResult) -> str:
     """The console table, with agents as columns and the two passes as labelled blocks, then the registered sections."""
-    lines = [["", *(agent.name for agent in result.agents)]]
-    lines += _block(result, "Strategy (account rules off)", STRATEGY_ROWS, "strategy_figures")
-    title = f"Account (rules on: {result.settings['account']})"
-    lines += _block(result, title, ACCOUNT_ROWS, "account_figures")
-    body = ruled(aligned(lines))
+    body = ruled(aligned(_cells(to_json(result))))
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
     rules = f"account rules: {_rules_text(result.settings['rules'])}"
     return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result),
@@ -203,3 +262,20 @@ def to_json(result: EvaluationResult) -> dict[str, Any]:
         "verdict": verdict(result),
         "provenance": result.provenance,
     }
+
+
+def to_html(document: Mapping[str, Any]) -> str:
+    """The table for a notebook. document: as from `to_json`."""
+    first, *rest = header_of(document["settings"], document["labels"])
+    return html.block(first, html.paragraphs(rest), html.table(_cells(document)),
+                      html.paragraphs([document["verdict"]]))
+
+
+def repr_of(name: str, document: Mapping[str, Any]) -> str:
+    """A short `__repr__` of an evaluation. document: as from `to_json`."""
+    settings, agents = document["settings"], document["agents"]
+    first = next(iter(agents))
+    figures = agents[first]["strategy"]
+    return short_repr(name, settings["market"], f"{several(settings['sessions'], 'session')} {_span(settings)}",
+                      f"{first}: net {in_dollars(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
+                      f"agents: {', '.join(agents)}")

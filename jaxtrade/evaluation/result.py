@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from jaxtrade.evaluation.backtest import Record
 from jaxtrade.evaluation.figures import Figures
 from jaxtrade.evaluation.trades import Trades
+from jaxtrade.text import in_dollars, several, short_repr
 
 
 @dataclass(frozen=True)
@@ -20,3 +21,7 @@ class AgentResult:
     trades: Trades
     strategy_figures: Figures
     account_figures: Figures
+
+    def __repr__(self) -> str:
+        return short_repr("AgentResult", self.name, several(len(self.trades), "trade"),
+                          f"net {in_dollars(self.strategy_figures['net_profit'])}", f"about: {self.about}")

@@ -17,6 +17,7 @@ from jaxtrade.env.money import muldiv_host, tick_mills
 from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import EndReason, EnvParams, ExitReason
 from jaxtrade.evaluation.backtest import DecisionBars, Record
+from jaxtrade.text import in_dollars, several, short_repr
 
 Whole = Any  # int or a NumPy integer
 
@@ -51,6 +52,9 @@ class Trades:
 
     def __len__(self) -> int:
         return len(self.side)
+
+    def __repr__(self) -> str:
+        return short_repr("Trades", several(len(self), "trade"), f"net {in_dollars(self.net.sum() / 1000)}")
 
     def where(self, keep: np.ndarray) -> Trades:
         """The selected trades. keep: bool[K]."""

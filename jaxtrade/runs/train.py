@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -14,7 +14,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
-from jaxtrade.evaluation import seeds
+from jaxtrade.evaluation import html, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.validation import mean_reward
@@ -31,14 +31,20 @@ from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory, memory_notes
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.runs.stored import metrics_frame
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
+from jaxtrade.text import several, short_repr
 from jaxtrade.training import control
 from jaxtrade.training.health import Watch, health_labels, population_health
 from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import PyTree
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
 
 BEST_FOLDER = "policy_best"  # in the run folder, beside `policy`: the best policy by validation score
 
@@ -65,6 +71,32 @@ class RunResult:
     def table(self) -> str:
         """The console table of all seeds."""
         return seeds.table(self.evaluations)
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of the policy (of the first seed's), one row each. See `EvaluationResult.trades`."""
+        return self.evaluation.trades
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the policy (of the first seed's), one row per bar. See `EvaluationResult.equity`."""
+        return self.evaluation.equity
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """The metrics of training, one row per update. See `stored.metrics_frame`."""
+        return metrics_frame(self.path)
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: equity and drawdown of the policy (of the first seed's)."""
+        return self.evaluation.plot()
+
+    def __repr__(self) -> str:
+        return short_repr("RunResult", str(self.path), several(len(self.evaluations), "seed"),
+                          f"{'finished' if self.exit_code == 0 else 'a health check failed'}", repr(self.evaluation))
+
+    def _repr_html_(self) -> str:
+        return html.block(str(self.path), *(each._repr_html_() for each in self.evaluations.values()))
 
 
 def run(config: RunConfig, path: Path | None = None, source: Source | None = None,

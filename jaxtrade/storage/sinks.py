@@ -22,6 +22,7 @@ from typing import Any, Protocol, TextIO, runtime_checkable
 
 from jaxtrade.errors import DataError
 from jaxtrade.storage.events import EventWriter
+from jaxtrade.storage.sparse import worth_a_line
 from jaxtrade.types import Row
 
 Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
@@ -139,7 +140,7 @@ def panel_line(rows: Sequence[Row], names: Names) -> str:
 
 
 class ConsoleSink:
-    """Prints two lines per chunk: metrics, and the policy's behaviour.
+    """Prints two lines per chunk, of at most 100 chunks of a run: metrics, and the policy's behaviour.
 
     On a terminal, labels and the second line are dimmed. Elsewhere, or if NO_COLOR is set, the text is plain.
     """
@@ -150,6 +151,8 @@ class ConsoleSink:
         self._color = self._stream.isatty() and not os.environ.get("NO_COLOR")
 
     def write(self, rows: Sequence[Row]) -> None:
+        if not worth_a_line(rows):
+            return
         line = progress_line(rows, self._columns)
         if self._color:
             head, *figures = line.split("  ")

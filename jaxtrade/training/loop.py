@@ -16,6 +16,7 @@ from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import MetricSink
+from jaxtrade.text import several, short_repr
 from jaxtrade.training import divergence
 from jaxtrade.training.chunk import Chunk, compile_chunk
 from jaxtrade.training.health import population_health
@@ -56,6 +57,13 @@ class TrainResult(NamedTuple):
     compile_seconds: float
     steps_per_second: float
     stopped: bool
+
+    def __repr__(self) -> str:
+        failed = [name for name, (passed, _) in self.health.items() if not passed]
+        return short_repr("TrainResult", several(self.updates, "update"), several(self.steps, "step"),
+                          f"{self.steps_per_second:,.0f} steps/s", f"compiled in {self.compile_seconds:.1f} s",
+                          f"health: {'failed ' + ', '.join(failed) if failed else 'ok'}",
+                          *(["stopped early"] if self.stopped else []), several(len(self.history), "metric row"))
 
 
 def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:

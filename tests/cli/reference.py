@@ -52,11 +52,16 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
+def prose(text: str) -> str:
+    """A flag's help in a cell. `[a][b]` would be a link in Markdown."""
+    return cell(text.replace("%%", "%").replace("[", "\\["))
+
+
 def section(words: str, parser: argparse.ArgumentParser, said: str) -> list[str]:
     """Heading, help and table of one command."""
     actions = [action for action in parser._actions if not isinstance(action, argparse._HelpAction)]
     positional = [invocation(action) for action in actions if not action.option_strings]
-    rows = [f"| `{cell(invocation(action))}` | {cell((action.help or '').replace('%%', '%'))}"
+    rows = [f"| `{cell(invocation(action))}` | {prose(action.help or '')}"
             f"{' (required)' if action.required and action.option_strings else ''} |" for action in actions]
     table = ["| | |", "|---|---|", *rows, ""] if rows else []
     return [f"#### `{' '.join((words, *positional))}`", "", f"{said[:1].upper()}{said[1:]}.", "", *table]

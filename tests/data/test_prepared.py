@@ -185,7 +185,7 @@ def test_only_this_user_can_read_an_entry(cache, nq):
 @pytest.mark.parametrize("override", [
     "env.window=21", "env.features=[close,sma_5]", "env.task=advised", "session.overnight=true",
     "data.window_reset=session", "data.calendar=infer", "data.end=2023-11-24",
-    "data.columns={volume: time}", "data.market=MNQ"])
+    "data.columns={volume: time}", "data.market=MNQ", "data.splits=[{date: 2030-01-02, ratio: 2}]"])
 def test_a_configuration_that_makes_another_market_has_an_entry_of_its_own(cache, nq, override, monkeypatch):
     load_market(of(nq, "data.market=NQ"), quiet)
     changed = of(nq, "data.market=NQ", override)

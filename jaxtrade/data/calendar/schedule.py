@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from jaxtrade.data.calendar import tables
+from jaxtrade.data.calendar.clock import DAY, local_seconds, run_starts, spread
+from jaxtrade.data.calendar.closing import closing_bars
 from jaxtrade.data.calendar.rules import REGULAR, DayChange
 from jaxtrade.data.contracts import Contract
 from jaxtrade.errors import ConfigError, DataError
 
-DAY = 86_400
 TradeDay = tuple[date, int, int, int, int]  # trade date; open, close, halt start and halt end in UTC seconds
 SHIFTED_DATES = 3  # with fewer trade dates that have bars in a closure, they are findings and not a shift of all stamps
 
@@ -58,42 +59,6 @@ class Schedule:
         days = dates[starts]
         at = np.minimum(np.searchsorted(self.dates, days), len(self.dates) - 1)
         return spread(np.where(self.dates[at] == days, at, -1), starts, len(dates))
-
-
-def run_starts(values: np.ndarray) -> np.ndarray:
-    """Places at which a value differs from the one before it, int64[runs], beginning with 0.
-
-    Bars come in time order, so their dates and hours stand in a few long runs. What depends on the date alone is
-    computed once per run.
-    """
-    return np.flatnonzero(np.concatenate([np.ones(min(len(values), 1), bool), values[1:] != values[:-1]]))
-
-
-def spread(per_run: np.ndarray, starts: np.ndarray, count: int) -> np.ndarray:
-    """The value of each element, [count], from the value of each run. starts: `run_starts`."""
-    return np.repeat(per_run, np.diff(starts, append=count))
-
-
-def local_seconds(utc: np.ndarray, zone: str) -> np.ndarray:
-    """UTC seconds -> wall-clock seconds of the zone since its 1970-01-01 00:00, int64[T].
-
-    A zone's offset is the same all day if it is the same at both ends of the day, and all hour otherwise.
-    """
-    utc, info = np.asarray(utc, np.int64), ZoneInfo(zone)
-
-    def offsets(times: np.ndarray, step: int) -> np.ndarray:
-        found = (datetime.fromtimestamp(int(t) * step, UTC).astimezone(info).utcoffset() for t in times)
-        return np.array([int(o.total_seconds()) if o is not None else 0 for o in found], np.int64)
-
-    days = utc // DAY
-    starts = run_starts(days)
-    known, inverse = np.unique(days[starts], return_inverse=True)
-    begin, end = offsets(known, DAY), offsets(known + 1, DAY)
-    local = utc + spread(begin[inverse], starts, len(utc))
-    changing = np.flatnonzero(spread((begin != end)[inverse], starts, len(utc)))
-    hours, inverse = np.unique(utc[changing] // 3600, return_inverse=True)
-    local[changing] = utc[changing] + offsets(hours, 3600)[inverse]
-    return local
 
 
 def trade_dates(utc: np.ndarray, contract: Contract) -> np.ndarray:
@@ -303,11 +268,12 @@ def in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple
 def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, source: str = "bars") -> None:
     """Check that the stamps have the right zone and side. Wrong ones put bars into closures on most days.
 
-    A stray print in a closure is tolerated. Raises DataError if more than half of the trade dates, and at least
-    SHIFTED_DATES of them, have bars in a closure.
+    A stray print in a closure is tolerated, and so are `closing_bars`. Raises DataError if more than half of the trade
+    dates, and at least SHIFTED_DATES of them, have other bars in a closure.
     """
     days = trade_dates(time_, contract)
-    closed = ~in_session(schedule, time_, days)[1]
+    at, open_ = in_session(schedule, time_, days)
+    closed = ~open_ & ~closing_bars(schedule, time_, at)
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
@@ -321,12 +287,20 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, sour
 def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: Contract) -> tuple[str, ...]:
     """Differences between the bars and the schedule, in date order.
 
-    They are: bars inside a scheduled closure; sessions that lack more than 5 % of their scheduled bars; sessions that
-    lack all of them (neighbouring dates share one line).
+    They are: `closing_bars`, where several dates have them (one line for all); other bars inside a scheduled closure;
+    sessions that lack more than 5 % of their scheduled bars; sessions that lack all of them (neighbouring dates share
+    one line).
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    lines = []
+    lines, last = [], closing_bars(schedule, time_, at)
+    last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
+    if last.any():
+        first = datetime.fromtimestamp(int(time_[np.argmax(last)]), ZoneInfo(contract.zone))
+        lines.append((days[np.argmax(last)], f"{int(last.sum())} bars are stamped exactly at the end of their session, "
+                      f"first {first:%Y-%m-%d %H:%M} exchange time: read as closing prints; no decision is taken on "
+                      "them"))
+    open_ |= last
     for day in np.unique(days[~open_]):
         bad = np.flatnonzero(~open_ & (days == day))
         first = datetime.fromtimestamp(int(time_[bad[0]]), ZoneInfo(contract.zone))

@@ -24,8 +24,8 @@ BLOCK = 1 << 15  # rows written at once
 
 
 def float_table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.ndarray, dates: np.ndarray,
-                schedule: Schedule, config: RunConfig) -> np.ndarray:
-    """The float32 table [T, C] with the columns of `schema.table_columns`.
+                schedule: Schedule, config: RunConfig, base: int = 0) -> np.ndarray:
+    """The float32 table [T, C] with the columns of `schema.table_columns`. The close is in ticks, relative to `base`.
 
     NaN before a warm-up becomes 0. No decision reads those values.
     """
@@ -33,7 +33,7 @@ def float_table(host: features.Window, bars: Bars, ids: np.ndarray, tr_sum: np.n
     windows = features.window_slices(ids)
     out = np.empty((len(bars), len(table_columns(config.env.features, context))), np.float32)
     makers: list[Callable[[], np.ndarray]] = [
-        lambda: host.close,
+        lambda: host.close - base,
         lambda: np.where(tr_sum < 0, 1.0, np.maximum(tr_sum / TRUE_RANGES, 1.0)),
         lambda: np.concatenate([features.volume_mean(host.volume[rows]) for rows in windows]),
         *_clock_columns(bars, dates, schedule, config),

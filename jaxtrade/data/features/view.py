@@ -7,7 +7,8 @@ A slot of bar b, seen at the close of bar t, is
 where `volume` is the mean volume at bar t, and P, M, L, V are constants in {0, 1} per column (`schema.shape_of`).
 
 A price is stored as two parts: `level`, its bar's close in whole ticks, and `value`, the difference from it. The
-float32 sum is then as exact as its parts.
+float32 sum is then as exact as its parts. Whole ticks are exact in float32 below 2^24. In a market with higher prices,
+`level` and `close` are relative to a base (`price_base`). Only their differences are seen, so the base never shows.
 
 Every constant is 0 or 1, and no column has both M and one of L, V. A fused multiply-add therefore rounds like a product
 followed by a sum, so the bits are the same with and without batching.
@@ -32,8 +33,10 @@ from jaxtrade.data.features.schema import (
     shape_of,
     table_columns,
 )
+from jaxtrade.errors import DataError
 from jaxtrade.types import MarketView
 
+EXACT = 1 << 24  # float32 holds every whole number up to here
 BLOCK = 1 << 14  # rows computed at once, so that temporary columns stay in the processor's cache
 ALIGNMENT = 64
 
@@ -72,11 +75,28 @@ def slot_value(unit: Unit, scaling: str, x: np.ndarray, close: np.ndarray, tick:
             return x
 
 
+def price_base(lowest: int, highest: int, source: str) -> int:
+    """What is subtracted from prices in ticks before they become float32: 0 if they are exact as they are.
+
+    lowest, highest: of all prices of the market, ticks. Raises DataError if no base makes them exact.
+    """
+    if highest < EXACT:
+        return 0
+    base = (lowest + highest) // 2
+    if highest - base >= EXACT:
+        raise DataError(f"{source}: prices of {lowest} to {highest} ticks span {highest - lowest} ticks, more than "
+                        f"{2 * EXACT}: float32 cannot hold them exactly. Fix: use a coarser tick_size in the contract "
+                        "file (one decimal less is a tenth of the ticks; the prices must lie on it), or fewer years "
+                        "(data.start, data.end)")
+    return base
+
+
 def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: float,
-              context: tuple[str, ...] = ()) -> MarketView:
+              context: tuple[str, ...] = (), base: int = 0) -> MarketView:
     """The view of a float table, with NumPy leaves.
 
-    table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick: points.
+    table: float32[T, C] with the columns of `schema.table_columns(features, context)`. tick: points. base: ticks, what
+    the table's close is relative to (`price_base`).
     """
     width = len(features) + len(TIME_COLUMNS[scaling])
     has_levels = any(shape_of(feature_spec(name).unit, scaling).level for name in features)
@@ -86,14 +106,15 @@ def host_view(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: 
         leaves["context"] = aligned(len(table), len(context))
     for start in range(0, len(table), BLOCK):
         rows = slice(start, start + BLOCK)
-        part = _block(table[rows], features, scaling, tick, context)
+        part = _block(table[rows], features, scaling, tick, context, base)
         for name, columns in part.items():
             if leaves[name] is not None:
                 for i, column in enumerate(columns):
                     leaves[name][rows, i] = column
     if has_levels and not leaves["level"].any():
         leaves["level"] = None
-    return MarketView(**leaves, scaling=scaling, features=features)
+    return MarketView(**leaves, scaling=scaling, features=features,
+                      base=np.int32(base) if base else None)  # type: ignore[arg-type]  # a host leaf
 
 
 def aligned(rows: int, columns: int) -> np.ndarray:
@@ -105,21 +126,22 @@ def aligned(rows: int, columns: int) -> np.ndarray:
     return raw[skip:skip + size].view(np.float32).reshape(rows, columns)
 
 
-def _block(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: float, context: tuple[str, ...]
-           ) -> dict[str, list[np.ndarray]]:
+def _block(table: np.ndarray, features: tuple[str, ...], scaling: str, tick: float, context: tuple[str, ...],
+           base: int) -> dict[str, list[np.ndarray]]:
     """The columns of each leaf for some rows of the table, float64[n] each."""
     names = table_columns(features, context)
     columns = dict(zip(names, np.ascontiguousarray(table.T, np.float64), strict=True))
-    close, per_atr = columns["close"], 1.0 / columns["atr"]
+    relative, per_atr = columns["close"], 1.0 / columns["atr"]
+    close = relative + base
     values, levels = [], []
     for name in features:
         unit = feature_spec(name).unit
         values.append(slot_value(unit, scaling, columns[feature_column(name)], close, tick))
-        levels.append(shape_of(unit, scaling).level * close)
+        levels.append(shape_of(unit, scaling).level * relative)
     values += [columns[name] for name in TIME_COLUMNS[scaling]]
     levels += [np.zeros_like(close)] * len(TIME_COLUMNS[scaling])
-    now = [close, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
-    seen = [_at_own_bar(feature_spec(name).unit, scaling, columns[context_column(name)], now, tick)
+    now = [relative, per_atr, np.log(per_atr), -np.log(columns["volume_mean"] + 1.0)]
+    seen = [_at_own_bar(feature_spec(name).unit, scaling, columns[context_column(name)], [close, *now[1:]], tick)
             for name in context]
     return {"value": values, "level": levels, "now": now, **({"context": seen} if context else {})}
 

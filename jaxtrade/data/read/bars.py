@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.config import Roll
+from jaxtrade.config import Roll, ShareSplit
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
+from jaxtrade.data.read.adjust import adjusted
 from jaxtrade.data.read.compose import stamp_column
 from jaxtrade.data.read.faults import Faults
+from jaxtrade.data.read.places import Places
 from jaxtrade.data.read.quotes import (
     MISSING_LIMIT,
     PRICES,
@@ -32,6 +36,7 @@ from jaxtrade.data.read.stamps import parse_stamps
 from jaxtrade.data.read.tabular import Table, read_table, table_of_frame
 from jaxtrade.data.read.validate import check_instruments, check_prices, check_single, check_steps, map_columns
 from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.text import several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +52,8 @@ class Bars:
     two sides. volume: float64[T], zeros if the source has none. ask: the ask prices of two-sided bars, never below the
     bid; None for one-sided bars. contract: its slippage is 0 for two-sided bars, because their fills pay the spread.
     source: the name of the file. notes: what was assumed while reading. legs: the contracts of a spliced series in
-    time order; empty for a single contract.
+    time order; empty for a single contract. places: where the bars stand in their file (prices of a second file: in
+    that one); None if they come from no file, or from a market that was kept.
     """
 
     time: np.ndarray
@@ -63,14 +69,24 @@ class Bars:
     synthetic: bool = False
     ask: Side | None = None
     legs: tuple[Leg, ...] = ()
+    places: Places | None = None
 
     def __len__(self) -> int:
         return len(self.time)
 
+    def __repr__(self) -> str:
+        zone = ZoneInfo(self.contract.zone)
+        ends = [f"{datetime.fromtimestamp(int(self.time[i]), zone):%Y-%m-%d %H:%M}" for i in (0, -1) if len(self)]
+        return short_repr("Bars", self.contract.symbol, f"{several(len(self), 'bar')} of {self.bar_seconds} s",
+                          f"{' .. '.join(ends)} {self.contract.zone}", "bid and ask" if self.ask else "one side",
+                          *(["synthetic"] if self.synthetic else []), f"source: {self.source}")
+
     def rows(self, keep: np.ndarray | slice) -> Bars:
         """The selected bars."""
         ask = None if self.ask is None else Side(*(prices[keep] for prices in self.ask))
-        return replace(self, ask=ask, **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")})
+        places = None if self.places is None else self.places.chosen(keep)
+        return replace(self, ask=ask, places=places,
+                       **{name: getattr(self, name)[keep] for name in ("time", *PRICES, "volume")})
 
     @property
     def sides(self) -> tuple[Bars, Bars]:
@@ -114,7 +130,8 @@ def _date(text: str, key: str) -> np.datetime64:
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
               expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
-              missing: float = MISSING_LIMIT, follows: str | None = None, date_order: Order | None = None) -> Bars:
+              missing: float = MISSING_LIMIT, follows: str | None = None, date_order: Order | None = None,
+              splits: tuple[ShareSplit, ...] = ()) -> Bars:
     """Read and validate bars from CSV, CSV.gz, zip or Parquet. Prices are never repaired.
 
     A vendor's layout is recognised by header and first rows, and the first note says which. What it defines (time zone,
@@ -131,24 +148,27 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         price_scale: points per unit of the file's prices.
         expiry: the contract to read, if an expiry or symbol column holds several.
         roll: how to splice several contracts: 'volume', or expiry -> first trade date ('start' for the first).
-        start, end: first and last trade date (ISO).
+        start: first trade date (ISO).
+        end: last trade date (ISO).
         missing: largest share of two-sided rows that may lack a whole side. Such rows are left out and counted.
         follows: the source of the bars whose roll dates `roll` repeats. Only used in messages.
         date_order: of dates such as 10/07/2013: 'mdy' or 'dmy'. None: a day above 12 in the file must show it.
+        splits: share splits for which the prices are adjusted (`data.read.adjust`).
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
     """
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
-    return _bars(read_table(path), contract, stated, expiry, roll, missing, follows).between(start, end)
+    bars = _bars(read_table(path), contract, stated, expiry, roll, missing, follows)
+    return adjusted(bars.between(start, end), splits)
 
 
 def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
                time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
                expiry: str | None = None, roll: Roll = "off", source: str = "frame",
-               date_order: Order | None = None) -> Bars:
+               date_order: Order | None = None, splits: tuple[ShareSplit, ...] = ()) -> Bars:
     """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from 0."""
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
-    return _bars(table_of_frame(frame, source), contract, stated, expiry, roll, MISSING_LIMIT)
+    return adjusted(_bars(table_of_frame(frame, source), contract, stated, expiry, roll, MISSING_LIMIT), splits)
 
 
 def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:
@@ -211,4 +231,5 @@ def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, 
         notes.append(TWO_SIDED)
     return Bars(time=seconds, open=ticks[0], high=ticks[1], low=ticks[2], close=ticks[3], volume=volume,
                 bar_seconds=bar_seconds, contract=contract, source=table.source,
-                notes=(*about, *table.notes, *notes, *roll_notes(legs, contract)), ask=ask, legs=legs)
+                notes=(*about, *table.notes, *notes, *roll_notes(legs, contract)), ask=ask, legs=legs,
+                places=Places(table.source, rows.astype(np.int32), table.first_line))

@@ -7,20 +7,22 @@ from dataclasses import replace
 import numpy as np
 
 from jaxtrade.data.read.bars import Bars
-from jaxtrade.data.read.quotes import MISSING_LIMIT, PRICES, QUOTE_FIELDS, SHOWN
+from jaxtrade.data.read.quotes import MISSING_LIMIT, PRICES, QUOTE_FIELDS, SHOWN, way_out
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.errors import DataError
 
 
-def attach(bars: Bars, quotes: Bars) -> Bars:
+def attach(bars: Bars, quotes: Bars, tolerance: float = MISSING_LIMIT) -> Bars:
     """Two-sided bars: stamps and volume of the trade bars, prices of the quotes.
 
     Bars without a quote on both sides are left out and counted.
 
+    Args:
+        tolerance: largest share of the trade bars that may have no quote.
     Raises:
         DataError: the quotes have one side, the trade bars have two, bar lengths or contracts differ, or more than
-            MISSING_LIMIT of the bars have no quote.
+            `tolerance` of the bars have no quote.
     """
     if bars.ask is not None:
         raise DataError(f"{bars.source}: has bid and ask itself, and data.quotes names {quotes.source}. Fix: drop "
@@ -34,13 +36,14 @@ def attach(bars: Bars, quotes: Bars) -> Bars:
     at = np.minimum(np.searchsorted(quotes.time, bars.time), len(quotes) - 1)
     found = quotes.time[at] == bars.time
     lost = int((~found).sum())
-    if lost > MISSING_LIMIT * len(bars):
+    if lost > tolerance * len(bars):
         first = ", ".join(iso(t) for t in bars.time[~found][:SHOWN])
         raise DataError(f"{quotes.source}: no quote of both sides for {lost} of {len(bars)} bars of {bars.source} "
-                        f"({100 * lost / len(bars):.2f} %, limit {100 * MISSING_LIMIT:.0f} %), the first at {first}; "
+                        f"({100 * lost / len(bars):.2f} %, limit {100 * tolerance:g} %), the first at {first}; "
                         f"quotes span {iso(quotes.time[0])}..{iso(quotes.time[-1])}. Fix: give the quotes of the "
                         "same instrument and days, stamped like the bars (data.stamp, data.time_zone and data.expiry "
-                        "apply to both files), or narrow data.start and data.end")
+                        "apply to both files), or narrow data.start and data.end"
+                        + way_out("leave those bars out", "quotes_tolerance", lost / len(bars)))
     notes = [f"prices are the quotes of {quotes.source}; stamps and volume are of {bars.source}"]
     if lost:
         first = ", ".join(iso(t) for t in bars.time[~found][:SHOWN])
@@ -50,5 +53,5 @@ def attach(bars: Bars, quotes: Bars) -> Bars:
     if unused:
         notes.append(f"{unused} of {len(quotes)} quote bars have no trade bar and are not used")
     kept, sides = bars.rows(found), quotes.rows(at[found])
-    return replace(kept, **{name: getattr(sides, name) for name in (*PRICES, "ask", "contract")},
+    return replace(kept, places=sides.places, **{name: getattr(sides, name) for name in (*PRICES, "ask", "contract")},
                    notes=(*bars.notes, *(note for note in quotes.notes if note != NO_VOLUME_COLUMN), *notes))

@@ -6,6 +6,7 @@ affected, an error is raised. Crossed quotes (ask below bid) are widened to ask 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -17,7 +18,8 @@ from jaxtrade.data.read.tabular import Table
 PRICES = ("open", "high", "low", "close")
 SIDES = ("bid", "ask")
 QUOTE_FIELDS = tuple(f"{side}_{price}" for side in SIDES for price in PRICES)
-MISSING_LIMIT = 0.01  # largest tolerated share of bars without a quote on both sides
+MISSING_LIMIT = 0.01  # default of data.quotes_tolerance: largest share of bars without a quote on both sides
+MOST_TOLERATED = 0.5  # an error suggests no limit above this share
 SHOWN = 3
 TWO_SIDED = "two-sided bars: fills buy at the ask and sell at the bid, features see the mid; no slippage by default"
 
@@ -71,13 +73,25 @@ def leave_out(table: Table, rows: np.ndarray, whole: np.ndarray, name: str, limi
         return rows
     share = len(lost) / len(rows)
     if share > limit:
-        faults.add(f"{len(lost)} of {len(rows)} rows ({100 * share:.2f} %, limit {100 * limit:.0f} %) have no bid or "
-                   "no ask at all", "choose a contract that is quoted throughout (data.expiry), or remove those rows",
+        faults.add(f"{len(lost)} of {len(rows)} rows ({100 * share:.2f} %, limit {100 * limit:g} %) have no bid or "
+                   "no ask at all", "choose a contract that is quoted throughout (data.expiry), or remove those rows"
+                   + way_out("leave them out", "quotes_tolerance", share),
                    int(lost[0]), name, table.cell(name, int(lost[0])))
     where = [_place(table, int(i)) for i in lost[:SHOWN]]
     notes.append(f"{len(lost)} of {len(rows)} rows have no bid or no ask and are left out, as if there were no bar: "
                  f"{', '.join(where)}{' ...' if len(lost) > SHOWN else ''}")
     return rows[whole]
+
+
+def way_out(what: str, key: str, share: float) -> str:
+    """The end of a fix: the limit that admits a share of faulty bars. Empty if it is most bars: the file is wrong then.
+
+    what: what the flag does with those bars. key: of `data`, with a flag of the same name.
+    """
+    if share > MOST_TOLERATED:
+        return ""
+    limit = math.ceil(1000 * share) / 1000
+    return f"; or {what} with --{key.replace('_', '-')} {limit:g} (data.{key})"
 
 
 def _place(table: Table, row: int) -> str:

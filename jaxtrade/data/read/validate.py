@@ -28,7 +28,7 @@ NO_VOLUME_COLUMN = "no volume column: volume is 0 throughout, marked absent"
 SPREAD = re.compile(rf"[A-Z0-9]+[{MONTHS}]\d{{1,4}}\s*[-:/]\s*[A-Z0-9]*[{MONTHS}]\d{{1,4}}|\d{{6}}\s*[-:/]\s*\d{{6}}")
 NOT_POSITIVE = ("remove the row, or check data.columns; real prices at or below zero (oil in April 2020) cannot be "
                 "traded here, because features divide by prices: give another expiry or a file without those days")
-MAX_TICKS = 1 << 24  # float32 holds every integer up to here
+MAX_TICKS = 1 << 28  # well inside int32, with room for stops and targets around a price (`env.state.NO_LEVEL`)
 
 
 def map_columns(table: Table, given: Mapping[str, str], two_sided: bool, faults: Faults
@@ -275,7 +275,8 @@ def _ticks(table: Table, name: str, rows: np.ndarray, points: np.ndarray, contra
     beyond = np.flatnonzero(ticks >= MAX_TICKS)
     if len(beyond):
         i = int(beyond[0])
-        faults.add(f"{ticks[i]:.0f} ticks, more than {MAX_TICKS}", "check data.price_scale", int(rows[i]), name,
+        faults.add(f"{ticks[i]:.0f} ticks of {contract.tick_size}, more than {MAX_TICKS}, the most that are computed "
+                   "with", "check data.price_scale, and tick_size in the contract file", int(rows[i]), name,
                    table.cell(name, int(rows[i])))
     return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32)
 

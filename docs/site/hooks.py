@@ -1,0 +1,45 @@
+"""A hook of the documentation site: pages link to files outside of `docs`, such as `../bench/results/ratios.svg`.
+
+Such a file is copied into the site under the path that it has in the repository, and the link follows it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)")  # [text](../outside/of/docs)
+
+
+def inside(page: str, link: str) -> str | None:
+    """The path in the repository of a link that leaves `docs`; None if it stays inside. page: its path in `docs`."""
+    target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
+    return None if target.startswith("docs/") else target
+
+
+def on_files(files: Files, *, config: Any) -> Files:
+    """Add the files outside of `docs` to which pages link. A missing one is left to the check of links."""
+    root = Path(config.config_file_path).parent
+    for page in list(files.documentation_pages()):
+        if not page.src_uri.endswith(".md"):
+            continue
+        for link in LINK.findall(page.content_string):
+            target = inside(page.src_uri, link)
+            if target is not None and (root / target).is_file() and files.get_file_from_path(target) is None:
+                files.append(File.generated(config, target, abs_src_path=str(root / target)))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Let links that leave `docs` point to the copies."""
+    here = posixpath.dirname(page.file.src_uri) or "."
+
+    def moved(match: re.Match[str]) -> str:
+        target = inside(page.file.src_uri, match[1])
+        return match[0] if target is None else f"]({posixpath.relpath(target, here)}"
+
+    return LINK.sub(moved, markdown)

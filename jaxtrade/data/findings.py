@@ -1,0 +1,273 @@
+"""What looks wrong in bars that are formally right: splits, bad prints, stale or copied bars, gaps, a wrong time zone.
+
+Nothing is repaired. A finding names the first bar, the number of bars, the size, the likely cause and the fix. A likely
+share split refuses the market until it is stated; every other finding is a warning.
+
+Thresholds are multiples of the series' own robust scale (`scale_of`), so that quiet and wild markets, and bars of any
+length, are judged alike. The constants below say what each multiple separates, as found in 2.5 million real bars of
+ES, EURUSD, GBPUSD, USDJPY, USDCHF, SPY, AAPL and GOOG. All checks are array operations on integer ticks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxtrade.config import DataConfig, ShareSplit
+from jaxtrade.data.calendar.clock import run_starts
+from jaxtrade.data.calendar.schedule import Schedule
+from jaxtrade.data.patterns import copied_block, halved_bars, regular_gaps, wrong_hours
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.roll import splice_dates
+from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
+from jaxtrade.data.scale import Scale, scale_of
+from jaxtrade.errors import DataError
+
+# A bad print stands off both neighbours by 60 usual bar moves and by 4 usual daily moves, and leaves no trace: the
+# next bar opens within 15 % of the excursion from the last close. Real prints after a halt reach 3 daily moves (ES,
+# 2013-12-18). Real shocks leave a trace: 23 % in GBPUSD's fall of 2016-10-07, the largest in the data.
+SPIKE_BAR, SPIKE_DAY, TRACE = 60.0, 4.0, 0.15
+# A split moves the level by 10 usual daily moves and by a factor of 1.4 (3:2 is the smallest common one) from one trade
+# date to the next. It lies near a simple ratio: within 4 daily moves, at least 3 % (AAPL opened 2.2 % off 4:1 in 2020),
+# at most 8 %, because some ratios are 13 % apart.
+SPLIT_DAY, SPLIT_LEAST, NEAR_DAY, NEAR = 10.0, np.log(1.4), 4.0, (0.03, 0.08)
+RATIOS = (1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 100.0)
+LEVEL_BARS = 15  # at the end of a date and at the start of the next; their medians are the levels
+MOST_SESSIONS = 5  # across a longer hole, prices may have moved that far by themselves
+# A run of identical bars is stale from 90 bars on (in bars of an hour: from a day on), and from 5 times the usual
+# longest run of a date. Quotes of ES before the opening reach 64 bars, quotes of SPY by the second 92 with 20 a date.
+STALE_BARS, STALE_LEAST, STALE_TIMES = 90, 20, 5
+ERODED = 16  # shorter runs are not measured
+
+
+@dataclass(frozen=True)
+class BarFinding:
+    """One thing that looks wrong.
+
+    kind: split, jump, spike, stale, copy, no_volume, gaps or zone. row: the first bar; None for the whole series.
+    where: file and line of that bar, and its stamp. bars: how many bars it concerns. size: how large it is, in words.
+    ratio: of a split as NEW:OLD; refuses training until the split is stated. date: of that split.
+    """
+
+    kind: str
+    row: int | None
+    where: str
+    bars: int
+    size: str
+    cause: str
+    fix: str
+    date: str | None = None
+    ratio: str | None = None
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the market is refused until `data.splits` or `data.allow_jumps` is set."""
+        return self.ratio is not None
+
+    def text(self) -> str:
+        """The finding as one line."""
+        fix = self.fix or "none needed: data.allow_jumps accepts it"
+        return f"WARNING: {self.where}: {self.size}; likely {self.cause}. Fix: {fix}"
+
+
+def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tuple[ShareSplit, ...] = ()
+                 ) -> tuple[BarFinding, ...]:
+    """The findings of a series. Two-sided bars are judged by their mid price. Generated bars have none.
+
+    dates: datetime64[D][T], the trade date of each bar. splits: those for which the bars are adjusted already.
+    """
+    if bars.synthetic or len(bars) < 3:
+        return ()
+    bars = bars.mid
+    starts = run_starts(dates)
+    found: list[BarFinding | None] = []
+    scale = scale_of(bars, starts)
+    if scale is not None:
+        found += [*_level_changes(bars, schedule, dates, starts, scale, splits), _spikes(bars, scale)]
+    found += [_stale(bars, starts), _copied(bars), _without_volume(bars), _gaps(bars), _shifted(bars, starts)]
+    return tuple(each for each in found if each is not None)
+
+
+def require_stated(bars: Bars, schedule: Schedule, dates: np.ndarray, data: DataConfig) -> tuple[str, ...]:
+    """The findings as warnings, one line each.
+
+    Raises DataError for likely splits that neither `data.splits` nor `data.allow_jumps` allows for.
+    """
+    found = bar_findings(bars, schedule, dates, data.splits)
+    if not data.allow_jumps and (problem := refusal(found, data.splits)):
+        raise DataError(problem)
+    return tuple(each.text() for each in found)
+
+
+def _where(bars: Bars, row: int) -> str:
+    """File, line and stamp of a bar."""
+    place = bars.source if bars.places is None else bars.places.text(row)
+    return f"{place}: bar {iso(bars.time[row])}"
+
+
+def _price(bars: Bars, ticks: float) -> str:
+    return f"{ticks * float(bars.contract.tick_size):.{bars.contract.decimals}f}"
+
+
+# --- levels -----------------------------------------------------------------------------------------------------------
+
+def _level_changes(bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray, scale: Scale,
+                   splits: tuple[ShareSplit, ...]) -> list[BarFinding]:
+    """Splits and other changes of the price level between neighbouring trade dates."""
+    days, ends = dates[starts], np.append(starts[1:], len(bars))
+    back = np.arange(LEVEL_BARS)
+    before = np.median(bars.close[np.maximum(ends[:-1, None] - 1 - back, starts[:-1, None])], axis=1)
+    after = np.median(bars.close[np.minimum(starts[1:, None] + back, ends[1:, None] - 1)], axis=1)
+    gap = np.log(after / before)
+    hole = np.diff(np.searchsorted(schedule.dates, days))
+    far = (np.abs(gap) >= max(SPLIT_DAY * scale.day, SPLIT_LEAST)) & (hole <= MOST_SESSIONS)
+    spliced = np.diff(np.searchsorted(splice_dates(bars.legs), days, side="right")) > 0
+    found = []
+    for i in np.flatnonzero(far & ~spliced):
+        whole = [float(np.median(bars.close[starts[k]:ends[k]])) for k in (i, i + 1)]
+        if abs(np.log(whole[1] / whole[0]) - gap[i]) > 0.5 * abs(gap[i]):
+            continue  # the level does not stay: no split
+        found.append(_level_change(bars, int(starts[i + 1]), str(days[i + 1]), (before[i], after[i]), scale, splits))
+    return found
+
+
+def _level_change(bars: Bars, row: int, day: str, levels: tuple[float, float], scale: Scale,
+                  splits: tuple[ShareSplit, ...]) -> BarFinding:
+    gap = np.log(levels[0] / levels[1])
+    nearest = min(RATIOS, key=lambda ratio: abs(abs(gap) - np.log(ratio)))
+    rest = abs(abs(gap) - np.log(nearest))
+    moved = f"prices go from {_price(bars, levels[0])} to {_price(bars, levels[1])} and stay"
+    if any(split.date == day for split in splits):
+        return BarFinding("split", row, _where(bars, row), 1, f"after data.splits, {moved}",
+                          "a file that is adjusted already, or a wrong ratio", f"correct or drop {day} in data.splits "
+                          "(ratio: new shares for one old share)", day, "1:1")
+    if rest > np.clip(NEAR_DAY * scale.day, *NEAR):
+        return BarFinding("jump", row, _where(bars, row), 1, f"{moved} (a factor of {np.exp(abs(gap)):.2f}, "
+                          f"{abs(gap) / scale.day:.0f} times a usual daily move)",
+                          "another instrument, another price scale, or news",
+                          "check the file on both sides of that date; set data.start or data.end if it is wrong")
+    whole = f"{nearest:g}:1" if nearest % 1 == 0 else f"{2 * nearest:g}:2"
+    ratio = whole if gap > 0 else ":".join(reversed(whole.split(":")))
+    cause = f"a share split {ratio} that the prices are not adjusted for"
+    if bars.contract.kind != "equity":
+        cause = f"two price scales in one file ({ratio})"
+    return BarFinding("split", row, _where(bars, row), 1,
+                      f"{moved} (within {100 * rest:.1f} % of {ratio})", cause, "", day, ratio)
+
+
+def refusal(found: tuple[BarFinding, ...], splits: tuple[ShareSplit, ...]) -> str | None:
+    """The error for splits that are not stated, with the keys that state or accept them. None if there are none."""
+    refused = [each for each in found if each.refuses]
+    if not refused:
+        return None
+    lines = [f"{each.where}: {each.size}; likely {each.cause}" + (f". Fix: {each.fix}" if each.fix else "")
+             for each in refused]
+    unstated = {each.date: each.ratio for each in refused if each.ratio != "1:1"}
+    if unstated:
+        stated = {split.date: split.ratio for split in splits} | unstated
+        listed = ", ".join(f"{{date: {day}, ratio: {_short(str(stated[day]))}}}" for day in sorted(map(str, stated)))
+        lines.append(f"Fix: --set 'data.splits=[{listed}]' divides the prices before each date by its ratio; or, if "
+                     "the jump is real, accept it with --set data.allow_jumps=true")
+    else:
+        lines.append("Or, if the jump is real, accept it with --set data.allow_jumps=true")
+    return "\n".join(lines)
+
+
+def _short(ratio: str) -> str:
+    return ratio.removesuffix(":1") if not ratio.startswith("1:") else f"'{ratio}'"
+
+
+# --- single bars ------------------------------------------------------------------------------------------------------
+
+def _spikes(bars: Bars, scale: Scale) -> BarFinding | None:
+    """Bars that stand far off both neighbours and leave no trace. The first and the last bar are not judged."""
+    least = max(SPIKE_BAR * scale.bar, SPIKE_DAY * scale.day)
+    high, low = bars.high, bars.low
+    top, bottom = np.maximum(high[:-2], high[2:]), np.minimum(low[:-2], low[2:])
+    up, down = high[1:-1] - top, bottom - low[1:-1]
+    coarse = least * float(low.min())  # no larger than the exact threshold, which is computed for few bars only
+    at = np.flatnonzero((up > coarse) | (down > coarse))
+    above, below = up[at] / top[at], down[at] / low[at + 1]
+    size = np.maximum(above, below)
+    left = np.abs(bars.open[at + 2] / bars.close[at] - 1.0)
+    bad = (size > least) & (left <= TRACE * size)
+    if not bad.any():
+        return None
+    rows, size = at[bad] + 1, np.where(above >= below, above, -(down[at] / bottom[at]))[bad]
+    first, worst = int(rows[0]), int(np.argmax(np.abs(size)))
+    more = "" if len(rows) == 1 else (f" ({len(rows)} such bars; the largest {100 * size[worst]:+.1f} % at "
+                                      f"{iso(bars.time[int(rows[worst])])})")
+    return BarFinding("spike", first, _where(bars, first), len(rows),
+                      f"stands {100 * size[0]:+.1f} % off the bars before and after it, and no trace remains{more}",
+                      "a bad print", "correct or remove the row; such a bar fills stops and targets that no market "
+                      "would have filled")
+
+
+# --- runs of bars -----------------------------------------------------------------------------------------------------
+
+def _stale(bars: Bars, starts: np.ndarray) -> BarFinding | None:
+    """Runs of identical bars, far longer than the longest run of a usual date."""
+    same = np.ones(len(bars) - 1, bool)
+    for name in ("close", "open", "high", "low"):
+        prices = getattr(bars, name)
+        same &= prices[1:] == prices[:-1]
+    eroded, length = same, 1
+    while length < ERODED and len(eroded) > length:
+        eroded, length = eroded[:-length] & eroded[length:], 2 * length
+    inside = np.flatnonzero(eroded)
+    if not len(inside):
+        return None
+    cut = np.flatnonzero(np.diff(inside) > 1)
+    begins, ends = inside[np.append(0, cut + 1)], inside[np.append(cut, len(inside) - 1)]
+    lengths = ends - begins + length + 1  # bars
+    longest = np.zeros(len(starts), np.int64)
+    np.maximum.at(longest, np.searchsorted(starts, begins, side="right") - 1, lengths)
+    per_date = float(np.median(np.diff(np.append(starts, len(bars)))))
+    least = max(STALE_LEAST, min(STALE_BARS, per_date), STALE_TIMES * float(np.median(longest)))
+    bad = lengths >= least
+    if not bad.any():
+        return None
+    first, count = int(begins[bad][0]), int(lengths[bad].sum())
+    runs = "" if bad.sum() == 1 else f" (in {int(bad.sum())} runs; the longest {int(lengths.max())})"
+    return BarFinding("stale", first, _where(bars, first), count, f"{count} bars repeat one price, open to close{runs}",
+                      "a feed that stood still, or filled gaps", "remove those rows, or give bars of another source")
+
+
+def _copied(bars: Bars) -> BarFinding | None:
+    block = copied_block(bars)
+    if block is None:
+        return None
+    first, source, length = block
+    return BarFinding("copy", first, _where(bars, first), length,
+                      f"{length} bars repeat those from {iso(bars.time[source])} on, price by price",
+                      "a block that was copied", "export those dates again, or leave them out (data.start, data.end)")
+
+
+# --- the whole series -------------------------------------------------------------------------------------------------
+
+def _without_volume(bars: Bars) -> BarFinding | None:
+    if NO_VOLUME_COLUMN in bars.notes or bars.volume.any():
+        return None
+    return BarFinding("no_volume", None, bars.source, len(bars), "the volume column holds 0 in every bar",
+                      "an export without volume", "map the right column (data.columns={volume: NAME}), or choose "
+                      "env.features without volume")
+
+
+def _gaps(bars: Bars) -> BarFinding | None:
+    found = regular_gaps(bars) or halved_bars(bars)
+    if found is None:
+        return None
+    row, count, size = found
+    return BarFinding("gaps", row, _where(bars, row), count, size, "rows that were dropped at regular places",
+                      "export the bars again, without a filter; or resample them to a length that the file holds whole")
+
+
+def _shifted(bars: Bars, starts: np.ndarray) -> BarFinding | None:
+    found = wrong_hours(bars, starts)
+    if found is None:
+        return None
+    row, count, size, zone = found
+    return BarFinding("zone", row, _where(bars, row), count, size, "a wrong data.time_zone",
+                      f"set data.time_zone to the zone of the file's stamps{zone}")

@@ -1,0 +1,150 @@
+"""Patterns in rows of bars that real markets do not make: copied blocks, regular gaps, hours of another zone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxtrade.data.calendar.clock import DAY, local_seconds
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.quotes import PRICES
+from jaxtrade.data.scale import sampled
+
+# Copied blocks. A window of 16 bars is remembered where the prices of its first bar, mixed, fall on one value in 8, so
+# a copy is remembered where its original is. Of 60 copied bars, a window is remembered with a chance of 99.7 %.
+# Blocks of 60 equal bars do not occur by chance, unless prices stand still: those are left to `findings._stale`.
+WINDOW, ONE_IN_8, LEAST_BLOCK, LEAST_MOVES = 16, np.uint32(29), 60, 5  # ONE_IN_8: 0 after a shift by 29 of 32 bits
+MIXER = np.uint64(0x9E3779B97F4A7C15)
+LOOKS = range(0, WINDOW, 3)  # bars of a window that are compared first
+MIXERS = np.array([2_654_435_761, 2_246_822_519, 3_266_489_917], np.uint32)  # odd, with mixed bits
+MOST_LOOKS = 2000  # equal windows that are compared bar by bar, to bound the time
+# Regular gaps. 33 steps of the same size, longer than a bar, do not occur by chance (a thin market has such a step with
+# a chance of a third). A minute of the hour is missing if it has less than 5 % of the bars of a usual minute.
+LEAST_STEPS, EMPTY, LEAST_PER_SLOT = 32, 0.05, 20
+# Bars of 2 minutes and more open where the last one closed: their gaps are 0 to 5 % of their bodies in real bars. If
+# every second bar is dropped, the gap is the body of the bar between, so the two are alike.
+HALVED, LEAST_LENGTH = 0.75, 120
+# Regular hours of the US cash market (New York, seconds), and their lengths until 16:00, 16:15 and 17:00.
+OPENING, LENGTHS, SLACK, HALF_HOUR = 34_200, (23_400, 24_300, 27_000), 300, 1800
+LEAST_DATES = 3
+ZONES = {-1: "America/Chicago", -4: "America/New_York", -5: "America/New_York", 4: "UTC", 5: "UTC"}
+
+
+def copied_block(bars: Bars) -> tuple[int, int, int] | None:
+    """(first row of the copy, first row of the original, bars) of the first long block that occurs twice."""
+    if len(bars) < 2 * LEAST_BLOCK:
+        return None
+    mixed = bars.open.astype(np.uint32) * MIXERS[0]
+    mixed ^= bars.close.astype(np.uint32) * MIXERS[1]
+    mixed += bars.high.astype(np.uint32) * MIXERS[2]
+    at = np.flatnonzero(mixed[:len(bars) - WINDOW] >> ONE_IN_8 == 0)
+    moves, key = np.zeros(len(at), np.int32), np.zeros(len(at), np.uint64)
+    last = bars.close[at]
+    for k in LOOKS:
+        close = bars.close[at + k]
+        moves += close != last
+        last = close
+        for prices in (close, bars.high[at + k], bars.low[at + k]):
+            key = (key + prices.astype(np.uint64)) * MIXER
+            key ^= key >> np.uint64(29)
+    at, key = at[moves >= LEAST_MOVES], key[moves >= LEAST_MOVES]
+    order = np.argsort(key, kind="stable")
+    equal = np.flatnonzero(key[order[1:]] == key[order[:-1]])
+    pairs = sorted((int(at[order[k + 1]]), int(at[order[k]])) for k in equal[:MOST_LOOKS])
+    for later, earlier in pairs:
+        first, source, length = _extended(bars, later, earlier)
+        if length >= LEAST_BLOCK:
+            return first, source, length
+    return None
+
+
+def _extended(bars: Bars, later: int, earlier: int) -> tuple[int, int, int]:
+    """The whole block around two equal rows: (first row, first row of the original, bars)."""
+    columns = [getattr(bars, name) for name in (*PRICES, "volume")]
+
+    def equal(a: slice, b: slice) -> np.ndarray:
+        return np.logical_and.reduce([column[a] == column[b] for column in columns])
+
+    lag = later - earlier
+    before = min(lag, earlier)
+    ahead = equal(slice(later, min(later + lag, len(bars))), slice(earlier, min(earlier + lag, len(bars) - lag)))
+    behind = equal(slice(later - before, later), slice(earlier - before, earlier))[::-1]
+    back = int(np.argmin(np.append(behind, False)))
+    return later - back, earlier - back, back + int(np.argmin(np.append(ahead, False)))
+
+
+def regular_gaps(bars: Bars) -> tuple[int, int, str] | None:
+    """(first row, bars around the gaps, size in words) where bars are missing in a regular pattern."""
+    step = np.diff(bars.time)
+    eroded, length = (step[1:] == step[:-1]) & (step[1:] > bars.bar_seconds), 1
+    while length < LEAST_STEPS and len(eroded) > length:
+        eroded, length = eroded[:-length] & eroded[length:], 2 * length
+    if length >= LEAST_STEPS and eroded.any():
+        first, count = int(np.argmax(eroded)), int(eroded.sum()) + LEAST_STEPS
+        each = int(step[first + 1])
+        return first, count, (f"from here on, {count} bars follow each other in steps of {each} s, in a file of "
+                              f"{bars.bar_seconds} s bars")
+    return _empty_slots(bars)
+
+
+def _empty_slots(bars: Bars) -> tuple[int, int, str] | None:
+    """Minutes of the hour that never have a bar, between others that have."""
+    slots = 3600 // bars.bar_seconds
+    if slots < 4:
+        return None
+    counts = np.bincount(bars.time[sampled(len(bars))] % 3600 // bars.bar_seconds, minlength=slots)
+    usual = float(np.median(counts))
+    empty = counts < EMPTY * usual
+    if usual < LEAST_PER_SLOT or not empty.any():
+        return None
+    full = np.flatnonzero(~empty)
+    if np.diff(np.append(full, full[0] + slots)).max() - 1 > slots // 4:  # the market is closed there
+        return None
+    named = ", ".join(f":{int(k) * bars.bar_seconds // 60:02d}" for k in np.flatnonzero(empty)[:6])
+    return 0, len(bars), (f"{int(empty.sum())} of {slots} places in the hour have no bars: {named}"
+                          f"{' ...' if empty.sum() > 6 else ''}")
+
+
+def halved_bars(bars: Bars) -> tuple[int, int, str] | None:
+    """Long bars that do not open where the one before closed, as if every second bar had been dropped."""
+    if bars.bar_seconds < LEAST_LENGTH or len(bars) < 100:
+        return None
+    rows = sampled(len(bars) - 1)
+    rows = rows[bars.time[rows + 1] - bars.time[rows] == bars.bar_seconds]
+    body = np.abs(bars.close[rows] - bars.open[rows]).astype(np.float64)
+    if not len(rows) or float((bars.high[rows] == bars.low[rows]).mean()) > 0.2:
+        return None  # too thin to tell
+    most = 10 * float(body.mean())  # so that no single bar decides
+    gap = np.minimum(np.abs(bars.open[rows + 1] - bars.close[rows]), most).mean()
+    share = float(gap / np.minimum(body, most).mean()) if most else 0.0
+    if share < HALVED:
+        return None
+    return 0, len(bars), (f"bars of {bars.bar_seconds} s open {share:.1f} times their usual body away from the close "
+                          f"before; they look like every second bar of {bars.bar_seconds // 2} s")
+
+
+def wrong_hours(bars: Bars, starts: np.ndarray) -> tuple[int, int, str, str] | None:
+    """(first row, bars, size in words, the likely zone) where regular hours stand at another time of the day.
+
+    Only for the markets that have the hours of the US cash market. starts: the first row of each trade date.
+    """
+    if bars.contract.calendar not in ("cme_equity", "us_equity") or bars.bar_seconds > HALF_HOUR:
+        return None
+    ends = np.append(starts[1:], len(bars))
+    length = bars.time[ends - 1] + bars.bar_seconds - bars.time[starts]
+    shaped = np.abs(length[:, None] - np.array(LENGTHS)).min(axis=1) <= SLACK
+    shaped &= (ends - starts) * bars.bar_seconds >= 0.8 * length  # one session without a hole
+    if shaped.sum() < LEAST_DATES or 2 * shaped.sum() <= len(starts):
+        return None
+    first = local_seconds(bars.time[starts], bars.contract.zone) % DAY
+    shift = np.where(shaped, first - OPENING, 0)
+    moved = (np.abs(shift) >= HALF_HOUR) & (np.abs(shift - np.round(shift / HALF_HOUR) * HALF_HOUR) <= SLACK)
+    if 2 * moved.sum() <= len(starts):
+        return None
+    row = int(np.argmax(moved))
+    hours = round(float(np.median(shift[moved])) / HALF_HOUR) / 2
+    begin, end = (f"{int(x) // 3600:02d}:{int(x) % 3600 // 60:02d}" for x in (first[row], first[row] + length[row]))
+    zone = ZONES.get(int(hours)) if hours == int(hours) else None
+    return (int(starts[row]), int((ends - starts)[moved].sum()),
+            f"bars stand at {begin}-{end} exchange time on {int(moved.sum())} of {len(starts)} trade dates, and have "
+            f"the length of regular hours, which begin at 09:30: they look {abs(hours):g} h "
+            f"{'early' if hours < 0 else 'late'}", f" (perhaps {zone})" if zone else "")

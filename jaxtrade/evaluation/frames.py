@@ -1,0 +1,130 @@
+"""Trades, equity and figures as pandas frames: of an evaluation in memory, or of the files that it wrote.
+
+Both ways give the same columns, types and values. Times are in the time zone of the exchange, money is in dollars,
+prices are in points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxtrade.env.rules import NO_FLOOR
+from jaxtrade.env.state import EndReason, ExitReason
+from jaxtrade.errors import DataError
+from jaxtrade.evaluation.trades import AT_CLOSE, EQUITY_COLUMNS, TRADE_COLUMNS, BarClock, Trades
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from jaxtrade.evaluation.backtest import DecisionBars, Record
+
+TRADE_TIMES = ("decision_time", "entry_time", "exit_time")
+WORDS = {"side": ("long", "short"), "exit_reason": tuple(reason.name.lower() for reason in ExitReason if reason),
+         "account_end": tuple(reason.name.lower() for reason in EndReason if reason)}
+WHOLE = ("contracts", "ticks", "mae_ticks", "mfe_ticks", "strategy_position", "account", "account_position")
+
+
+def trades_frame(trades: Trades, decisions: DecisionBars, clock: BarClock, close: np.ndarray, fill: str
+                 ) -> pd.DataFrame:
+    """The trades of one agent, one row each, with the columns of `trades.csv` (see `trades.trade_rows`).
+
+    Args:
+        close: int[T] ticks, close of each market row.
+        fill: `env.fill` of the evaluation.
+    """
+    at_close = np.isin(trades.reason, [int(reason) for reason in AT_CLOSE])
+    opened = clock.time
+    entered, left = opened[trades.entry_row], np.where(at_close, clock.bar_seconds, 0) + opened[trades.exit_row]
+    if fill == "close":
+        entered = opened[trades.decision_row] + clock.bar_seconds
+        ordered = trades.reason == int(ExitReason.ORDER)
+        left = np.where(ordered, opened[trades.exit_row - 1] + clock.bar_seconds, left)
+    values = (
+        decisions.date[trades.session], np.where(trades.side > 0, "long", "short"), trades.contracts,
+        opened[trades.decision_row] + clock.bar_seconds, _points(close[trades.decision_row], clock), entered,
+        _points(trades.entry_price, clock), left, _points(trades.exit_price, clock),
+        _names(trades.reason, "exit_reason"), trades.ticks, trades.commission / 1000, trades.slippage / 1000,
+        trades.net / 1000, trades.mae, trades.mfe)
+    return _typed(dict(zip(TRADE_COLUMNS, values, strict=True)), TRADE_TIMES, clock.zone)
+
+
+def equity_frame(strategy: Record, account: Record, decisions: DecisionBars, clock: BarClock, start_balance: float
+                 ) -> pd.DataFrame:
+    """The equity of one agent, one row per decision bar, with the columns of `equity.csv` (see `equity_rows`)."""
+    start = round(start_balance * 1000)
+    floor, active = np.asarray(account.event.floor, np.int64), np.asarray(account.active)
+    values = (
+        clock.time[decisions.rows + 1] + clock.bar_seconds, decisions.date[decisions.session],
+        (start + strategy.equity) / 1000, strategy.quantity, account.account + 1, (start + account.equity) / 1000,
+        account.quantity, np.where(active & (floor != NO_FLOOR), (start + floor) / 1000, np.nan),
+        np.where(active, (start + account.high_water) / 1000, np.nan), _names(account.end, "account_end"))
+    found = _typed(dict(zip(EQUITY_COLUMNS, values, strict=True)), ("time",), clock.zone)
+    return found.set_index("time")
+
+
+def read_trades(path: Path, zone: str) -> pd.DataFrame:
+    """`trades_frame` of a `trades.csv`. zone: IANA zone of the exchange. Raises DataError if it cannot be read."""
+    return _typed(_columns(path, TRADE_COLUMNS), TRADE_TIMES, zone)
+
+
+def read_equity(path: Path, zone: str) -> pd.DataFrame:
+    """`equity_frame` of an `equity.csv`. zone: IANA zone of the exchange. Raises DataError if it cannot be read."""
+    return _typed(_columns(path, EQUITY_COLUMNS), ("time",), zone).set_index("time")
+
+
+def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.DataFrame:
+    """The figures of a report: one row per (pass, figure), one column per agent. NaN where a figure is undefined.
+
+    agents: name -> pass (`strategy`, `account`) -> figure -> value.
+    """
+    import pandas as pd
+
+    columns = {name: {(which, figure): value for which in ("strategy", "account")
+                      for figure, value in passes[which].items()} for name, passes in agents.items()}
+    found = pd.DataFrame(columns, dtype="float64")
+    found.index = found.index.set_names(["pass", "figure"])
+    return found
+
+
+def _columns(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, keep_default_na=False, na_values={name: [""] for name in columns})
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); evaluate the run again: jaxtrade evaluate RUN") from None
+    if tuple(frame.columns) != columns:
+        raise DataError(f"{path}: its columns are {', '.join(frame.columns)}; expected {', '.join(columns)}; evaluate "
+                        "the run again: jaxtrade evaluate RUN")
+    return {name: frame[name] for name in columns}
+
+
+def _typed(values: dict[str, Any], times: tuple[str, ...], zone: str) -> pd.DataFrame:
+    import pandas as pd
+
+    frame = pd.DataFrame(values)
+    for name in times:  # seconds since 1970, or ISO 8601 text with an offset
+        unit = "s" if pd.api.types.is_numeric_dtype(frame[name]) and len(frame) else None
+        stamps = pd.to_datetime(frame[name], unit=unit, utc=True)
+        frame[name] = stamps.dt.tz_convert(zone).dt.as_unit("s")
+    frame["session"] = pd.to_datetime(frame["session"]).dt.as_unit("s")
+    for name, words in WORDS.items():
+        if name in frame:
+            frame[name] = pd.Categorical(frame[name], categories=list(words))
+    for name in frame:
+        if name not in (*times, "session", *WORDS):
+            frame[name] = frame[name].astype("int64" if name in WHOLE else "float64")
+    return frame
+
+
+def _names(codes: np.ndarray, column: str) -> np.ndarray:
+    """Names of reasons; None for NONE, which is missing in a frame."""
+    return np.array([None, *WORDS[column]], object)[np.asarray(codes, np.int64)]
+
+
+def _points(ticks: np.ndarray, clock: BarClock) -> np.ndarray:
+    return np.round(np.asarray(ticks, np.int64) * float(clock.tick_size), clock.decimals)

@@ -1,0 +1,207 @@
+"""A run that is read from its folder: what it was told, what it learned and what came of it.
+
+Nothing is trained, evaluated or compiled: tables and figures come from the files of the run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.errors import CheckpointError, ConfigError, DataError
+from jaxtrade.evaluation import frames, html, report
+from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
+from jaxtrade.runs import rundir
+from jaxtrade.storage.sinks import read_rows
+from jaxtrade.text import several, short_repr
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+METRICS = "metrics.jsonl"
+FIRST = ("test", "validation", "train")  # the order in which the evaluation of a run is chosen
+
+
+@dataclass(frozen=True, repr=False)
+class StoredEvaluation:
+    """An evaluation that is read from its folder: `evaluation/<split>` of a run, or one of its seeds.
+
+    document: the content of `evaluation.json`. zone: IANA zone of the exchange, for the times of the frames.
+    """
+
+    path: Path
+    document: dict[str, Any]
+    zone: str
+
+    @property
+    def table(self) -> str:
+        """The console table, as the run wrote it. Raises DataError if its file is missing."""
+        path = self.path / "evaluation.txt"
+        if not path.is_file():
+            raise DataError(f"{path}: no such file; evaluate the run again: jaxtrade evaluate RUN")
+        return path.read_text(encoding="utf-8").rstrip("\n")
+
+    @property
+    def verdict(self) -> str:
+        """One line that compares the policy with staying flat."""
+        return self.document["verdict"]
+
+    @cached_property
+    def trades(self) -> pd.DataFrame:
+        """The trades of the policy, one row each. See `EvaluationResult.trades`. Raises DataError."""
+        return frames.read_trades(self.path / "trades.csv", self.zone)
+
+    @cached_property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the policy, one row per bar. See `EvaluationResult.equity`. Raises DataError."""
+        return frames.read_equity(self.path / "equity.csv", self.zone)
+
+    @property
+    def figures(self) -> pd.DataFrame:
+        """All figures: one row per (pass, figure), one column per agent."""
+        return frames.figures_frame(self.document["agents"])
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: equity and drawdown of the policy in the strategy pass."""
+        from jaxtrade.evaluation.plot import draw_equity
+
+        return draw_equity(self.equity, report.title_of(self.document["settings"], next(iter(self.document["agents"]))))
+
+    def __repr__(self) -> str:
+        return report.repr_of("StoredEvaluation", self.document)
+
+    def _repr_html_(self) -> str:
+        return report.to_html(self.document)
+
+
+@dataclass(frozen=True, repr=False)
+class StoredRun:
+    """A run in its folder.
+
+    config: its configuration. manifest: versions, commit, device, seeds and digests.
+    """
+
+    path: Path
+    config: RunConfig
+    manifest: dict[str, Any]
+
+    @cached_property
+    def evaluations(self) -> dict[str, StoredEvaluation]:
+        """The evaluations by name: `test`, or `test/seed_3` if the run has several seeds. Empty before the first one.
+
+        Raises DataError if a file is damaged.
+        """
+        zone, root = contract_of(self.config.data).zone, self.path / "evaluation"
+        found = sorted(root.rglob("evaluation.json"), key=lambda path: _rank(path.relative_to(root).parts))
+        return {path.parent.relative_to(root).as_posix(): StoredEvaluation(path.parent, _read(path), zone)
+                for path in found}
+
+    @property
+    def evaluation(self) -> StoredEvaluation:
+        """The evaluation on the test sessions (of the first seed), or else the first that there is.
+
+        Raises ConfigError if the run has none.
+        """
+        if not self.evaluations:
+            raise ConfigError(f"{self.path}: no evaluation yet; let the run finish (jaxtrade train --resume "
+                              f"{self.path}), or evaluate it (jaxtrade evaluate {self.path})")
+        return next(iter(self.evaluations.values()))
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of `evaluation`, one row each."""
+        return self.evaluation.trades
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of `evaluation`, one row per bar."""
+        return self.evaluation.equity
+
+    @property
+    def table(self) -> str:
+        """The console table of `evaluation`."""
+        return self.evaluation.table
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """The metrics of training, one row per update. See `metrics_frame`."""
+        return metrics_frame(self.path)
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The content of `summary.json`: health, steps, speed. None before the run has finished."""
+        path = self.path / "summary.json"
+        return _read(path) if path.is_file() else None
+
+    @cached_property
+    def policy(self) -> LoadedPolicy:
+        """The policy (of the first seed). Raises CheckpointError if the run has not saved one."""
+        return self.policy_of(self.config.seed)
+
+    def policy_of(self, seed: int) -> LoadedPolicy:
+        """The policy of one seed. Raises CheckpointError if the run has not saved it."""
+        folder = self.path / FOLDER
+        if self.config.train.num_seeds > 1:
+            folder /= f"seed_{seed}"
+        if not folder.is_dir():
+            raise CheckpointError(f"{folder}: the run has saved no policy here; let it finish "
+                                  f"(jaxtrade train --resume {self.path})")
+        return load_policy(folder)
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: equity and drawdown of `evaluation`."""
+        return self.evaluation.plot()
+
+    def __repr__(self) -> str:
+        state = repr(self.evaluation) if self.evaluations else "no evaluation yet"
+        return short_repr("StoredRun", str(self.path), f"task={self.config.env.task}",
+                          several(len(self.evaluations), "evaluation"), state)
+
+    def _repr_html_(self) -> str:
+        parts = [each._repr_html_() for each in self.evaluations.values()] or [html.paragraphs(["no evaluation yet"])]
+        return html.block(str(self.path), *parts)
+
+
+def open_run(path: Path | str) -> StoredRun:
+    """Open a run folder to read its results.
+
+        run = jaxtrade.open_run("runs/ES-manage-20260101T120000Z-ab12")
+        run.trades, run.equity, run.metrics, run.plot()
+
+    Raises ConfigError if `path` is not a run folder.
+    """
+    folder = Path(path)
+    return StoredRun(folder, *rundir.read_run(folder))
+
+
+def metrics_frame(path: Path) -> pd.DataFrame:
+    """The metrics of a run's training, one row per update, indexed by `update`.
+
+    A metric with several named parts has one column for each, such as `action_share.BUY`. path: the run folder. Raises
+    DataError if a line of `metrics.jsonl` is damaged, ConfigError if there is no such file.
+    """
+    import pandas as pd
+
+    if not (path / METRICS).is_file():
+        raise ConfigError(f"{path / METRICS}: no such file: the run has not begun to train")
+    frame = pd.json_normalize(read_rows(path / METRICS))
+    return frame.set_index("update") if len(frame) else frame
+
+
+def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:
+    """Sorts splits as in `FIRST`, and seeds by number (`seed_10` after `seed_9`)."""
+    split = parts[0]
+    return FIRST.index(split) if split in FIRST else len(FIRST), split, len(parts[1]), parts
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: not valid JSON ({error}); evaluate the run again: jaxtrade evaluate RUN") from None

@@ -1,0 +1,317 @@
+"""Real bars are damaged as vendors' files are, and each damage is found with its row. Undamaged bars have none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.config import DataConfig, RunConfig, make_config
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
+from jaxtrade.data.contract_file import load_contract
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.describe import check, check_text, describe_text
+from jaxtrade.data.findings import BarFinding, bar_findings
+from jaxtrade.data.market import build_market
+from jaxtrade.data.read.bars import Bars, from_frame, load_bars
+from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
+from jaxtrade.errors import DataError
+from tests.data.damaged import (
+    as_share,
+    frame_of,
+    longer,
+    read_again,
+    regular_hours,
+    standing,
+    unadjusted,
+    with_rows,
+    with_ticks,
+)
+
+DATE = "2013-10-09"
+LOW_STOP = make_config({"brackets": {"stop_atr": 100, "trail_atr": 100}})  # int32 holds them across a jump
+
+
+def found(bars: Bars, **keys: object) -> tuple[BarFinding, ...]:
+    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+    return bar_findings(bars, schedule, trade_dates(bars.time, bars.contract), **keys)
+
+
+def only(bars: Bars) -> BarFinding:
+    (one,) = found(bars)
+    return one
+
+
+def first_of(bars: Bars, date: str) -> int:
+    return int(np.argmax(trade_dates(bars.time, bars.contract) >= np.datetime64(date)))
+
+
+# --- splits -----------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("ratio", "moved"), [
+    ("4:1", 499.23 / 4 / 127.58),   # AAPL, 31 August 2020: closed at 499.23, opened at 127.58
+    ("5:1", 2213.40 / 5 / 444.61),  # TSLA on the same day
+    ("2:1", 1.01), ("3:1", 0.98), ("3:2", 1.0), ("7:1", 1.0), ("10:1", 1.02), ("20:1", 0.99), ("1:10", 1.01),
+    ("1:2", 1.0),
+])
+def test_a_split_is_found_and_refused_until_it_is_stated(es_bars, ratio, moved):
+    share = as_share(es_bars)
+    new, old = map(int, ratio.split(":"))
+    bars = unadjusted(share, DATE, Fraction(new, old), moved)
+    one = only(bars)
+    assert (one.kind, one.row, one.date, one.ratio) == ("split", first_of(bars, DATE), DATE, ratio)
+    with pytest.raises(DataError, match=rf"2013-10-08T22:00:00Z: prices go .* likely a share split {ratio}") as told:
+        build_market(bars, RunConfig())
+    stated = {"4:1": "4", "1:10": "'1:10'", "3:2": "3:2"}.get(ratio)
+    if stated:
+        assert f"--set 'data.splits=[{{date: {DATE}, ratio: {stated}}}]'" in str(told.value)
+    assert "--set data.allow_jumps=true" in str(told.value)
+
+
+def test_a_jump_is_accepted_as_a_note(es_bars):
+    bars = unadjusted(as_share(es_bars), DATE, Fraction(4))
+    market = build_market(bars, LOW_STOP.model_copy(update={"data": DataConfig(allow_jumps=True)}))
+    assert sum("likely a share split 4:1" in note for note in market.notes) == 1
+
+
+def test_two_splits_are_named_with_one_fix(es_bars):
+    bars = unadjusted(unadjusted(as_share(es_bars, 4), "2013-10-10", Fraction(3)), "2013-10-08", Fraction(2))
+    with pytest.raises(DataError, match=r"\[\{date: 2013-10-08, ratio: 2\}, \{date: 2013-10-10, ratio: 3\}\]"):
+        check_text(bars, RunConfig())
+
+
+@pytest.mark.parametrize("before", [2.22, 1.75, 0.56])
+def test_an_odd_jump_is_a_warning(es_bars, before):
+    """A share that falls by 55 % or 43 % overnight, or gains 79 %, was not split: no simple ratio is near."""
+    bars = unadjusted(as_share(es_bars), DATE, Fraction(1), before)
+    one = only(bars)
+    assert (one.kind, one.row, one.refuses) == ("jump", first_of(es_bars, DATE), False)
+    assert any("a factor of" in note for note in build_market(bars, LOW_STOP).notes)
+
+
+def test_a_level_that_does_not_stay_is_no_split(es_bars):
+    share = as_share(es_bars)
+    first = first_of(share, DATE)
+    prices = {name: getattr(share, name).copy() for name in ("open", "high", "low", "close")}
+    for column in prices.values():
+        column[first:first + 20] //= 2
+    assert not [one for one in found(replace(share, **prices)) if one.kind in ("split", "jump")]
+
+
+def test_years_between_two_dates_are_no_split(es_bars):
+    """Ten years later the index is at three times the level."""
+    later = replace(es_bars, time=es_bars.time + 3650 * 86_400, **{
+        name: getattr(es_bars, name) * np.int32(3) for name in ("open", "high", "low", "close")})
+    both = {name: np.concatenate([getattr(es_bars, name), getattr(later, name)])
+            for name in ("time", "open", "high", "low", "close", "volume")}
+    assert found(replace(es_bars, places=None, **both)) == ()
+
+
+def test_a_split_in_a_future_is_two_price_scales(es_bars):
+    bars = unadjusted(replace(es_bars, contract=replace(es_bars.contract, price_ranges=())), DATE, Fraction(10))
+    assert only(bars).cause == "two price scales in one file (10:1)"
+
+
+def test_the_real_split_of_aapl(shared):
+    """7:1 on 2014-06-09. The first bar of the new price still opens at the old one."""
+    contract = replace(load_contract("SPY"), symbol="AAPL", price_ranges=())
+    keys = {"columns": {"time": "ts_et"}, "time_zone": "America/New_York", "stamp": "open", "price_scale": 1e-4}
+    path = shared / "data/lean_us_equity/aapl_minute_trade_x10000.csv.gz"
+    one = only(load_bars(path, contract, **keys))
+    assert (one.kind, one.date, one.ratio) == ("split", "2014-06-09", "7:1")
+    assert f"{path}:1471: bar 2014-06-09T08:00:00Z" in one.text()
+    stated = make_config({"data": {"splits": [{"date": "2014-06-09", "ratio": 7}]}}).data.splits
+    again = found(load_bars(path, contract, **keys, splits=stated), splits=stated)
+    assert [(one.kind, one.row) for one in again] == [("spike", 1469)]
+
+
+# --- single bars ------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("factor", [1.11, 0.89])
+def test_one_bar_11_per_cent_off(es_bars, factor):
+    row = 2000
+    one = only(with_ticks(es_bars, row, open=factor, high=factor, low=factor, close=factor))
+    assert (one.kind, one.row, one.bars) == ("spike", row, 1)
+    assert re.match(rf"stands {'[+]' if factor > 1 else '-'}1[01]\.\d % off", one.size)
+
+
+def test_one_high_30_per_cent_up(es_bars):
+    bars = with_ticks(es_bars, 3000, high=1.3)
+    assert (only(bars).kind, only(bars).row) == ("spike", 3000)
+    assert re.match(r"stands [+](29|30)\.\d % off", only(bars).size)
+
+
+def test_several_bad_prints_are_one_finding(es_bars):
+    one = only(with_ticks(with_ticks(es_bars, 1000, low=0.9), 4000, high=1.3))
+    assert (one.row, one.bars) == (1000, 2)
+    assert "2 such bars" in one.size
+
+
+def test_a_shock_that_leaves_a_trace_is_no_bad_print(es_bars):
+    """From one bar on, all prices are 5 % lower, and the first of them fell another 2 %."""
+    prices = {name: getattr(es_bars, name).copy() for name in ("open", "high", "low", "close")}
+    for column in prices.values():
+        column[3000:] = (column[3000:] * 0.95).astype(np.int32)
+    prices["low"][3000] = int(prices["low"][3000] * 0.98)
+    assert found(replace(es_bars, **prices)) == ()
+
+
+# --- runs of bars -----------------------------------------------------------------------------------------------------
+
+def test_150_identical_bars(es_bars):
+    one = only(standing(es_bars, 2500, 150))
+    assert (one.kind, one.row, one.bars) == ("stale", 2500, 150)
+
+
+@pytest.mark.parametrize("volume", [True, False])
+def test_a_block_of_190_bars_copied(es_bars, volume):
+    bars = with_rows(es_bars, 4000, 1500, 190)
+    if not volume:
+        bars = replace(bars, volume=np.zeros(len(bars)), notes=(*bars.notes, NO_VOLUME_COLUMN))
+    one = only(bars)
+    assert (one.kind, one.row, one.bars) == ("copy", 4000, 190)
+    assert f"repeat those from {iso(es_bars.time[1500])} on" in one.size
+
+
+def test_a_copied_day(es_bars):
+    one = only(with_rows(es_bars, first_of(es_bars, "2013-10-10"), first_of(es_bars, "2013-10-08"), 1350))
+    assert (one.kind, one.bars) == ("copy", 1350)
+
+
+def test_volume_that_is_0_throughout(es_bars):
+    one = only(read_again(replace(es_bars, volume=np.zeros(len(es_bars)))))
+    assert (one.kind, one.row) == ("no_volume", None)
+    without = from_frame(frame_of(es_bars).drop(columns="volume"), es_bars.contract, stamp="open")
+    assert found(without) == ()
+
+
+# --- gaps -------------------------------------------------------------------------------------------------------------
+
+def test_every_second_minute_missing(es_bars):
+    """The file then looks like one of bars of two minutes."""
+    bars = read_again(es_bars, es_bars.time // 60 % 2 == 0)
+    assert bars.bar_seconds == 120
+    one = only(bars)
+    assert one.kind == "gaps"
+    assert "every second bar of 60 s" in one.size
+
+
+def test_every_second_minute_of_a_day_missing(es_bars):
+    day = (trade_dates(es_bars.time, es_bars.contract) == np.datetime64(DATE)) & (es_bars.time // 60 % 2 == 1)
+    one = only(read_again(es_bars, ~day))
+    assert (one.kind, one.row) == ("gaps", first_of(es_bars, DATE))
+    assert "in steps of 120 s, in a file of 60 s bars" in one.size
+
+
+def test_every_fifth_minute_missing(es_bars):
+    one = only(read_again(es_bars, es_bars.time // 60 % 5 != 0))
+    assert one.kind == "gaps"
+    assert "12 of 60 places in the hour have no bars: :00, :05" in one.size
+
+
+# --- hours ------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("label", "hours", "zone"), [
+    ("UTC", "05:30-12:00", "America/New_York"), ("America/Denver", "11:30-18:00", None),
+    ("America/New_York", None, None)])
+def test_regular_hours_labelled_with_a_wrong_zone(es_bars, label, hours, zone):
+    """New York stamps of 09:30-16:00, read as those of another zone."""
+    frame = frame_of(regular_hours(es_bars), "America/New_York")
+    bars = from_frame(frame, es_bars.contract, stamp="open", time_zone=label)
+    if hours is None:
+        assert found(bars) == ()
+        return
+    one = only(bars)
+    assert one.kind == "zone"
+    assert f"bars stand at {hours} exchange time on 5 of 5 trade dates" in one.size
+    assert (f"(perhaps {zone})" in one.fix) == (zone is not None)
+
+
+# --- no false findings ------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("symbol", "keys"), [
+    ("ES", {}), ("ES", {"start": "2013-10-06", "end": "2020-01-31"}), ("ES", {"roll": "volume"}), ("EURUSD", {})])
+def test_the_bundled_bars_have_no_findings(symbol, keys):
+    assert found(bundled(get_contract(symbol), **keys)) == ()
+
+
+@pytest.mark.parametrize("seconds", [120, 300, 900, 1800, 3600])
+def test_longer_bars_of_the_same_week_have_none(es_bars, seconds):
+    assert found(longer(es_bars, seconds)) == ()
+
+
+SHARE_FILES = [f"{name}_{kind}" for name, kinds in (("spy", ("minute_trade", "minute_quote", "second_trade",
+               "second_quote")), ("goog", ("minute_trade", "minute_quote"))) for kind in kinds]
+
+
+@pytest.mark.parametrize("name", SHARE_FILES)
+def test_real_shares_have_no_findings(shared, name):
+    contract = replace(load_contract("GOOG"), symbol=name[:4].upper(), tick_size=Decimal("0.0001"))
+    bars = load_bars(shared / f"data/lean_us_equity/{name}_x10000.csv.gz", contract, columns={"time": "ts_et"},
+                     time_zone="America/New_York", stamp="open", price_scale=1e-4)
+    assert found(bars) == ()
+
+
+@pytest.mark.parametrize("symbol", ["GBPUSD", "USDJPY", "USDCHF"])
+def test_ten_years_of_a_brokers_hours_have_no_findings(shared, symbol):
+    """They hold the franc's shock of 2015 and the pound's of 2016."""
+    bars = load_bars(shared / f"data/ejtrader_fx_h1/{symbol}_h1.csv.gz", get_contract(symbol), stamp="open",
+                     time_zone="America/New_York+7h", price_scale=1e-3 if symbol == "USDJPY" else 1e-5)
+    assert found(bars) == ()
+
+
+@pytest.mark.parametrize("length", ["second", "minute", "hour"])
+def test_real_eurusd_has_no_findings(shared, length):
+    assert found(load_bars(shared / f"data/lean_fx_oanda/eurusd_{length}_bidask.csv.gz", get_contract("EURUSD"),
+                           stamp="open")) == ()
+
+
+TRULY_BAD = {  # prints far from both neighbours, at the halt of 16:15
+    ("trade", "201403"): ["2013-12-18T21:30:00Z"],  # a low of 1760.75 between bars at 1804.50
+    ("quote", "201406"): ["2013-10-09T20:14:00Z"],  # a high of 1767.50 between bars at 1635
+}
+
+
+@pytest.mark.parametrize("kind", ["trade", "quote"])
+@pytest.mark.parametrize("expiry", ["201312", "201403", "201406", "202003"])
+def test_real_futures_have_no_findings_but_bad_prints(shared, kind, expiry):
+    bars = load_bars(shared / f"data/lean_es_1m/es_1m_{kind}.csv.gz", get_contract("ES"), stamp="open", expiry=expiry,
+                     missing=1.0)
+    bad = found(bars)
+    assert [one.kind for one in bad] == ["spike"] * len(TRULY_BAD.get((kind, expiry), []))
+    for one, stamp in zip(bad, TRULY_BAD.get((kind, expiry), []), strict=True):
+        assert stamp in one.where
+
+
+# --- where they are told ----------------------------------------------------------------------------------------------
+
+def test_findings_come_first_in_check_describe_and_notes(es_bars, tmp_path: Path):
+    path, config = tmp_path / "es.csv", make_config({"data": {"stamp": "open"}})
+    frame_of(with_ticks(es_bars, 3000, high=1.3)).to_csv(path, index=False)
+    bars = load_bars(path, replace(es_bars.contract, price_ranges=()), stamp="open")
+    told = f"WARNING: {path}:3002: bar "
+    text = check_text(bars, config)
+    assert "read as ES, 1 warning" in text
+    assert told in text
+    market = build_market(bars, config)
+    assert market.notes[0].startswith(told)
+    assert told in describe_text(market, config)
+
+
+def test_check_refuses_a_split_as_training_does(es_bars, tmp_path: Path):
+    path, contract = tmp_path / "shr.csv", tmp_path / "shr.yaml"
+    frame_of(unadjusted(as_share(es_bars, 4), DATE, Fraction(4))).to_csv(path, index=False)
+    contract.write_text("symbol: SHR\nkind: future\ncurrency: USD\ntick_size: 0.01\ntick_value: 1.0\ncommission: 0.5\n"
+                        "slippage: 1\nmin_stop_ticks: 5\ncalendar: cme_equity\n")
+    data = {"stamp": "open", "contract": str(contract)}
+    line = first_of(es_bars, DATE) + 2
+    with pytest.raises(DataError, match=rf"shr\.csv:{line}: bar 2013-10-08T22:00:00Z"):
+        check(str(path), make_config({"data": data}))
+    assert "no fault" in check(str(path), make_config({"data": data | {"splits": [{"date": DATE, "ratio": 4}]}}))

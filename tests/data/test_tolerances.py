@@ -1,0 +1,143 @@
+"""Vendor files that miss a few seconds or quotes, or hold one bar at the close: the ways through, with their counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jaxtrade.cli.entry import main
+from jaxtrade.config import RunConfig, load_config, make_config
+from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for
+from jaxtrade.data.describe import check
+from jaxtrade.data.market import load_market
+from jaxtrade.errors import ConfigError, DataError
+from tests.data.damaged import frame_of, longer
+
+SIDES = ("bid", "ask")
+FIELDS = ("open", "high", "low", "close")
+
+
+# --- seconds ----------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def pair(es_bars, tmp_path: Path) -> tuple[Path, Path, int]:
+    """Bars of five minutes, of which six have a high that their minutes never saw; the minutes; how many bars."""
+    coarse = longer(es_bars, 300)
+    high = coarse.high.copy()
+    high[100:700:100] += 1
+    frame_of(replace(coarse, high=high)).to_csv(tmp_path / "five.csv", index=False)
+    frame_of(es_bars).to_csv(tmp_path / "minutes.csv", index=False)
+    return tmp_path / "five.csv", tmp_path / "minutes.csv", len(coarse)
+
+
+def config_of(pair: tuple[Path, Path, int], *more: str) -> RunConfig:
+    return load_config("quickstart", ["data.source=file", f"data.file={pair[0]}", f"data.seconds={pair[1]}",
+                                      "data.stamp=open", "env.intrabar=path", *more])
+
+
+def test_the_refusal_names_the_share_and_the_flag(pair):
+    share = f"{100 * 6 / pair[2]:.2f} %, limit 0.1 %"
+    with pytest.raises(DataError, match=rf"do not rebuild 6 of {pair[2]} bars .* \({share}\)") as told:
+        load_market(config_of(pair))
+    assert "--seconds-tolerance 0.005 (data.seconds_tolerance)" in str(told.value)
+
+
+def test_the_tolerance_marks_the_others_ambiguous_and_counts_them(pair):
+    market = load_market(config_of(pair, "data.seconds_tolerance=0.005"))
+    assert any(note.startswith(f"6 of {pair[2]} bars ") and "(resolved stop_first)" in note for note in market.notes)
+    assert market.data.path is not None
+    ambiguous = np.asarray(market.data.path.ambiguous)
+    assert ambiguous[100:700:100].all()
+    assert ambiguous.all(axis=1).sum() == 6
+
+
+def test_the_suggested_limit_admits_the_file(pair):
+    with pytest.raises(DataError, match="seconds-tolerance") as told:
+        load_market(config_of(pair))
+    limit = str(told.value).split("--seconds-tolerance ")[1].split(" ")[0]
+    assert load_market(config_of(pair, f"data.seconds_tolerance={limit}")).num_sessions > 0
+
+
+def test_seconds_of_another_file_get_no_limit(pair, es_bars):
+    frame_of(replace(es_bars, **{name: getattr(es_bars, name) + 4 for name in FIELDS})).to_csv(pair[1], index=False)
+    with pytest.raises(DataError, match=r"100\.00 %") as told:
+        load_market(config_of(pair))
+    assert "tolerance" not in str(told.value)
+
+
+# --- quotes -----------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def quoted(es_bars, tmp_path: Path) -> tuple[Path, Path]:
+    """Trade bars of a week, and their quotes, of which every fiftieth is missing (2 %)."""
+    trades = frame_of(es_bars)
+    quotes = pd.DataFrame({"time": trades.time, **{f"{side}_{field}": trades[field] + (0.25 if side == "ask" else 0)
+                                                   for side in SIDES for field in FIELDS}})
+    trades.to_csv(tmp_path / "trades.csv", index=False)
+    quotes[np.arange(len(quotes)) % 50 != 7].to_csv(tmp_path / "quotes.csv", index=False)
+    return tmp_path / "trades.csv", tmp_path / "quotes.csv"
+
+
+def test_quotes_that_miss_some_bars_pass_with_a_stated_limit(quoted):
+    keys = ["data.source=file", f"data.file={quoted[0]}", f"data.quotes={quoted[1]}", "data.stamp=open"]
+    with pytest.raises(DataError, match=r"for 137 of 6826 bars .* \(2\.01 %, limit 1 %\)") as told:
+        load_market(load_config("quickstart", keys))
+    assert "--quotes-tolerance 0.021 (data.quotes_tolerance)" in str(told.value)
+    market = load_market(load_config("quickstart", [*keys, "data.quotes_tolerance=0.021"]))
+    assert len(market.bars) == 6826 - 137
+    assert any(note.startswith("137 of 6826 bars have no quote of both sides and are left out")
+               for note in market.notes)
+
+
+def test_rows_without_a_side_pass_with_a_stated_limit(quoted, capsys):
+    frame = pd.read_csv(quoted[1], dtype=str)
+    frame.loc[::40, [f"bid_{field}" for field in FIELDS]] = ""
+    frame.to_csv(quoted[1], index=False)
+    command = ["data", "check", str(quoted[1]), "--market", "ES", "--set", "data.stamp=open"]
+    assert main(command) == 2
+    assert "--quotes-tolerance 0.026 (data.quotes_tolerance)" in capsys.readouterr().err
+    assert main([*command, "--quotes-tolerance", "0.026"]) == 0
+    assert "168 of 6689 rows have no bid or no ask and are left out" in capsys.readouterr().out
+
+
+def test_a_tolerance_is_a_fraction(capsys):
+    assert main(["data", "describe", "--quotes-tolerance", "2"]) == 2
+    assert "data.quotes_tolerance" in capsys.readouterr().err
+    assert main(["data", "describe", "--seconds-tolerance", "some"]) == 2
+    assert "data.seconds_tolerance" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"data\.seconds_tolerance"):
+        make_config({"data": {"seconds_tolerance": 1.0}})
+
+
+# --- one bar at the close ---------------------------------------------------------------------------------------------
+
+def test_a_closing_bar_is_no_shift(es_bars):
+    """One more bar at 17:15, the close of that week, on every date: the real stamps are not shifted."""
+    schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
+    time_ = np.sort(np.concatenate([es_bars.time, schedule.close]))
+    check_stamps(schedule, time_, es_bars.contract)
+    lines = findings(schedule, time_, 60, es_bars.contract)
+    assert [line for line in lines if "closing" in line] == [
+        "5 bars are stamped exactly at the end of their session, first 2013-10-07 17:15 exchange time: read as closing "
+        "prints; no decision is taken on them"]
+    assert not any("closure" in line for line in lines)
+
+
+def test_close_stamps_read_as_opens_are_still_refused(es_bars):
+    """They put a bar at the close, too. But then no bar stands at the opening."""
+    schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
+    ends = np.concatenate([es_bars.time + 60, schedule.close])
+    with pytest.raises(DataError, match="look shifted"):
+        check_stamps(schedule, np.unique(ends), es_bars.contract)
+
+
+@pytest.mark.parametrize(("name", "dates"), [("spy_minute_quote", 6), ("aapl_minute_quote", 3)])
+def test_real_quotes_with_a_bar_at_20_00_are_read(shared, name, dates):
+    data = {"contract": "SPY", "columns": {"time": "ts_et"}, "time_zone": "America/New_York", "stamp": "open",
+            "price_scale": 1e-4, "allow_jumps": True}
+    text = check(str(shared / f"data/lean_us_equity/{name}_x10000.csv.gz"), make_config({"data": data}))
+    assert f"{dates} bars are stamped exactly at the end of their session" in text

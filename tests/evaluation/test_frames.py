@@ -1,0 +1,120 @@
+"""Trades, equity and figures as frames: those in memory equal those of the files, and their types are of use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jaxtrade.errors import DataError
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.evaluate import evaluate, write
+from jaxtrade.evaluation.frames import read_equity, read_trades
+from jaxtrade.runs.train import RunResult
+from jaxtrade.training.loop import TrainResult
+from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
+
+ZONE = "America/New_York"
+
+
+def result_of(market, agents, **sections):
+    sessions = market.sessions(*range(len(market.data.sessions.first)))
+    env, params, config = setup(market, sessions, **sections)
+    return evaluate(env, params, market, sessions, config, agents(env))
+
+
+@pytest.fixture(scope="module", params=["next_open", "close"])
+def result(request):
+    env = {"fill": request.param, "mark": "close" if request.param == "close" else "extreme"}
+    market = tiny_market(walk([40] * 6, scale=6.0), [40] * 6)
+    return result_of(market, lambda env: [baselines.random_masked(env), baselines.flat()], env=env,
+                     account={"drawdown": 500.0, "profit_target": 600.0})
+
+
+@pytest.mark.parametrize("name", ["random", "flat"])
+def test_the_files_hold_what_the_memory_holds(result, name, tmp_path):
+    write(result, tmp_path, name)
+    pd.testing.assert_frame_equal(result.trades_of(name), read_trades(tmp_path / "trades.csv", ZONE))
+    pd.testing.assert_frame_equal(result.equity_of(name), read_equity(tmp_path / "equity.csv", ZONE))
+    assert len(result.trades_of(name)) == len(result.agent(name).trades)
+
+
+def test_the_types_are_of_use(result):
+    trades, equity = result.trades, result.equity
+    assert len(trades) > 5, "the fixture trades"
+    for column in ("decision_time", "entry_time", "exit_time"):
+        assert str(trades[column].dtype) == f"datetime64[s, {ZONE}]"
+    assert str(equity.index.dtype) == f"datetime64[s, {ZONE}]"
+    assert trades["session"].dtype == equity["session"].dtype == np.dtype("datetime64[s]")
+    assert (trades["exit_time"] >= trades["entry_time"]).all()
+    assert set(trades["side"]) == {"long", "short"}
+    assert trades["net_pnl"].sum() == pytest.approx(result.figures.loc[("strategy", "net_profit"), "random"])
+    assert equity["strategy_equity"].iloc[-1] - result.start_balance == pytest.approx(trades["net_pnl"].sum())
+    assert equity["account_end"].notna().sum() == (result.agents[0].account.end != 0).sum()
+
+
+def test_frames_of_the_bars_worked_by_hand():
+    """One long of one contract per session, bought at the first open and sold at the flat bar's close."""
+    result = result_of(hand_market(2), lambda env: [baselines.buy_and_hold(env), baselines.flat()])
+    trades = result.trades
+    assert trades["side"].tolist() == ["long"] * 2
+    assert trades["exit_reason"].tolist() == ["flat"] * 2
+    stored = result.agents[0].trades
+    assert trades["entry_price"].tolist() == (stored.entry_price * 0.25).tolist()
+    assert trades["net_pnl"].tolist() == (stored.net / 1000).tolist()
+    assert len(result.trades_of("flat")) == 0
+    figures = result.figures
+    assert list(figures.columns) == ["buy_hold", "flat"]
+    assert figures.loc[("strategy", "trades")].tolist() == [2, 0]
+    assert np.isnan(figures.loc[("strategy", "win_rate"), "flat"])
+
+
+def test_a_figure_shows_equity_and_drawdown(result):
+    figure = result.plot()
+    upper, lower = figure.axes
+    assert upper.get_title(loc="left").startswith("random on ES, ")
+    equity = result.equity["strategy_equity"].to_numpy()
+    assert np.array_equal(upper.lines[0].get_ydata(), equity)
+    deepest = result.figures.loc[("strategy", "max_drawdown"), "random"]
+    assert lower.lines[0].get_ydata().min() == pytest.approx(-deepest)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert "flat on" in result.plot("flat").axes[0].get_title(loc="left")
+
+
+def test_html_has_the_figures_of_the_table(result):
+    page = result._repr_html_()
+    assert f">{result.figures.loc[('strategy', 'net_profit'), 'random']:,.2f}<" in page
+    assert page.count("<th ") == 3, "an empty corner and two agents"
+    assert "Staying flat" in page or "staying flat" in page
+    assert "http" not in page
+
+
+def test_reprs_are_short(result):
+    for thing in (result, result.agents[0], result.agents[0].trades):
+        assert 20 < len(repr(thing)) <= 300, type(thing)
+    assert "random" in repr(result)
+    assert "trades" in repr(result.agents[0])
+
+
+def test_reprs_of_a_run_are_short(result):
+    health = {"finite": (True, 1.0), "entropy": (False, 0.0)}
+    training = TrainResult(np.zeros(10_000), [{"update": 1}] * 500, health, 500, 4096 * 500, 3.25, 1e6, True)
+    text = repr(training)
+    assert text.startswith("TrainResult(500 updates, 2,048,000 steps, 1,000,000 steps/s, compiled in 3.2 s")
+    assert "health: failed entropy, stopped early, 500 metric rows" in text
+    run = RunResult(Path("runs/some"), training, {0: result}, 1)
+    assert repr(run).startswith("RunResult(runs/some, 1 seed, a health check failed, EvaluationResult(ES")
+    assert len(repr(run)) <= 300
+    assert run.trades.equals(result.trades)
+    assert result._repr_html_() in run._repr_html_()
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path):
+    path = tmp_path / "trades.csv"
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(DataError, match="its columns are a, b"):
+        read_trades(path, ZONE)
+    with pytest.raises(DataError, match="cannot be read"):
+        read_equity(tmp_path / "equity.csv", ZONE)

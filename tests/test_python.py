@@ -1,0 +1,241 @@
+"""Python first class: keys by keyword, data from memory, short reprs, a finished run that is opened again."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jaxtrade as jt
+from jaxtrade.config import changed_config
+from jaxtrade.data.given import with_bars, write_bars
+from jaxtrade.data.read.quotes import Side
+
+OLD = Path(__file__).parent / "fixtures" / "run_0_1_0"
+TINY: dict[str, Any] = {
+    "num_envs": 8, "num_steps": 16, "num_minibatches": 2, "hidden": [8], "total_timesteps": 768, "chunk_updates": 2,
+    "tensorboard": False}
+
+
+# --- keys by keyword
+
+def test_plain_names_dotted_names_and_sections_reach_their_keys() -> None:
+    config = jt.load_config("quickstart", ["ppo.gamma=0.9", "seed=1"], total_timesteps=5, seed=3, hidden=[8],
+                            ppo={"gamma": 0.8}, **{"rollout.num_envs": 64})
+    assert (config.train.total_timesteps, config.seed, config.network.hidden) == (5, 3, (8,))
+    assert (config.ppo.gamma, config.rollout.num_envs) == (0.8, 64), "keywords come after `set`"
+
+
+def test_set_takes_a_list_or_a_dict() -> None:
+    listed = jt.load_config(None, ["ppo.gamma=0.9", "account.drawdown=off"])
+    assert jt.load_config(set={"ppo.gamma": 0.9, "account.drawdown": "off"}) == listed
+    assert changed_config(jt.load_config(), set=["ppo.gamma=0.9"], drawdown="off") == listed
+
+
+def test_names_of_presets_and_files(tmp_path: Path) -> None:
+    config = jt.load_config(None, account="topstep_like_50k", reward="seed_phase1", data=tmp_path / "es.csv")
+    assert (config.account.preset, config.reward.preset) == ("topstep_like_50k", "seed_phase1")
+    assert (config.data.source, config.data.file) == ("file", str(tmp_path / "es.csv"))
+    section = jt.load_config(None, gamma=0.5).ppo
+    assert jt.load_config(None, ppo=section).ppo == section
+
+
+FAULTS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"total_timestep": 5}, ["unknown key 'total_timestep'", "did you mean 'total_timesteps' (train.total_timesteps)"]),
+    ({"kind": "gru"}, ["several sections have the key 'kind': network and advisor", "network={'kind': ...}"]),
+    ({"preset": "x", "gama": 1}, ["account and reward", "did you mean 'gamma' (ppo.gamma)"]),
+    ({"ppo": 3}, ["ppo=3", "a section of the configuration", "num_minibatches"]),
+    ({"ppo.gama": 0.9}, ["unknown key 'ppo.gama'; did you mean 'ppo.gamma'"]),
+    ({"gamma": 0.9, "ppo": {"gamma": 0.8}}, ["the key 'ppo.gamma' is given twice"]),
+    ({"total_timesteps": "many"}, ["'train.total_timesteps' = 'many'", "keywords"]),
+    ({"set": "ppo.gamma=1"}, ["give a list, set=['ppo.gamma=1']"]),
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), FAULTS)
+def test_a_fault_names_the_keyword_and_its_fix(settings: dict[str, Any], said: list[str]) -> None:
+    with pytest.raises(jt.ConfigError) as caught:
+        jt.load_config("quickstart", **settings)
+    for words in said:
+        assert words in str(caught.value)
+
+
+# --- data from memory
+
+@pytest.fixture(scope="module")
+def bars() -> jt.Bars:
+    return jt.load_market(jt.load_config("quickstart")).bars.rows(slice(0, 3000))
+
+
+def test_bars_written_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None:
+    path = write_bars(bars, tmp_path / "bars")
+    again = jt.load_bars(path, bars.contract, stamp="open")
+    for name in ("time", "open", "high", "low", "close", "volume"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(bars, name))
+    stamp = path.stat().st_mtime_ns
+    assert write_bars(bars, tmp_path / "bars") == path
+    assert path.stat().st_mtime_ns == stamp, "a file with this content is there already"
+
+
+def test_two_sides_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None:
+    ask = Side(bars.open + 1, bars.high + 2, bars.low + 1, bars.close + 2)
+    both = replace(bars, ask=ask, contract=replace(bars.contract, slippage_ticks=0))
+    again = jt.load_bars(write_bars(both, tmp_path), jt.get_contract("ES"), stamp="open")
+    assert again.ask is not None
+    for ours, theirs in zip(again.ask, ask, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(again.open, both.open)
+    assert again.contract == both.contract
+
+
+def test_a_configuration_with_bars_reads_them_from_its_file(bars: jt.Bars, tmp_path: Path) -> None:
+    config = with_bars(jt.load_config("quickstart", columns={"time": "t"}, end="2013-10-08"), bars, tmp_path)
+    market = jt.load_market(config)
+    np.testing.assert_array_equal(market.bars.close, bars.close)
+    assert (config.data.source, config.data.market, config.data.columns) == ("file", "ES", {})
+    assert Path(config.data.file or "").is_absolute()
+
+
+def test_bars_that_a_file_cannot_hold_are_refused(bars: jt.Bars, tmp_path: Path) -> None:
+    config = jt.load_config("quickstart")
+    own = replace(bars, contract=replace(bars.contract, tick_mills=1))
+    for given, said in ((replace(bars, synthetic=True), "synthetic"), (own, "give contract='FILE'")):
+        with pytest.raises(jt.ConfigError, match=said):
+            with_bars(config, given, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_run_refuses_before_it_trains(bars: jt.Bars, tmp_path: Path) -> None:
+    with pytest.raises(jt.ConfigError, match="market='NQ': these bars are of ES"):
+        jt.run(data=bars, market="NQ", path=tmp_path / "run")
+    with pytest.raises(jt.ConfigError, match="data=<list>: expected a file, a pandas frame"):
+        jt.run(data=[1, 2])  # type: ignore[arg-type]
+    with pytest.raises(jt.ConfigError, match="did you mean 'total_timesteps'"):
+        jt.run("quickstart", total_timestep=5)
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").write_text("")
+    with pytest.raises(jt.ConfigError, match="already exists"):
+        jt.run(path=tmp_path / "used")
+    with pytest.raises(jt.DataError, match=r"data\.stamp"):
+        jt.run(data=pd.DataFrame({"time": ["2013-10-07"], "open": [1], "high": [1], "low": [1], "close": [1]}))
+
+
+def frame_of(bars: jt.Bars) -> pd.DataFrame:
+    index = pd.DatetimeIndex(pd.to_datetime(bars.time, unit="s", utc=True), name="time")
+    tick = float(bars.contract.tick_size)
+    prices = {name: getattr(bars, name) * tick for name in ("open", "high", "low", "close")}
+    return pd.DataFrame(prices | {"volume": bars.volume}, index=index)
+
+
+@pytest.mark.slow
+def test_a_frame_becomes_a_run_that_can_be_opened_and_evaluated_again(
+        bars: jt.Bars, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = jt.run("quickstart", data=frame_of(bars), market="ES", stamp="open", **TINY)
+    assert result.path.parent == Path("runs")
+    assert result.exit_code in (0, 1)
+    from jaxtrade.runs.evaluate import evaluate_run
+
+    assert result.table.splitlines()[0] == evaluate_run(result.path).splitlines()[0]
+    stored = jt.open_run(result.path)
+    pd.testing.assert_frame_equal(stored.trades, result.trades)
+    pd.testing.assert_frame_equal(stored.equity, result.equity)
+    pd.testing.assert_frame_equal(stored.metrics, result.metrics)
+    assert stored.evaluation.figures.equals(result.evaluation.figures)
+    assert len(stored.metrics) == result.training.updates
+    shown = [result, result.training, result.evaluation, stored, stored.policy, stored.evaluation]
+    assert {type(thing).__name__: len(repr(thing)) for thing in shown if not 20 < len(repr(thing)) <= 300} == {}
+    assert result._repr_html_() == stored._repr_html_()
+    again = jt.run(stored.config, path=tmp_path / "again", data=bars, seed=1)
+    assert again.path == tmp_path / "again"
+    assert len(list((tmp_path / "runs" / "bars").iterdir())) == 1
+
+
+# --- what Python shows
+
+def test_reprs_are_short_and_say_what_the_thing_is(bars: jt.Bars) -> None:
+    config = jt.load_config("quickstart", total_timesteps=5, columns={"time": "t" * 500})
+    env = jt.make_env(config)
+    market = jt.load_market(jt.load_config("quickstart"))
+    params = jt.make_params(market, jt.split_sessions(market, config.split)["train"], config)
+    shown = {"RunConfig(": config, "TradingEnv(task=manage": env, "Market(ES, 6,826 bars": market,
+             "Bars(ES, 3,000 bars of 60 s": bars, "EnvParams(market of 6,826 bars": params,
+             "LoadedPolicy(ppo": jt.load_policy(OLD), "StoredRun(": jt.open_run(OLD), "ObservationSpec(": env.spec}
+    for start, thing in shown.items():
+        text = repr(thing)
+        assert text.startswith(start)
+        assert len(text) <= 300
+        assert "\n" not in text
+    assert repr(jt.RunConfig()) == "RunConfig()"
+    assert repr(jt.load_config(None, gamma=0.5, seed=2)) == "RunConfig(seed=2, ppo.gamma=0.5)"
+
+
+def test_params_have_a_repr_inside_of_jit(bars: jt.Bars) -> None:
+    """JAX replaces leaves by tracers, shapes or None, and shows them in its messages."""
+    import jax
+
+    config = jt.load_config("quickstart")
+    market = jt.load_market(config)
+    params = jt.make_params(market, jt.split_sessions(market, config.split)["train"], config)
+    assert "6,826" in repr(jax.eval_shape(lambda x: x, params))
+    assert "?" in repr(jax.tree.map(lambda _: None, params))
+
+
+# --- a run opened again
+
+def test_a_finished_run_is_read_from_its_folder() -> None:
+    run = jt.open_run(OLD)
+    assert list(run.evaluations) == ["test"]
+    assert run.config.env.task == "manage"
+    net = run.evaluation.figures.loc[("strategy", "net_profit"), "greedy"]
+    assert run.trades["net_pnl"].sum() == pytest.approx(net)
+    assert str(run.equity.index.dtype) == "datetime64[s, America/New_York]"
+    assert run.metrics.index.tolist() == [1, 2, 3, 4]
+    assert any(name.startswith("action_share.") for name in run.metrics.columns)
+    assert run.table == (OLD / "evaluation/test/evaluation.txt").read_text(encoding="utf-8").rstrip("\n")
+    assert run.evaluation.verdict in run.table
+    assert run.summary is not None
+    assert run.policy.action_names[0] == "HOLD"
+    assert "greedy on ES" in run.plot().axes[0].get_title(loc="left")
+    page = run._repr_html_()
+    assert run.evaluation.verdict.replace("'", "&#x27;") in page
+
+
+def test_several_seeds_and_splits_have_their_names(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(OLD, run)
+    (run / "evaluation" / "test").rename(run / "evaluation" / "x")
+    for name in ("all", "test/seed_0", "test/seed_1", "validation"):
+        shutil.copytree(run / "evaluation" / "x", run / "evaluation" / name)
+    shutil.rmtree(run / "evaluation" / "x")
+    assert list(jt.open_run(run).evaluations) == ["test/seed_0", "test/seed_1", "validation", "all"]
+
+
+def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(OLD, run)
+    (run / "evaluation/test/evaluation.txt").unlink()
+    with pytest.raises(jt.DataError, match="no such file; evaluate the run again"):
+        _ = jt.open_run(run).table
+    for name in ("evaluation", "policy"):
+        shutil.rmtree(run / name)
+    (run / "summary.json").unlink()
+    (run / "metrics.jsonl").unlink()
+    opened = jt.open_run(run)
+    assert opened.evaluations == {}
+    assert opened.summary is None
+    assert "no evaluation yet" in repr(opened)
+    assert "no evaluation yet" in opened._repr_html_()
+    with pytest.raises(jt.ConfigError, match="no evaluation yet; let the run finish"):
+        _ = opened.trades
+    with pytest.raises(jt.CheckpointError, match="has saved no policy here"):
+        _ = opened.policy
+    with pytest.raises(jt.ConfigError, match="has not begun to train"):
+        _ = opened.metrics
+    with pytest.raises(jt.ConfigError, match="not a run directory"):
+        jt.open_run(tmp_path)
