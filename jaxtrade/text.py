@@ -58,7 +58,7 @@ def short_repr(name: str, *facts: str, limit: int = REPR_LIMIT) -> str:
 
 
 def several(count: int, noun: str) -> str:
-    """`1 trade`, `2,000 trades`."""
+    """A count with its noun: `1 trade`, `2,000 trades`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -43,8 +43,8 @@ class IntrabarPath(struct.PyTreeNode):
     falls: int32[T, 2, 3, K] ticks from the bar's open, in time order, padded with zeros. The three entries of a fall
         are the running high before the second in which the low occurs, the running high including that second, and
         the low.
-    ambiguous: bool[T, 2] True where there are no second bars, where they do not add up to the bar, or where there are
-        more than K falls. The intrabar rule `stop_first` resolves such a bar.
+    ambiguous: bool[T, 2] True without second bars, where they do not rebuild the bar, and with more than K falls. The
+        intrabar rule `stop_first` resolves such a bar.
     """
 
     falls: Array
@@ -83,8 +83,7 @@ class MarketView(struct.PyTreeNode):
     scaling, features: the configuration that the view was built for (static).
     context: float32[T, 28] observation slots about the bar itself. None (static) for tasks that do not show them.
     windows, level_windows: float32[T, W (F + 3)] their windows by bar (`data.windows`). None (static): slices instead.
-    base: int32[] ticks. `level` and `now` hold prices minus this, so that float32 holds them exactly. None (static): 0,
-        because every price is below 2^24 ticks.
+    base: int32[] ticks, which `level` and `now` are relative to, so that float32 is exact. None (static): 0.
     """
 
     value: Array

@@ -23,6 +23,7 @@ ROOMS = {
     "config": (1, 0.3, "typed settings"),
     "storage": (2, 1.4, "checkpoints, sinks"), "networks": (2, 2.5, "torsos, heads"),
     "data": (3, 0, "bars to a market"), "training": (3, 1, "the loop, its hooks"),
+    "progress": (3, 2, "panel, plain lines"),
     "advisor": (4, 0, "advice, host threads"),
     "env": (5, 0, "fills, rules, tasks"),
     "rl": (6, 1, "learners, rollouts"),

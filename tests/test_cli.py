@@ -205,7 +205,7 @@ def test_train_leaves_a_whole_run(run: Path) -> None:
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
     assert {"config.yaml", "manifest.json", "metrics.jsonl", "run.log", "summary.json", "policy/policy.npz",
             "evaluation/test/trades.csv", "evaluation/test/equity.csv", "evaluation/test/equity.png",
-            "evaluation/test/evaluation.json"} <= names
+            "evaluation/test/day.png", "training.png", "evaluation/test/evaluation.json"} <= names
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [row["update"] for row in rows] == [1, 2, 3, 4]
     assert all(row["learning_rate"] > 0 and row["illegal"] == 0 for row in rows)
@@ -217,7 +217,16 @@ def test_train_leaves_a_whole_run(run: Path) -> None:
 def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = json.loads((run / "evaluation/test/evaluation.json").read_text())
     assert main(["evaluate", str(run), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == before
+    said = capsys.readouterr()
+    assert json.loads(said.out) == before
+    lines = said.err.splitlines()  # what the command does is on stderr, where each phase is named first
+    assert lines[:2] == ["loading: JAX", "evaluating: 6 agents, 1 session (test)"]
+    assert lines[-6:-2] == [
+        f"run       {run}", f"pictures  {run / 'training.png'}", f"          {run / 'evaluation/test/day.png'}",
+        f"          {run / 'evaluation/test/equity.png'}"]
+    assert lines[-2].startswith(f"next      jaxtrade evaluate {run} --cost-grid")
+    assert lines[-1].startswith(f"          jaxtrade replay {run} --session 2013-10-11")
+    assert "\x1b" not in said.err
 
 
 @pytest.mark.slow

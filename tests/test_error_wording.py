@@ -10,7 +10,7 @@ from tests.structure import modules
 
 COMMANDS = ("cli", "ablation", "doctor")  # rooms that only commands reach
 # Functions whose callers are commands, or which quote a command to type.
-COMMAND_LINES = ("runs.evaluate", "runs.advice", "config.load", "advisor.host.registry")
+COMMAND_LINES = ("runs.evaluate", "runs.advice", "config.load", "advisor.host.registry", "data.guess")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 

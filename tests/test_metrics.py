@@ -6,18 +6,20 @@ import io
 import json
 import math
 import re
+import struct
 
 import pytest
 
 from jaxtrade.errors import DataError
+from jaxtrade.progress.plain import Plain
 from jaxtrade.rl.ppo.reports import PROGRESS
 from jaxtrade.storage.events import EventWriter, masked_crc32c
 from jaxtrade.storage.sinks import (
-    ConsoleSink,
     JsonlSink,
     LogSink,
     TensorBoardSink,
     by_name,
+    grouped,
     panel_line,
     progress_line,
     read_rows,
@@ -41,11 +43,6 @@ def traded(update, **changes):
     return row(update, illegal=0, illegal_executed=0, episode_trades=2.5, end_share=[0.0, 0.25, 0.75], **changes)
 
 
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
 def test_progress_line_names_every_health_figure():
     line = progress_line([row(1), row(2)], PROGRESS)
     assert line == ("update 2/40  steps 2,000  54,321 steps/s  eta 1:02:05  return 1.500  kl 1.2e-02  clip 0.100  "
@@ -64,18 +61,6 @@ def test_return_is_the_mean_over_the_chunks_episodes_and_undefined_without_any()
 def test_a_learner_that_reports_little_gets_a_short_line():
     short = {name: value for name, value in row(1).items() if name not in ("episodes", "episode_reward")}
     assert progress_line([short]) == "update 1/40  steps 1,000  54,321 steps/s  eta 1:02:05"
-
-
-def test_console_is_plain_unless_a_terminal_wants_colour(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    plain, terminal, no_color = io.StringIO(), Terminal(), Terminal()
-    ConsoleSink(plain, columns=PROGRESS).write([row(1)])
-    ConsoleSink(terminal, columns=PROGRESS).write([row(1)])
-    monkeypatch.setenv("NO_COLOR", "1")
-    ConsoleSink(no_color, columns=PROGRESS).write([row(1)])
-    assert plain.getvalue() == no_color.getvalue() == progress_line([row(1)], PROGRESS) + "\n"
-    assert "\x1b[" in terminal.getvalue()
-    assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()) == plain.getvalue()
 
 
 def test_jsonl_has_one_row_per_update_and_null_for_undefined(tmp_path):
@@ -158,9 +143,58 @@ def test_tensorboard_writes_scalars_by_steps(tmp_path):
     sink.close()
     found = [(value.tag, event.step, value.simple_value)
              for event in read_events(next(tmp_path.iterdir()).read_bytes()) for value in event.summary.value]
-    assert ("episode_reward", 1000, 1.5) in found
-    assert ("action_share/1", 2000, 0.75) in found
-    assert not any(tag == "episode_reward" and step == 2000 for tag, step, _ in found)
+    assert ("rollout/episode_reward", 1000, 1.5) in found
+    assert ("rollout/action_share/1", 2000, 0.75) in found
+    assert not any(tag == "rollout/episode_reward" and step == 2000 for tag, step, _ in found)
+
+
+def test_tags_are_grouped(tmp_path):
+    """What the environment reports, what the loop reports, and all else, which is the learner's own."""
+    names = ("episode_trades", "end_share", "illegal_executed", "hit_rate", "seconds", "update", "approx_kl/each",
+             "my_loss")
+    assert [grouped(name) for name in names] == [
+        "rollout/episode_trades", "rollout/end_share", "rollout/illegal_executed", "rollout/hit_rate", "time/seconds",
+        "time/update", "train/approx_kl/each", "train/my_loss"]
+    pytest.importorskip("tensorboardX")
+    sink = TensorBoardSink(tmp_path)
+    sink.write([row(1)])
+    sink.figures({"eval/test/greedy/net_profit": -12.5, "eval/undefined": NAN}, 1000)
+    sink.close()
+    tags = [value.tag for event in read_events(next(tmp_path.iterdir()).read_bytes()) for value in event.summary.value]
+    assert {tag.partition("/")[0] for tag in tags} == {"rollout", "train", "time", "eval"}
+    assert "eval/undefined" not in tags
+    assert not {"time/steps", "train/steps", "train/total_updates"} & set(tags)
+
+
+def test_pictures_and_hyperparameters_decode_by_the_published_format(tmp_path):
+    """With the message classes of TensorBoard and of its hparams plugin."""
+    pytest.importorskip("tensorboardX")
+    from tensorboardX.proto.plugin_hparams_pb2 import HParamsPluginData
+
+    png = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 640, 480, 8, 6, 0, 0, 0) + b"rest"
+    (tmp_path / "a.png").write_bytes(png)
+    sink = TensorBoardSink(tmp_path / "board")
+    sink.settings({"ppo.learning_rate": 3e-4, "seed": 2, "env.task": "manage", "train.tensorboard": True}, ["eval/a"])
+    sink.picture("eval/test/equity", tmp_path / "a.png", 5000)
+    with pytest.raises(ValueError, match="expected a PNG"):
+        sink._writer.image("x", b"GIF89a", 1)
+    sink.close()
+    _, experiment, start, picture = read_events(next((tmp_path / "board").iterdir()).read_bytes())
+    [value] = experiment.summary.value
+    assert (value.tag, value.metadata.plugin_data.plugin_name) == ("_hparams_/experiment", "hparams")
+    found = HParamsPluginData.FromString(value.metadata.plugin_data.content).experiment
+    assert [(info.name, info.type) for info in found.hparam_infos] == [
+        ("ppo.learning_rate", 3), ("seed", 3), ("env.task", 1), ("train.tensorboard", 2)]
+    assert [info.name.tag for info in found.metric_infos] == ["eval/a"]
+    [value] = start.summary.value
+    assert value.tag == "_hparams_/session_start_info"
+    held = HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info.hparams
+    assert {name: getattr(held[name], held[name].WhichOneof("kind")) for name in held} == {
+        "ppo.learning_rate": 3e-4, "seed": 2.0, "env.task": "manage", "train.tensorboard": True}
+    [value] = picture.summary.value
+    assert (value.tag, picture.step) == ("eval/test/equity", 5000)
+    image = value.image
+    assert (image.width, image.height, image.colorspace, image.encoded_image_string) == (640, 480, 4, png)
 
 
 def test_panel_shows_what_the_policy_does_by_name():
@@ -175,15 +209,13 @@ def test_panel_shows_what_the_policy_does_by_name():
     assert panel_line([row(1)], {}) == ""
 
 
-def test_panel_follows_the_progress_line(tmp_path, monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    plain, terminal, log = io.StringIO(), Terminal(), LogSink(tmp_path / "run.log", NAMES, PROGRESS)
-    for sink in (ConsoleSink(plain, NAMES, PROGRESS), ConsoleSink(terminal, NAMES, PROGRESS), log):
+def test_panel_follows_the_progress_line(tmp_path):
+    plain, log = io.StringIO(), LogSink(tmp_path / "run.log", NAMES, PROGRESS)
+    for sink in (Plain(plain, NAMES, PROGRESS), log):
         sink.write([traded(1)])
     log.close()
     lines = [progress_line([traded(1)], PROGRESS), panel_line([traded(1)], NAMES)]
     assert plain.getvalue().splitlines() == lines
-    assert re.sub(r"\x1b\[\d+m", "", terminal.getvalue()).splitlines() == lines
     assert [line[21:] for line in (tmp_path / "run.log").read_text().splitlines()] == lines
 
 
@@ -222,7 +254,7 @@ def test_tensorboard_hides_what_did_not_happen(tmp_path):
     sink.rewind(1, 1000)
     sink.close()
     events = read_events(next(tmp_path.iterdir()).read_bytes())
-    assert "action_share/HOLD" in [value.tag for event in events for value in event.summary.value]
+    assert "rollout/action_share/HOLD" in [value.tag for event in events for value in event.summary.value]
     last = events[-1]
     assert (last.session_log.status, last.step) == (last.session_log.START, 1001)
 

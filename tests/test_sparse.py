@@ -8,7 +8,7 @@ import math
 
 import pytest
 
-from jaxtrade.storage.sinks import ConsoleSink
+from jaxtrade.progress.plain import Plain
 from jaxtrade.storage.sparse import MOST_LINES, worth_a_line
 
 
@@ -32,9 +32,9 @@ def test_a_long_run_shows_at_most_a_hundred_chunks_and_the_last(total: int, size
     assert max(gaps) <= math.ceil(len(every) / MOST_LINES), "evenly spread"
 
 
-def test_the_console_keeps_to_it() -> None:
+def test_plain_lines_keep_to_it() -> None:
     stream = io.StringIO()
-    sink = ConsoleSink(stream)
+    sink = Plain(stream)
     for rows in chunks(1000, 1):
         sink.write([row | {"steps": row["update"], "seconds": 1.0, "steps_per_second": 1.0, "eta_seconds": 0.0,
                            "episode_reward": 0.0, "episode_length": 1.0, "win_rate": 0.0} for row in rows])

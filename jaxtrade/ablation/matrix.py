@@ -26,6 +26,7 @@ from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.env.summary import summarise
 from jaxtrade.evaluation.backtest import decision_bars
+from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
@@ -216,12 +217,19 @@ class SecondAnswers:
 
 
 class _Progress:
-    """A sink that reports the progress of a fusion's training after each tenth of it."""
+    """A sink that reports the progress of a fusion's training: to a live screen all, else one line after each tenth."""
 
-    def __init__(self, say: Callable[[str], None], fusion: str) -> None:
-        self._say, self._fusion, self._tenths = say, fusion, 0
+    def __init__(self, say: Callable[[str], None], fusion: str, screen: Screen) -> None:
+        self._say, self._fusion, self._screen, self._tenths = say, fusion, screen, 0
+
+    def phase(self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str) -> None:
+        """Pass a phase on to the screen."""
+        self._screen.phase(name, about, total, now)
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if self._screen.live:
+            self._screen.write(rows)
+            return
         last = rows[-1]
         if (tenths := 10 * last["update"] // last["total_updates"]) > self._tenths:
             self._tenths = tenths
@@ -242,7 +250,8 @@ def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> St
 
 
 def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray,
-                 seeds: int, tell: Callable[[str], None] | None = None, folder: Path | None = None) -> Trained:
+                 seeds: int, tell: Callable[[str], None] | None = None, folder: Path | None = None,
+                 screen: Screen | None = None) -> Trained:
     """Train the agents of every kind and of the seeds `config.seed`, `config.seed + 1`, ... in one program.
 
     Args:
@@ -250,6 +259,7 @@ def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed:
         tell: receives a line at the start, one after compilation and one after each tenth of the run.
         folder: for checkpoints and metrics. Training resumes from what a killed process left there, to the same bits.
             None writes nothing.
+        screen: shows phases and, if it is live, rows.
     Raises like `training.loop.train`, with one exception: a step that is not finite is skipped and does not stop the
         run.
     """
@@ -260,7 +270,9 @@ def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed:
     later = second_answers(tables, config, plan, len(followed), rows)
     if 0 in later:
         advice = with_all_answers(advice, later[0])
-    progress = _Progress(tell or (lambda line: None), config.advisor.fusion)
+    shown = Screen() if screen is None else screen
+    shown.describe({"action_share": list(learner.env.actions)}, learner.algorithm.progress)
+    progress = _Progress(tell or (lambda line: None), config.advisor.fusion, shown)
     progress.message(f"{len(tables)} kinds x {seeds} seeds, {plan.total_updates} updates of {plan.steps_per_update:,} "
                      "steps for each agent")
     state, sinks, before = _start(learner, stack, advice, folder)

@@ -20,21 +20,26 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import DataError
+from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import rundir
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
 
 
 def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell: Tell | None = None,
-           keep: Callable[[Ablation], None] | None = None, folder: Path | None = None) -> Ablation:
+           keep: Callable[[Ablation], None] | None = None, folder: Path | None = None,
+           screen: Screen | None = None) -> Ablation:
     """Train and compare `kinds` x `fusions` x `train.num_seeds` seeds.
 
     Args:
         tell: receives progress lines.
         keep: receives the results after each fusion, so that a failure in the last fusion does not lose hours of work.
         folder: for checkpoints and metrics, from which a killed ablation resumes; None writes nothing.
+        screen: shows the phases. Default: nothing does.
     Raises ConfigError for a kind that lacks an option, DataError where the market has no session to train on.
     """
+    shown = Screen() if screen is None else screen
+    shown.phase("loading", "the market and the advisors' answers")
     market = load_market(config)
     splits = split_sessions(market, config.split)
     if not int(splits["train"].count):
@@ -56,8 +61,9 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
     uses_future = tuple(table.uses_future for table in tables)
     whole: Ablation | None = None
     for fusion in fusions:
+        shown.chapter(f"fusion {fusion}")
         found.append(_fusion(config, fusion, market, splits, tables, followed, askable, compared, tell,
-                             None if folder is None else folder / TRAINING / fusion))
+                             None if folder is None else folder / TRAINING / fusion, shown))
         whole = Ablation(tuple(kinds), uses_future, seeds, tuple(found), split, settings, provenance,
                          tuple(_labels(tables, market, split, found)))
         if keep is not None:
@@ -69,12 +75,14 @@ def ablate(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str], tell
 
 def _fusion(config: RunConfig, fusion: str, market: Market, splits: dict[str, SessionSet], tables: list[KindTable],
             followed: np.ndarray, askable: np.ndarray, compared: Sequence[str], tell: Tell | None,
-            folder: Path | None) -> FusionResult:
+            folder: Path | None, screen: Screen) -> FusionResult:
     learner = make_learner(config, fusion, market, splits["train"])
     known = only(followed, market, splits["train"])  # trust may only be measured on training sessions
-    trained = train_matrix(learner, tables, known, askable, config.train.num_seeds, tell, folder)
+    trained = train_matrix(learner, tables, known, askable, config.train.num_seeds, tell, folder, screen)
+    screen.phase("evaluating", f"{len(tables)} kinds x {config.train.num_seeds} seeds", len(tables) * len(compared))
     begun = time.perf_counter()
-    scores = {name: score(learner, trained, tables, followed, splits[name], name) for name in compared}
+    scores = {name: score(learner, trained, tables, followed, splits[name], name, screen.step)
+              for name in compared}
     seconds = time.perf_counter() - begun
     if tell is not None:
         tell(f"fusion {fusion}: trained in {trained.seconds:.0f} s, evaluated in {seconds:.0f} s")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -31,16 +31,18 @@ def policies_of(learner: FusionTraining, trained: Trained, kind: int) -> Policy:
 
 
 def score(learner: FusionTraining, trained: Trained, tables: Sequence[KindTable], followed: np.ndarray,
-          sessions: SessionSet, split: str) -> Scores:
+          sessions: SessionSet, split: str, begun: Callable[[str], None] | None = None) -> Scores:
     """Evaluate every agent's greedy policy over all decision bars of `sessions`. The seeds of a kind run side by side.
 
     followed: int8[T] of every session. It scores the advice; agents never see it. All kinds share one compiled program,
-    because their tables have the same shape. Raises like `backtest`.
+    because their tables have the same shape. begun: called before each kind. Raises like `backtest`.
     """
     decisions = decision_bars(learner.params.market, sessions)
     key = jax.random.key(0)  # required by the interface; a greedy policy does not use it
     records = []
     for k, table in enumerate(tables):
+        if begun is not None:
+            begun(f"{table.kind}, {split} sessions")
         view = view_of(learner.config.advisor, learner.params.market.sessions, table_of(*table.latest, len(followed)),
                        training=False)
         params = learner.params.replace(sessions=sessions, advice=view)

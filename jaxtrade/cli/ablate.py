@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_unused
-from jaxtrade.cli.shared import data_options, keep_programs, resolve, say
+from jaxtrade.cli.shared import data_options, keep_programs, print_result, quiet_option, resolve, screen_of
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
@@ -38,6 +38,7 @@ def add_parser(commands: Any) -> None:
                          "none (default: trust,slots)")
     advisor.add_argument("--seeds", type=int, metavar="N", help=f"agents of each kind and fusion (default: "
                          f"train.num_seeds, or {SEEDS} where it is 1)")
+    quiet_option(advisor)
     advisor.add_argument("--out", type=Path, metavar="DIR", help="folder of ablation.json, .txt and .png (default: "
                          "runs/<market-ablation-utc-id>)")
     advisor.add_argument("--resume", action="store_true", help="go on with the ablation in --out (or --name), which "
@@ -73,18 +74,20 @@ def run(args: argparse.Namespace) -> int:
     else:
         require_unused(args, folder)
         check_new(folder)
-    from jaxtrade.runs.computing import settle
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        from jaxtrade.runs.computing import settle
 
-    settle([config])
-    from jaxtrade.ablation.report import table, write
-    from jaxtrade.ablation.run import ablate
+        settle([config])
+        from jaxtrade.ablation.report import table, write
+        from jaxtrade.ablation.run import ablate
 
-    keep_programs(args)
-    paths = list[Path]()
-    found = ablate(config, kinds, fusions, say, lambda so_far: paths.extend(write(so_far, folder)), folder)
-    print(table(found))
-    for path in dict.fromkeys(paths):
-        say(f"wrote {path}")
+        keep_programs(args)
+        paths = list[Path]()
+        found = ablate(config, kinds, fusions, screen.message, lambda so_far: paths.extend(write(so_far, folder)),
+                       folder, screen)
+        screen.at_end(f"wrote {path}" for path in dict.fromkeys(paths))
+    print_result(table(found), screen)
     return 0
 
 

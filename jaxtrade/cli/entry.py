@@ -14,7 +14,7 @@ from types import ModuleType
 
 from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu, training
 from jaxtrade.cli.parser import build_parser
-from jaxtrade.cli.shared import keep_programs, resolve
+from jaxtrade.cli.shared import keep_programs, print_result, resolve, screen_of
 from jaxtrade.errors import ConfigError, DataError, JaxtradeError, OutOfMemoryError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
@@ -27,15 +27,18 @@ DISK_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPER
 
 def _evaluate(args: argparse.Namespace) -> int:
     rundir.read_run(Path(args.run))
-    store = keep_programs(args)
-    from jaxtrade.runs.evaluate import evaluate_run, grid_run
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        store = keep_programs(args)
+        from jaxtrade.runs.evaluate import evaluate_run, grid_run
 
-    if args.intrabar_grid or args.cost_grid:
-        print(grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                       args.seed, args.advisor, args.overrides))
-        return 0
-    print(evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
-                       overrides=args.overrides, store=store))
+        if args.intrabar_grid or args.cost_grid:
+            text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
+                            args.seed, args.advisor, args.overrides, screen)
+        else:
+            text = evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
+                                overrides=args.overrides, store=store, screen=screen)
+    print_result(text, screen)
     return 0
 
 

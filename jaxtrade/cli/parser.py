@@ -9,7 +9,7 @@ from typing import Any
 from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu
 from jaxtrade.cli.flags import key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
-from jaxtrade.cli.shared import ADVISOR, data_options, tolerance_option
+from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
 from jaxtrade.cli.suggesting import Parser
 from jaxtrade.version import __version__
 
@@ -35,6 +35,7 @@ def _add_train(commands: Any) -> None:
     train.add_argument("--test", action="store_true", help="a run of about a minute, to see that everything works")
     train.add_argument("--non-interactive", action="store_true",
                        help="has no effect; accepted for scripts (the command never asks)")
+    quiet_option(train)
     train.add_argument("--run-dir", metavar="DIR", help="directory of the new run (default: runs/<market-task-utc-id>)")
     train.add_argument("--from", metavar="RUN", dest="source", help="start from another run's policy, widened to this "
                        "run's slots and actions by name (transfer.*)")
@@ -53,6 +54,7 @@ def _add_curriculum(commands: Any) -> None:
                         "everything works")
     course.add_argument("--non-interactive", action="store_true",
                         help="has no effect; accepted for scripts (the command never asks)")
+    quiet_option(course)
     course.add_argument("--run-dir", metavar="DIR", help="folder of the new curriculum (default: "
                         "runs/<market-curriculum-utc-id>)")
     course.add_argument("--from", metavar="RUN", dest="source", help="start from an earlier run's policy, at the "
@@ -72,6 +74,7 @@ def _add_evaluate(commands: Any) -> None:
                           help="print net profit by intrabar order, and its range, instead of the table")
     evaluate.add_argument("--cost-grid", action="store_true",
                           help="print net profit by commission and slippage, and its range, instead of the table")
+    quiet_option(evaluate)
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")
     evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",

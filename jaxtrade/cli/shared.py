@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs.preflight import check, check_names
 
 if TYPE_CHECKING:
+    from jaxtrade.progress.screen import Screen
     from jaxtrade.storage.kept import Store
 
 TOLERANCES = ("seconds_tolerance", "quotes_tolerance")
@@ -36,6 +38,7 @@ TEST_OVERRIDES = (
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
+FATAL_ONLY = "3"  # of XLA's messages
 _ABSENT = {"config": None, "overrides": (), **dict.fromkeys((*MARKET, *flags.NAMES)), "test": False, "advisor": None,
            "modules": ()}
 _WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue", "modules": "--import"}
@@ -201,6 +204,30 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
 
 def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=values)})
+
+
+def quiet_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--quiet`."""
+    parser.add_argument("--quiet", action="store_true", help="show no progress, only warnings, errors and the result")
+
+
+def screen_of(args: argparse.Namespace) -> Screen:
+    """Where a command shows its progress: on standard error. Call this once the flags are known to be right.
+
+    XLA's own messages are switched off, unless TF_CPP_MIN_LOG_LEVEL is set: its errors are raised as exceptions too,
+    and its warnings (a compilation of two minutes is "very slow") would break the panel. A fatal error is still shown.
+    """
+    from jaxtrade.progress.choose import open_screen
+
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", FATAL_ONLY)  # XLA reads it when it is loaded
+    return open_screen(f"jaxtrade {args.command}", args.quiet)
+
+
+def print_result(text: str, screen: Screen) -> None:
+    """Print a command's result on stdout, then on stderr what its screen was given for the end."""
+    print(text, flush=True)
+    for line in screen.endings:
+        say(line)
 
 
 def keep_programs(args: argparse.Namespace) -> Store | None:

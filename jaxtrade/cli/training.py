@@ -19,8 +19,10 @@ from jaxtrade.cli.shared import (
     flag_overrides,
     keep_programs,
     named_too,
+    print_result,
     refuse,
     resolve,
+    screen_of,
 )
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.runs import rundir
@@ -50,28 +52,32 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
     """Train a new run. source: the path of its source run, if any."""
     check_memory([config])
     path = new_folder(args, config.data.market, config.env.task)
-    store = keep_programs(args)
-    from jaxtrade.runs.computing import settle
-    from jaxtrade.runs.source import load_source, require_same
-    from jaxtrade.runs.train import run
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        store = keep_programs(args)
+        from jaxtrade.runs.computing import settle
+        from jaxtrade.runs.source import load_source, require_same
+        from jaxtrade.runs.train import run
 
-    settle([config])  # must precede JAX, which loading a source starts
-    loaded = load_source(Path(source)) if source else None
-    if loaded is not None and args.onward:
-        require_same(loaded, config)
-    result = run(config, path, loaded, store)
-    print(result.table)
+        settle([config])  # must precede JAX, which loading a source starts
+        loaded = load_source(Path(source)) if source else None
+        if loaded is not None and args.onward:
+            require_same(loaded, config)
+        result = run(config, path, loaded, store, screen)
+    print_result(result.table, screen)
     return result.exit_code
 
 
 def _resume(args: argparse.Namespace) -> int:
     refuse(args, (*_KEPT, "onward"), f"--resume {args.resume}: a resumed run keeps its configuration")
     rundir.read_run(Path(args.resume))
-    store = keep_programs(args)
-    from jaxtrade.runs.train import resume
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        store = keep_programs(args)
+        from jaxtrade.runs.train import resume
 
-    result = resume(Path(args.resume), store)
-    print(result.table)
+        result = resume(Path(args.resume), store, screen)
+    print_result(result.table, screen)
     return result.exit_code
 
 
@@ -101,11 +107,13 @@ def curriculum(args: argparse.Namespace) -> int:
         rundir.read_run(Path(args.source))
     check_memory([phase.config for phase in course.phases])
     path = new_folder(args, market_of(course), "curriculum")
-    store = keep_programs(args)
-    from jaxtrade.curriculum.phases import run_curriculum
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        store = keep_programs(args)
+        from jaxtrade.curriculum.phases import run_curriculum
 
-    result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase, store)
-    print(result.report)
+        result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase, store, screen)
+    print_result(result.report, screen)
     return result.exit_code
 
 
@@ -119,11 +127,13 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
     from jaxtrade.curriculum.config import read_curriculum
 
     read_curriculum(Path(args.resume))
-    store = keep_programs(args)
-    from jaxtrade.curriculum.phases import resume_curriculum
+    with screen_of(args) as screen:
+        screen.phase("loading", "JAX")
+        store = keep_programs(args)
+        from jaxtrade.curriculum.phases import resume_curriculum
 
-    result = resume_curriculum(Path(args.resume), store)
-    print(result.report)
+        result = resume_curriculum(Path(args.resume), store, screen)
+    print_result(result.report, screen)
     return result.exit_code
 
 

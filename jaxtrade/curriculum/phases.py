@@ -29,6 +29,8 @@ from jaxtrade.evaluation.agents import greedy
 from jaxtrade.evaluation.evaluate import evaluate
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json, percent
 from jaxtrade.rl.transfer import movement
 from jaxtrade.runs import rundir
@@ -93,11 +95,16 @@ def first_phase(curriculum: Curriculum, source: Source | None, name: str | None)
 
 
 def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = None,
-                   phase: str | None = None, store: Store | None = None) -> CurriculumResult:
-    """Train all phases, from the first or from the one after `source`, in a new folder. store: as in `runs.train.run`.
+                   phase: str | None = None, store: Store | None = None,
+                   screen: Screen | None = None) -> CurriculumResult:
+    """Train all phases, from the first or from the one after `source`, in a new folder.
+
+    store, screen: as in `runs.train.run`.
 
     Raises ConfigError or DataError before anything is written, and the errors of `runs.train.run`.
     """
+    shown = Plain() if screen is None else screen
+    shown.phase("loading", "the markets of all phases")
     settle([phase.config for phase in curriculum.phases])  # must precede JAX, which loading a source starts
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
@@ -115,7 +122,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
         path.rmdir()
     new.rename(path)
     with rundir.locked(path):
-        return _run_phases(curriculum, path, store)
+        return _run_phases(curriculum, path, store, shown)
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
@@ -136,8 +143,8 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
         before = config, f"phase {phase.name}"
 
 
-def resume_curriculum(path: Path, store: Store | None = None) -> CurriculumResult:
-    """Continue the curriculum in a folder from where it stopped. store: as in `runs.train.run`.
+def resume_curriculum(path: Path, store: Store | None = None, screen: Screen | None = None) -> CurriculumResult:
+    """Continue the curriculum in a folder from where it stopped. store, screen: as in `runs.train.run`.
 
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
     """
@@ -148,10 +155,10 @@ def resume_curriculum(path: Path, store: Store | None = None) -> CurriculumResul
                           "a new one with the change")
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
     with rundir.locked(path):
-        return _run_phases(curriculum, path, store)
+        return _run_phases(curriculum, path, store, Plain() if screen is None else screen)
 
 
-def _run_phases(curriculum: Curriculum, path: Path, store: Store | None) -> CurriculumResult:
+def _run_phases(curriculum: Curriculum, path: Path, store: Store | None, screen: Screen) -> CurriculumResult:
     begin = read_json(path / BEGIN)
     source = None if begin["from"] is None else Path(begin["from"])
     rows: list[dict[str, Any]] = []
@@ -161,12 +168,15 @@ def _run_phases(curriculum: Curriculum, path: Path, store: Store | None) -> Curr
             continue
         folder = path / "phases" / f"{number}-{phase.name}"
         if not (folder / "gate.json").is_file():
-            _train_phase(phase, folder, source, store)
+            screen.chapter(f"phase {phase.name}" + ("" if source is None else f", beginning with {source}"))
+            _train_phase(phase, folder, source, store, screen)
+            screen.phase("gate", "the policy on the validation sessions")
             rundir.write_json(folder / "gate.json", _outcome(phase, folder, source))
         row: dict[str, Any] = read_json(folder / "gate.json")
         row |= {"phase": phase.name, "folder": str(folder.relative_to(path))}
         rows.append(row)
-        _say(f"phase {phase.name}: " + "; ".join(gates.lines([gates.Check(**check) for check in row["gate"]])))
+        checks = gates.lines([gates.Check(**check) for check in row["gate"]])
+        screen.message(f"phase {phase.name}: {'; '.join(checks)}")
         if not row["passed"] and curriculum.enforce_gates and number < len(curriculum.phases):
             failed = ", ".join(check["name"] for check in row["gate"] if not check["passed"])
             stopped = (f"stopped after phase {phase.name}: its gate failed ({failed}); train that phase longer or "
@@ -182,17 +192,13 @@ def _run_phases(curriculum: Curriculum, path: Path, store: Store | None) -> Curr
     return CurriculumResult(path, text, document, 1 if gate_failed or not all(row["healthy"] for row in rows) else 0)
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
-
-
-def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store | None) -> None:
+def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store | None, screen: Screen) -> None:
     """Train a phase's run to its end: start it, resume it, or do nothing if it is finished."""
     if (folder / "summary.json").is_file():
         return
     start = folder.with_name(folder.name + ".start.json")
+    screen.phase("loading", "the market and the policy to begin with")
     loaded = None if source is None else load_source(source)
-    _say(f"phase {phase.name}" + ("" if source is None else f", beginning with {source}"))
     if loaded is not None and not start.is_file():
         config = adopt(phase.config, loaded)
         setup = prepare(config)
@@ -201,13 +207,13 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store |
         rundir.write_json(start, start_check(loaded, setup, begun)
                           | {"transfer": coverage_json(begun.coverage), "coverage": percent(begun.coverage)})
     if start.is_file():
-        _say(start_line(read_json(start)))
+        screen.message(start_line(read_json(start)))
     try:
         if not (folder / "manifest.json").is_file():
             shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed early; it holds no results
-            run(phase.config, folder, loaded, store)
+            run(phase.config, folder, loaded, store, screen)
         else:
-            resume(folder, store)
+            resume(folder, store, screen)
     except (InterruptedRunError, PreemptedError) as stop:
         what = str(stop).partition("; continue with")[0]
         raise type(stop)(f"{what}; continue with: jaxtrade curriculum --resume {folder.parents[1]}") from None

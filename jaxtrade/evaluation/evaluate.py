@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,10 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation import baselines, figures, picture, report, trades
+from jaxtrade.evaluation import baselines, figures, report, trades
 from jaxtrade.evaluation.agents import Agent, compiled_together, greedy, sampled
-from jaxtrade.evaluation.backtest import DecisionBars, backtest, begin_backtest, decision_bars
+from jaxtrade.evaluation.backtest import DecisionBars, Pass, Record, backtest, begin_backtest, decision_bars
+from jaxtrade.evaluation.pictures import day, equity, style
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
@@ -68,6 +69,7 @@ def evaluate(
     trained_on: SessionSet | None = None,
     notes: Sequence[str] = (),
     programs: Programs | None = None,
+    begun: Callable[[str], None] | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
 
@@ -79,6 +81,7 @@ def evaluate(
         trained_on: sessions on which the policy was trained. The result is labelled "in sample" if it contains any.
         notes: further labels for the reader of the report.
         programs: holds the programs that `begin_evaluation` has begun.
+        begun: called before each pass of each agent, with their names.
     Raises:
         DataError: the session set is empty.
         ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
@@ -95,13 +98,16 @@ def evaluate(
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     key = jax.random.key(config.seed)
-    results = [_evaluate_one(env, agent, params, decisions, start_balance, key, programs) for agent in agents]
-    contract = market.contract
+    results = [_evaluate_one(env, agent, params, decisions, start_balance, key, programs, begun) for agent in agents]
+    contract, mid = market.contract, market.bars.mid
     return EvaluationResult(
         agents=tuple(results),
         decisions=decisions,
         clock=BarClock(market.bars.time, market.bars.bar_seconds, contract.tick_size, contract.decimals, contract.zone),
-        close=np.asarray(market.bars.mid.close),
+        open=np.asarray(mid.open),
+        high=np.asarray(mid.high),
+        low=np.asarray(mid.low),
+        close=np.asarray(mid.close),
         start_balance=start_balance,
         settings=_settings(env, params, market, decisions, config, results),
         labels=(*_labels(env, market, decisions, trained_on), *notes),
@@ -122,7 +128,7 @@ def begin_evaluation(
     for agent in standard_agents(env, market, config, algorithm, policy):
         begin_backtest(programs, env, agent, params, decisions)
     programs.also(lambda: _key_of(jax.random.key(config.seed), "any"))  # compiles what `evaluate` needs for it
-    programs.also(picture.load)
+    programs.also(style.load)
 
 
 def _key_of(key: jax.Array, name: str) -> jax.Array:
@@ -132,11 +138,16 @@ def _key_of(key: jax.Array, name: str) -> jax.Array:
 
 def _evaluate_one(
     env: TradingEnv, agent: Agent, params: EnvParams, decisions: DecisionBars, start_balance: float, key: jax.Array,
-    programs: Programs | None
+    programs: Programs | None, begun: Callable[[str], None] | None
 ) -> AgentResult:
     key = _key_of(key, agent.name)
-    account = backtest(env, agent, params, decisions, "account", key, programs=programs)
-    strategy = backtest(env, agent, params, decisions, "strategy", key, programs=programs)
+
+    def record_of(which: Pass) -> Record:
+        if begun is not None:
+            begun(f"{agent.name}, {which} pass")
+        return backtest(env, agent, params, decisions, which, key, programs=programs)
+
+    account, strategy = record_of("account"), record_of("strategy")
     table = trades.assemble_trades(strategy, decisions, params)
     if int(table.net.sum()) != int(strategy.equity[-1]):
         raise RuntimeError(f"{agent.name}: trades sum to {table.net.sum()} mills, equity is {strategy.equity[-1]}")
@@ -224,14 +235,15 @@ def _labels(
 
 
 def write(result: EvaluationResult, directory: Path, agent: str | None = None) -> list[Path]:
-    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv` and `equity.png`.
+    """Write `evaluation.json` and `evaluation.txt`, and for one agent `trades.csv`, `equity.csv`, `equity.png` and
+    `day.png`.
 
     agent: its name; default: the first agent. Returns the paths.
     """
     directory.mkdir(parents=True, exist_ok=True)
     shown = result.agents[0] if agent is None else result.agent(agent)
     paths = {name: directory / name for name in
-             ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png")}
+             ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png")}
     document = json.dumps(report.to_json(result), indent=2, allow_nan=False)
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
     paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
@@ -241,5 +253,6 @@ def write(result: EvaluationResult, directory: Path, agent: str | None = None) -
     trades.write_csv(paths["equity.csv"], trades.EQUITY_COLUMNS,
                      trades.equity_rows(shown.strategy, shown.account, result.decisions, result.clock,
                                         result.start_balance))
-    picture.draw(result, shown, paths["equity.png"])
+    equity.draw(result, shown, paths["equity.png"])
+    day.draw(result, shown, paths["day.png"])
     return list(paths.values())

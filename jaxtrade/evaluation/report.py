@@ -13,6 +13,7 @@ from jaxtrade.evaluation.backtest import DecisionBars
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
+from jaxtrade.evaluation.verdict import sentence
 from jaxtrade.parts import REPORT_SECTIONS
 from jaxtrade.text import aligned, in_dollars, ruled, several, short_repr
 
@@ -28,13 +29,16 @@ FORMAT = 1
 class EvaluationResult:
     """Results of several agents over the same decision bars, in the order given.
 
-    close: int[T] ticks, close of each market row (the mid price of two-sided bars). start_balance: dollars. settings:
-    conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
+    open, high, low, close: int[T] ticks of each market row (mid prices of two-sided bars). start_balance: dollars.
+    settings: conventions and costs. labels: notes for the reader. provenance: versions, device and digests.
     """
 
     agents: tuple[AgentResult, ...]
     decisions: DecisionBars
     clock: BarClock
+    open: np.ndarray
+    high: np.ndarray
+    low: np.ndarray
     close: np.ndarray
     start_balance: float
     settings: dict[str, Any]
@@ -189,9 +193,8 @@ def header(result: EvaluationResult) -> list[str]:
 
 def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
     """`header` from the settings and labels of an evaluation."""
-    span = _span(s)
     return [
-        f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({span}), "
+        f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({_span(s)}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
         f"costs: ${s['commission_per_side']:.2f} commission per side and contract, "
         f"{several(s['slippage_ticks'], 'tick')} slippage per market or stop fill ({_tick_text(s)})",
@@ -201,17 +204,11 @@ def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
 
 
 def verdict(result: EvaluationResult) -> str:
-    """One line that compares the first agent with staying flat. It never claims that an agent is profitable."""
-    first = result.agents[0]
-    profit = first.strategy_figures["net_profit"]
-    span = several(len(result.decisions.ids), "session")
-    if not len(first.trades):
-        return f"'{first.name}' stayed flat over {span}. Staying flat can be the right answer."
-    if profit <= 0:
-        return (f"'{first.name}' did not beat staying flat over {span} ({in_dollars(profit)} after costs). "
-                "Staying flat can be the right answer.")
-    return (f"'{first.name}' ended {in_dollars(profit)} above staying flat over {span}; so little is no evidence of an "
-            "edge, and staying flat can still be the right answer.")
+    """One sentence: how the first agent compares with the baselines, on which sessions, and whether it can be luck."""
+    split = result.provenance.get("split")
+    in_sample = any(label.startswith("in sample") for label in result.labels)
+    kind = "training" if in_sample else "held-out" if split in ("test", "validation") else ""
+    return sentence(result.agents, result.decisions, kind)
 
 
 # A user's own section below the table: (evaluation) -> lines. It is registered in `parts.REPORT_SECTIONS` by its title.

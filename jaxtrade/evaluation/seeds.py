@@ -65,13 +65,24 @@ def table(results: Mapping[int, EvaluationResult]) -> str:
             values = [figures[which][key][name] for name in COLUMNS]
             lines.append([f"  {label}", *(report.NOT_AVAILABLE if value is None else form(value) for value in values)])
     nets = figures["strategy"]["net_profit"]["each"]
-    above = sum(net > 0 for net in nets)
     return "\n".join([
         *report.header(first), f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})", "",
         *aligned(lines), "",
         "net profit ($) by seed: " + ", ".join(f"{seed}: {net:,.2f}" for seed, net in zip(results, nets, strict=True)),
-        f"{above} of {len(results)} seeds ended above staying flat. Seeds differ by luck: no interval is given here.",
+        f"{beaten(results)}. Seeds differ by luck: no interval is given here.",
     ])
+
+
+def beaten(results: Mapping[int, EvaluationResult]) -> str:
+    """How many seeds made more than each baseline, in words."""
+    first = next(iter(results.values()))
+    rivals = [agent.name for agent in first.agents if agent.name != POLICY and not agent.name.startswith("sampled")]
+
+    def net(result: EvaluationResult, name: str) -> float:
+        return result.agent(name).strategy_figures["net_profit"]
+
+    counts = [f"{name}: {sum(net(each, POLICY) > net(each, name) for each in results.values())}" for name in rivals]
+    return f"of {len(results)} seeds, so many made more than {', '.join(counts)}"
 
 
 def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:

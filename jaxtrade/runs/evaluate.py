@@ -18,14 +18,17 @@ from jaxtrade.evaluation import grids, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
+from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import machine, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
+from jaxtrade.runs.ending import ending
 from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import read_rows
+from jaxtrade.text import several
 from jaxtrade.types import PyTree, SessionSet
 
 
@@ -69,9 +72,14 @@ def _load(path: Path, config: RunConfig, seed: int) -> PyTree:
     return load_policy(policy_path(path, config, seed)).policy
 
 
+def folder_of(path: Path, split: str, other: bool = False) -> Path:
+    """The folder of an evaluation in that of its run. other: by another advisor than the run's own."""
+    return path / "evaluation" / (f"{split}-advised" if other else split)
+
+
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
               tell: Callable[[str], None] | None = None, other: bool = False,
-              programs: Programs | None = None) -> dict[int, EvaluationResult]:
+              programs: Programs | None = None, screen: Screen | None = None) -> dict[int, EvaluationResult]:
     """Evaluate policies on a split, compare them with the baselines, and write the results to files.
 
     The files go to `evaluation/<split>`; a run with several seeds has one folder `evaluation/<split>/seed_<n>` for
@@ -82,24 +90,32 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         path: the run folder.
         other: whether another advisor than the run's own is used; the folder is then `evaluation/<split>-advised`.
         programs: holds the programs that were begun for this evaluation.
+        screen: shows which agent is evaluated.
     """
     sessions, config = _held_out(setup, split), setup.config
     _, manifest = rundir.read_run(path)
-    folder, results = path / "evaluation" / (f"{split}-advised" if other else split), {}
+    folder, results = folder_of(path, split, other), {}
     params, known = params_shown(setup, split, None if other else path, tell)
+    shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
     for seed, policy in policies.items():
+        agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
+        shown.phase("evaluating", f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
+                    len(policies) * (2 * len(agents) + 1), lambda: (found := busy()) and f"waiting for: {found}")
+        name = "" if len(policies) == 1 else f"seed {seed}, "
         # The machine is the one that evaluates, which need not be the one that trained.
         provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(seed)
-        results[seed] = evaluate(setup.env, params, setup.market, sessions, config, algorithm=setup.algorithm,
-                                 policy=policy, provenance=provenance, trained_on=setup.splits["train"],
-                                 notes=[known.note] if known else [], programs=programs)
+        results[seed] = evaluate(setup.env, params, setup.market, sessions, config, agents, provenance=provenance,
+                                 trained_on=setup.splits["train"], notes=[known.note] if known else [],
+                                 programs=programs, begun=lambda what, name=name: shown.step(name + what))
+        shown.step(f"{name}tables and pictures")
         write(results[seed], setup.stack.folder(folder, seed))
     seeds.write(results, folder)
     return results
 
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
-                 advisor: str | None = None, overrides: Sequence[str] = (), store: Store | None = None) -> str:
+                 advisor: str | None = None, overrides: Sequence[str] = (), store: Store | None = None,
+                 screen: Screen | None = None) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
     Args:
@@ -108,15 +124,20 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
             results go to `evaluation/<split>-advised`, beside those of the run's own advisor.
         overrides: options of that advisor, as `advisor.key=value`.
         store: where compiled programs are kept, as in `runs.train.run`.
+        screen: shows the progress. Default: nothing does.
     Raises:
         ConfigError, DataError, CheckpointError.
     """
+    shown = Screen() if screen is None else screen
+    shown.phase("loading", "the market and the policy")
     setup = _advised(open_run(path)[0], path, advisor, overrides)
     chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
     policies = {each: _load(path, setup.config, each) for each in chosen}
     with rundir.locked(path), programs_of(setup, store) as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
-        results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs)
+        results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs,
+                                    screen=shown)
+    shown.at_end(ending(path, folder_of(path, split, advisor is not None), results))
     if not as_json:
         return seeds.table(results)
     return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
@@ -144,23 +165,27 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
 
 
 def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
-             seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = ()) -> str:
+             seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = (),
+             screen: Screen | None = None) -> str:
     """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order and by costs.
 
     The grids are returned, not written. Answers of the run's own advisor are saved, as in `evaluate_run`.
 
     Args:
         seed: the seed whose policy is used; needed if the run has several.
-        advisor, overrides: as in `evaluate_run`.
+        advisor, overrides, screen: as in `evaluate_run`.
     Raises:
         ConfigError, DataError, CheckpointError.
     """
+    progress = Screen() if screen is None else screen
+    progress.phase("loading", "the market and the policy")
     setup = _advised(open_run(path)[0], path, advisor, overrides)
     config, sessions = setup.config, _held_out(setup, split)
     policy = _load(path, config, _chosen_seed(config, seed))
     agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
     with _keeping(setup, path):
         params, _ = params_shown(setup, split, None if advisor else path)
+    progress.phase("evaluating", f"grids of {len(agents)} agents, {several(int(sessions.count), 'session')} ({split})")
     shown = [make(setup.env, params, agents, setup.market, sessions, config)
             for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
     if as_json:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
@@ -14,93 +14,42 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
-from jaxtrade.evaluation import html, seeds
+from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
+from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import computing, rundir
+from jaxtrade.runs import board, computing, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
-from jaxtrade.runs.evaluate import evaluate_policies, history, open_run, policy_path
+from jaxtrade.runs.ending import ending
+from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory, memory_notes
+from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
-from jaxtrade.runs.stored import metrics_frame
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
-from jaxtrade.storage.sinks import ConsoleSink, JsonlSink, LogSink, MetricSink, TensorBoardSink
-from jaxtrade.text import several, short_repr
+from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
 from jaxtrade.training import control
 from jaxtrade.training.health import Watch, health_labels, population_health
 from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import PyTree
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
 BEST_FOLDER = "policy_best"  # in the run folder, beside `policy`: the best policy by validation score
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """The outcome of a finished run.
-
-    evaluations: by seed. exit_code: 0, or 1 if the run finished but a learning-health check failed. table: the
-    evaluation as text; for several seeds, their spread.
-    """
-
-    path: Path
-    training: TrainResult
-    evaluations: dict[int, EvaluationResult]
-    exit_code: int
-
-    @property
-    def evaluation(self) -> EvaluationResult:
-        """The evaluation of the first seed. Most runs have only one."""
-        return next(iter(self.evaluations.values()))
-
-    @property
-    def table(self) -> str:
-        """The console table of all seeds."""
-        return seeds.table(self.evaluations)
-
-    @property
-    def trades(self) -> pd.DataFrame:
-        """The trades of the policy (of the first seed's), one row each. See `EvaluationResult.trades`."""
-        return self.evaluation.trades
-
-    @property
-    def equity(self) -> pd.DataFrame:
-        """Equity of the policy (of the first seed's), one row per bar. See `EvaluationResult.equity`."""
-        return self.evaluation.equity
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. See `stored.metrics_frame`."""
-        return metrics_frame(self.path)
-
-    def plot(self) -> Figure:
-        """A matplotlib figure: equity and drawdown of the policy (of the first seed's)."""
-        return self.evaluation.plot()
-
-    def __repr__(self) -> str:
-        return short_repr("RunResult", str(self.path), several(len(self.evaluations), "seed"),
-                          f"{'finished' if self.exit_code == 0 else 'a health check failed'}", repr(self.evaluation))
-
-    def _repr_html_(self) -> str:
-        return html.block(str(self.path), *(each._repr_html_() for each in self.evaluations.values()))
-
-
 def run(config: RunConfig, path: Path | None = None, source: Source | None = None,
-        store: Store | None = None) -> RunResult:
+        store: Store | None = None, screen: Screen | None = None) -> RunResult:
     """Train, save the policy bundle and evaluate it. `jaxtrade train` calls this.
 
     Args:
@@ -108,6 +57,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         source: a source run (`source.load_source`) that this run begins from, as `config.transfer` says.
         store: where compiled programs are kept for the next start. Give one only in a process that has not changed
             any part of this package: a kept program is found by source files, configuration and data.
+        screen: where the run shows its progress; it stays open. Default: plain lines on standard error.
     Raises:
         ConfigError, DataError: before anything is written.
         OutOfMemoryError: memory of the machine or its accelerator ran out.
@@ -120,14 +70,20 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         check_alone(config)
     else:
         config = adopt(config, source)
-    with explained(config):
+    with _shown(screen) as shown, explained(config):
+        shown.phase("loading", "the market")
         setup = prepare(config)
         check_device(config)
         with programs_of(setup, store) as programs:
-            return _run(setup, path, source, programs)
+            return _run(setup, path, source, programs, shown)
 
 
-def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs) -> RunResult:
+def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
+    """The caller's screen, which stays open, or one that closes with the run."""
+    return Plain() if screen is None else nullcontext(screen)
+
+
+def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
     config = setup.config
     begins = Fresh() if source is None else transferred(setup, source, programs)
     path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
@@ -137,45 +93,50 @@ def _run(setup: Setup, path: Path | None, source: Source | None, programs: Progr
     check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
     with rundir.locked(path):
-        return _train_and_evaluate(setup, path, begins, programs)
+        return _train_and_evaluate(setup, path, begins, programs, screen)
 
 
-def resume(path: Path, store: Store | None = None) -> RunResult:
-    """Continue a run from its newest good checkpoint, then evaluate it. store: as in `run`.
+def resume(path: Path, store: Store | None = None, screen: Screen | None = None) -> RunResult:
+    """Continue a run from its newest good checkpoint, then evaluate it. store, screen: as in `run`.
 
     The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
     have changed), CheckpointError, RunLockedError.
     """
-    setup, manifest = open_run(path)
-    with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
-        return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs,
-                                   differences(manifest, facts()))
+    with _shown(screen) as shown:
+        shown.phase("loading", "the market and the checkpoint")
+        setup, manifest = open_run(path)
+        with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
+            return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs, shown,
+                                       differences(manifest, facts()))
 
 
 class _Job:
-    """One run in its folder: its parts, its beginning, its programs and its sinks."""
+    """One run in its folder: its parts, its beginning, its programs, its screen and its sinks."""
 
-    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs) -> None:
+    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen) -> None:
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
         self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
-        self.config = setup.config
+        self.config, self.screen = setup.config, screen
         names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
-        self.sinks: list[MetricSink] = [ConsoleSink(names=names, columns=columns),
-                                        JsonlSink(path / METRICS, resume_update=update, names=names),
+        self.board: TensorBoardSink | None = None
+        screen.describe(names, columns)
+        self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
                                         LogSink(path / "run.log", names=names, columns=columns)]
         if self.config.train.tensorboard:
             steps = None if update is None else update * setup.plan.steps_per_update
-            self.sinks.append(TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names))
+            self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
+            board.describe(self.board, self.config, setup.evaluation_split())
+            self.files.append(self.board)
         self.watch = Watch.of(setup.algorithm, self.tell, names)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
     def tell(self, line: str) -> None:
         """Write one line about the run to the console and the log."""
-        for sink in self.sinks:
+        for sink in (self.screen, *self.files):
             sink.message(line)
 
     def close(self) -> None:
-        for sink in self.sinks:
+        for sink in self.files:
             sink.close()
 
     @property
@@ -226,8 +187,12 @@ def _controller(job: _Job) -> control.Controller | None:
     job.validation = params
 
     def score(state: PyTree) -> float:
-        return mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
-                           jax.device_get(policies_of(setup, state)), job.programs)
+        value = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
+                            jax.device_get(policies_of(setup, state)), job.programs)
+        if job.board is not None:
+            steps = setup.stack.first(state.update) * setup.plan.steps_per_update
+            job.board.figures({board.SCORE: value}, steps)
+        return value
 
     controller = control.Controller(
         chosen, score, job.path / control.FOLDER, chunk_updates=config.train.chunk_updates,
@@ -258,8 +223,9 @@ def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAd
         hooks.append(advisor.exchange)
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
     try:
-        return train(job.setup.algorithm, job.setup.params, config=config.train, sinks=[*job.sinks, job.watch],
-                     metadata=job.metadata, checkpoint_dir=job.path / "checkpoints", hooks=hooks,
+        return train(job.setup.algorithm, job.setup.params, config=config.train,
+                     sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
+                     checkpoint_dir=job.path / "checkpoints", hooks=hooks,
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=job.programs,
                      ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
     except (InterruptedRunError, PreemptedError) as stop:
@@ -277,9 +243,9 @@ def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     return policies
 
 
-def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs: Programs,
+def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen,
                         changed: Iterable[str] = ()) -> RunResult:
-    job = _Job(setup, path, beginning, programs)
+    job = _Job(setup, path, beginning, programs, screen)
     try:
         for line in _opening_lines(job):
             job.tell(line)
@@ -296,20 +262,34 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
         if controller and controller.state.scores:
             _save_policies(job, controller.best(trained.state), BEST_FOLDER)
         trained = trained._replace(health=_whole_health(job, trained))
-        results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs)
+        results = evaluate_policies(setup, policies, setup.evaluation_split(), path, job.tell, programs=programs,
+                                    screen=screen)
+        _draw(job, controller, results, trained.steps)
         for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
                 job.tell(line)
-        # Not to the console sink, which writes progress to standard error: the command prints the table itself.
-        for sink in job.sinks[1:]:
+        for sink in job.files:  # not to the screen, which shows progress: the command prints the table itself
             sink.message(seeds.table(results))
     finally:
         job.close()
     rundir.write_json(path / "summary.json", _summary(job, trained, controller))
+    screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results))
     failed = any(not passed for passed, _ in trained.health.values())
     return RunResult(path, trained, results, 1 if failed else 0)
+
+
+def _draw(job: _Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
+    """Write `training.png`, from the metrics of all processes of the run, and all results to TensorBoard."""
+    config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
+    title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
+    training_picture.draw(history(job.path), metrics, title, job.path / "training.png",
+                          controller.state.scores if controller else ())
+    if job.board is not None:
+        split = job.setup.evaluation_split()
+        board.results(job.board, results, split, steps)
+        board.pictures(job.board, job.path, folder_of(job.path, split), steps)
 
 
 def _summary(job: _Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import time
 import traceback
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -71,6 +72,20 @@ class Programs:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="jaxtrade-compile")
         self._begun: dict[Hashable, Pending] = {}
         self._closing = False
+        self._busy: list[str] = []  # names; several threads add and remove
+
+    @property
+    def busy(self) -> str:
+        """What is being traced, compiled or read at this moment: names with commas between them, or ""."""
+        return ", ".join(self._busy)
+
+    @contextmanager
+    def _working(self, name: str) -> Iterator[None]:
+        self._busy.append(name)
+        try:
+            yield
+        finally:
+            self._busy.remove(name)
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +119,8 @@ class Programs:
             assert self._store is not None
             pending._described = functools.partial(self._store.result_like, text)
             return self._registered(job, self._submit(before, self._read, job, text))
-        lowered = pending._lowered = program.lower(*static, *args)
+        with self._working(name):
+            lowered = pending._lowered = program.lower(*static, *args)
         pending.seconds = time.perf_counter() - start
         return self._registered(job, self._submit(before, self._compile, job, lowered))
 
@@ -145,13 +161,14 @@ class Programs:
         job.pending.seconds += time.perf_counter() - start
         return compiled
 
-    def _submit(self, before: list[Future[Any]], task: Callable[..., Any], *given: Any) -> Future[Any]:
-        """Do a task in a thread once `before` are done. They came earlier, so they have a thread or an earlier place in
-        the queue."""
+    def _submit(self, before: list[Future[Any]], task: Callable[..., Any], job: _Job, *given: Any) -> Future[Any]:
+        """Do a job's task in a thread once `before` are done. They came earlier, so they have a thread or an earlier
+        place in the queue."""
 
         def run() -> Any:
             wait(before)
-            return task(*given)
+            with self._working(job.name):
+                return task(job, *given)
 
         return self._pool.submit(run)
 

@@ -1,7 +1,7 @@
-"""TensorBoard event files: scalars by step, and the marks with which TensorBoard forgets steps.
+"""TensorBoard event files: scalars and pictures by step, hyper-parameters, and the marks that make it forget steps.
 
 An event file is a sequence of records (a length, the record, and a checksum of each). A record is one `Event` in the
-protobuf encoding. A run needs two kinds of event, so this module encodes them itself. The package `tensorboardX` would
+protobuf encoding. A run needs few kinds of event, so this module encodes them itself. The package `tensorboardX` would
 do it too, but its `__init__` imports torch wherever torch is installed: seconds of start-up, its threads and 500 MB,
 for a program that never uses it. Hiding torch while `tensorboardX` is imported would break other threads that import
 torch at that moment, and importing its parts alone runs the same `__init__`. `tests/test_metrics.py` reads these files
@@ -16,7 +16,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +26,19 @@ POLYNOMIAL = 0x82F63B78  # CRC-32C, bits reversed
 VARINT, DOUBLE, BYTES, FLOAT = 0, 1, 2, 5  # protobuf wire types
 # Field numbers of the messages Event, Summary, Summary.Value and SessionLog.
 WALL_TIME, STEP, FILE_VERSION, SUMMARY, SESSION_LOG = 1, 2, 3, 5, 7
-VALUE, TAG, SIMPLE_VALUE, STATUS = 1, 1, 2, 1
+VALUE, TAG, SIMPLE_VALUE, IMAGE, METADATA, STATUS = 1, 1, 2, 4, 9, 1
+# Of Summary.Image: height, width, colours (3: RGB, 4: with transparency) and the file itself.
+HEIGHT, WIDTH, COLOURS, ENCODED = 1, 2, 3, 4
+# Of SummaryMetadata and its PluginData; of the hparams plugin's HParamsPluginData, Experiment, HParamInfo, MetricInfo,
+# MetricName and SessionStartInfo; of a map's entry; and of google.protobuf.Value.
+PLUGIN_DATA, PLUGIN_NAME, CONTENT = 1, 1, 2
+EXPERIMENT, SESSION_START = 2, 3
+HPARAM_INFOS, METRIC_INFOS, INFO_NAME, INFO_TYPE, METRIC_NAME, METRIC_TAG, HPARAMS = 4, 5, 1, 4, 1, 2, 1
+KEY, ENTRY = 1, 2
+NUMBER_VALUE, STRING_VALUE, BOOL_VALUE = 2, 3, 4
+TYPE_STRING, TYPE_BOOL, TYPE_FLOAT64 = 1, 2, 3
+PNG = b"\x89PNG\r\n\x1a\n"
+COLOURS_OF = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # colour type in a PNG's header -> number of channels
 START = 1  # SessionLog.status
 _UNUSUAL = re.compile(r"[^-/\w.]")  # characters that TensorBoard's tags do not have
 
@@ -76,6 +88,47 @@ def _scalar(tag: str, value: float) -> bytes:
     return _field(TAG, BYTES, clean.encode()) + _field(SIMPLE_VALUE, FLOAT, struct.pack("<f", value))
 
 
+def _image(tag: str, png: bytes) -> bytes:
+    """One `Summary.Value` with a PNG file. Raises ValueError for other bytes."""
+    if png[:8] != PNG or png[12:16] != b"IHDR":
+        raise ValueError(f"{tag}: expected a PNG file, found {png[:8]!r}")
+    width, height = struct.unpack(">II", png[16:24])
+    image = (_field(HEIGHT, VARINT, _varint(height)) + _field(WIDTH, VARINT, _varint(width))
+             + _field(COLOURS, VARINT, _varint(COLOURS_OF[png[25]])) + _field(ENCODED, BYTES, png))
+    return _field(TAG, BYTES, _UNUSUAL.sub("_", tag).encode()) + _field(IMAGE, BYTES, image)
+
+
+def _hparam(value: float | bool | str) -> tuple[int, bytes]:
+    """(data type of the hparams plugin, google.protobuf.Value) of a hyper-parameter."""
+    if isinstance(value, bool):
+        return TYPE_BOOL, _field(BOOL_VALUE, VARINT, _varint(value))
+    if isinstance(value, str):
+        return TYPE_STRING, _field(STRING_VALUE, BYTES, value.encode())
+    return TYPE_FLOAT64, _field(NUMBER_VALUE, DOUBLE, struct.pack("<d", value))
+
+
+def _plugin_value(tag: str, content: bytes) -> bytes:
+    """One `Summary.Value` for the hparams plugin."""
+    data = _field(PLUGIN_NAME, BYTES, b"hparams") + _field(CONTENT, BYTES, content)
+    return _field(TAG, BYTES, tag.encode()) + _field(METADATA, BYTES, _field(PLUGIN_DATA, BYTES, data))
+
+
+def _experiment(values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> bytes:
+    """HParamsPluginData that names the hyper-parameters, with their types, and the metrics."""
+    infos = b"".join(_field(HPARAM_INFOS, BYTES, _field(INFO_NAME, BYTES, name.encode())
+                            + _field(INFO_TYPE, VARINT, _varint(_hparam(value)[0]))) for name, value in values.items())
+    named = b"".join(_field(METRIC_INFOS, BYTES, _field(METRIC_NAME, BYTES, _field(METRIC_TAG, BYTES, tag.encode())))
+                     for tag in metrics)
+    return _field(EXPERIMENT, BYTES, infos + named)
+
+
+def _session_start(values: Mapping[str, float | bool | str]) -> bytes:
+    """HParamsPluginData with the values of this run."""
+    entries = b"".join(_field(HPARAMS, BYTES, _field(KEY, BYTES, name.encode())
+                              + _field(ENTRY, BYTES, _hparam(value)[1])) for name, value in values.items())
+    return _field(SESSION_START, BYTES, entries)
+
+
 def _file_name(directory: Path) -> str:
     """A name that no file of the directory has. TensorBoard reads the files of a directory in the order of their
     names, so a later file must have a later name."""
@@ -98,6 +151,16 @@ class EventWriter:
         """Write named numbers of one step. Characters that a tag cannot have become `_`."""
         summary = b"".join(_field(VALUE, BYTES, _scalar(tag, value)) for tag, value in values.items())
         self._record(_event(step, _field(SUMMARY, BYTES, summary)))
+
+    def image(self, tag: str, png: bytes, step: int) -> None:
+        """Write a picture of one step. png: the bytes of a PNG file. Raises ValueError for other bytes."""
+        self._record(_event(step, _field(SUMMARY, BYTES, _field(VALUE, BYTES, _image(tag, png)))))
+
+    def hyperparameters(self, values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> None:
+        """Write the run's hyper-parameters for TensorBoard's HPARAMS page. metrics: tags of scalars to show there."""
+        for tag, content in (("_hparams_/experiment", _experiment(values, metrics)),
+                             ("_hparams_/session_start_info", _session_start(values))):
+            self._record(_event(0, _field(SUMMARY, BYTES, _field(VALUE, BYTES, _plugin_value(tag, content)))))
 
     def forget_from(self, step: int) -> None:
         """Make TensorBoard discard all earlier events with this step or a later one."""

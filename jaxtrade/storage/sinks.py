@@ -1,4 +1,4 @@
-"""Sinks for the metrics of a run: console, JSON lines, TensorBoard, log file.
+"""Sinks for the metrics of a run: JSON lines, TensorBoard, log file; and its lines of text, which `progress` shows too.
 
 A row is the metrics of one update: name -> float, or list of floats. If several agents train side by side, `name` is
 their mean and `name/each` the list by agent. A row also holds `update` (updates done), `steps` (environment steps
@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import sys
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TextIO, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxtrade.errors import DataError
 from jaxtrade.storage.events import EventWriter
-from jaxtrade.storage.sparse import worth_a_line
-from jaxtrade.types import Row
+
+if TYPE_CHECKING:
+    from jaxtrade.types import Row  # this module must not load JAX: a command shows its progress before that
 
 Names = Mapping[str, Sequence[str]]  # name of a list-valued metric -> names of its entries
 EACH = "/each"  # suffix of a metric's name: its values by agent
@@ -53,6 +53,15 @@ class Rewinding(Protocol):
 
     def rewind(self, update: int, steps: int) -> None:
         """Drop the rows after a rollback: the run is back at `update` updates and `steps` environment steps."""
+        ...
+
+
+@runtime_checkable
+class Phased(Protocol):
+    """A sink that shows what the run is doing."""
+
+    def phase(self, name: str, about: str = "", total: int = 0, now: Callable[[], str] = str) -> None:
+        """The run begins something: "compiling", "training". Arguments: as `progress.screen.Screen.phase`."""
         ...
 
 
@@ -139,42 +148,8 @@ def panel_line(rows: Sequence[Row], names: Names) -> str:
     return "  " + "  ".join(parts) if parts else ""
 
 
-class ConsoleSink:
-    """Prints two lines per chunk, of at most 100 chunks of a run: metrics, and the policy's behaviour.
-
-    On a terminal, labels and the second line are dimmed. Elsewhere, or if NO_COLOR is set, the text is plain.
-    """
-
-    def __init__(self, stream: TextIO | None = None, names: Names = UNNAMED, columns: Columns = ()) -> None:
-        self._stream = stream if stream is not None else sys.stderr
-        self._names, self._columns = names, columns
-        self._color = self._stream.isatty() and not os.environ.get("NO_COLOR")
-
-    def write(self, rows: Sequence[Row]) -> None:
-        if not worth_a_line(rows):
-            return
-        line = progress_line(rows, self._columns)
-        if self._color:
-            head, *figures = line.split("  ")
-            line = "  ".join([f"\x1b[1m{head}\x1b[0m", *(_dim_label(figure) for figure in figures)])
-        print(line, file=self._stream, flush=True)
-        if panel := panel_line(rows, self._names):
-            print(f"\x1b[2m{panel}\x1b[0m" if self._color else panel, file=self._stream, flush=True)
-
-    def message(self, text: str) -> None:
-        print(text, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Does nothing: the stream belongs to the caller."""
-
-
-def _dim_label(figure: str) -> str:
-    label, sign, value = figure.rpartition(" ")
-    return f"\x1b[2m{label}\x1b[0m{sign}{value}" if sign else figure
-
-
 class LogSink:
-    """Appends the console's lines to `run.log`, each with the UTC time in front."""
+    """Appends the lines of a plain console to `run.log`, each with the UTC time in front."""
 
     def __init__(self, path: Path | str, names: Names = UNNAMED, columns: Columns = ()) -> None:
         self._file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 (stays open during the run)
@@ -270,10 +245,23 @@ def _line(row: Row) -> str:
     return json.dumps({key: _json_value(value) for key, value in row.items()}, allow_nan=False) + "\n"
 
 
+# What the environment and an advisor report about a rollout; the loop reports times; all else is the learner's.
+_ROLLOUT = re.compile(r"episode|reward_|action_share|end_share|illegal|breaches|win_rate|forced_|commission_share|"
+                      r"advice_share|agreement|override|trust|hit_rate|brier")
+_TIME = ("update", "seconds", "steps_per_second", "eta_seconds")
+_NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant
+
+
+def grouped(name: str) -> str:
+    """The TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name."""
+    return f"{'time' if name in _TIME else 'rollout' if _ROLLOUT.match(name) else 'train'}/{name}"
+
+
 class TensorBoardSink:
     """Writes TensorBoard event files. The horizontal axis is environment steps.
 
-    A list becomes `name/0`, `name/1`, ..., or one tag per entry name. A list of lists becomes `name/0/0`, ...
+    Tags are grouped (`grouped`). A list becomes `name/0`, `name/1`, ..., or one tag per entry name. A list of lists
+    becomes `name/0/0`, ...
     """
 
     def __init__(self, directory: Path | str, resume_steps: int | None = None, names: Names = UNNAMED) -> None:
@@ -291,8 +279,24 @@ class TensorBoardSink:
 
     def write(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            values = dict(_scalars("", by_name(row, self._names)))
-            self._writer.scalars(values, int(row["steps"]))
+            named = {grouped(name): value for name, value in by_name(row, self._names).items()
+                     if name not in _NO_FIGURES}
+            self._writer.scalars(dict(_scalars("", named)), int(row["steps"]))
+        self._writer.flush()
+
+    def figures(self, values: Mapping[str, float], steps: int) -> None:
+        """Write numbers by tag. Those that are not finite are left out."""
+        self._writer.scalars(dict(_scalars("", values)), steps)
+        self._writer.flush()
+
+    def picture(self, tag: str, path: Path, steps: int) -> None:
+        """Write a PNG file. Raises OSError if it cannot be read, ValueError if it is no PNG."""
+        self._writer.image(tag, path.read_bytes(), steps)
+        self._writer.flush()
+
+    def settings(self, values: Mapping[str, float | bool | str], metrics: Sequence[str]) -> None:
+        """Write hyper-parameters by name, and the tags of the figures to compare runs by."""
+        self._writer.hyperparameters(values, metrics)
         self._writer.flush()
 
     def message(self, text: str) -> None:
@@ -304,8 +308,8 @@ class TensorBoardSink:
 
 def _scalars(tag: str, value: Any) -> Iterator[tuple[str, float]]:
     """(tag, number) of every finite number in a row; entries of lists and mappings become `tag/entry`."""
-    if isinstance(value, list | dict):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+    if isinstance(value, list | Mapping):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _scalars(f"{tag}/{key}" if tag else str(key), item)
     elif math.isfinite(value):
         yield tag, float(value)

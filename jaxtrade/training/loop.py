@@ -129,6 +129,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
     directory = None if checkpoint_dir is None else Path(checkpoint_dir)
     io = RunIO(sinks, directory, metadata or {}, config.keep_checkpoints)
     with Programs() if programs is None else nullcontext(programs) as compiling:
+        io.phase("compiling", "the training program", lambda: compiling.busy)
         first = _first(compiling, stacked, params, key, state, stack, config, exchange)
         stack.check(first.state)
         run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, first.chunk, ahead)
@@ -236,6 +237,7 @@ class _Run:
         self.chunk.wait()
         how = "ready, as an earlier start compiled it," if self.chunk.kept else "compiled"
         self.io.message(f"{how} in {self.chunk.compile_seconds:.1f} s")
+        self.io.phase("training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates")
 
     def _inputs(self) -> PyTree:
         return None if self.exchange is None else self.exchange.inputs(self.update, self.updates)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, StorageError
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.sinks import MetricSink, Rewinding
+from jaxtrade.storage.sinks import MetricSink, Phased, Rewinding
 from jaxtrade.types import PyTree
 
 
@@ -43,6 +43,12 @@ class RunIO:
     def message(self, text: str) -> None:
         for sink in self.sinks:
             sink.message(text)
+
+    def phase(self, name: str, about: str = "", now: Callable[[], str] = str) -> None:
+        """Tell all sinks that show phases what the run does now."""
+        for sink in self.sinks:
+            if isinstance(sink, Phased):
+                sink.phase(name, about, 0, now)
 
     def rewind(self, update: int, steps: int) -> None:
         """Drop the rows after `update` from all sinks that can rewind. steps: environment steps at `update`."""

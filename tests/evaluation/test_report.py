@@ -110,14 +110,17 @@ def test_in_sample_sessions_are_labelled(trained, expected):
     assert result.labels == expected
 
 
-def test_one_line_says_that_staying_flat_can_be_right(hand_result):
-    assert "stayed flat" in report.verdict(result_of(hand_market(1), lambda env: [baselines.flat()]))
-    assert "above staying flat" in report.verdict(hand_result)
+def test_one_sentence_compares_with_the_baselines(hand_result):
+    assert report.verdict(hand_result) == (
+        "On 2 sessions, 'buy_hold' made $91.68 after costs: more than flat ($0.00); 2 sessions cannot tell skill from "
+        "luck.")
     dear = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)], costs={"commission": 100.0})
-    assert "did not beat staying flat" in report.verdict(dear)
-    for verdict in (report.verdict(dear), report.verdict(hand_result)):
-        assert verdict.count("\n") == 0
-        assert "taying flat can" in verdict
+    assert report.verdict(dear).endswith("cannot tell skill from luck; staying flat can be the right answer.")
+    seen = dataclasses.replace(hand_result, labels=("in sample: the policy was trained on 2 of these 2 sessions",))
+    held = dataclasses.replace(hand_result, provenance={"split": "test"})
+    assert report.verdict(seen).startswith("On 2 training sessions, ")
+    assert report.verdict(held).startswith("On 2 held-out sessions, ")
+
 
 
 def test_agents_compiled_together_act_as_alone(long_result):
@@ -146,6 +149,6 @@ def test_every_file_is_written(long_result, hand_result, tmp_path):
     for name, result in (("long", long_result), ("one", hand_result)):
         paths = write(result, tmp_path / name)
         assert sorted(path.name for path in paths) == [
-            "equity.csv", "equity.png", "evaluation.json", "evaluation.txt", "trades.csv"]
+            "day.png", "equity.csv", "equity.png", "evaluation.json", "evaluation.txt", "trades.csv"]
         assert (tmp_path / name / "equity.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
         assert json.loads((tmp_path / name / "evaluation.json").read_text()) == report.to_json(result)

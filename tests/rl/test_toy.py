@@ -14,12 +14,12 @@ from jaxtrade import evaluate, load_policy, run
 from jaxtrade.config import TrainConfig, load_config
 from jaxtrade.errors import ConfigError, DivergedError
 from jaxtrade.evaluation.agents import greedy
+from jaxtrade.progress.plain import Plain
 from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.evaluate import evaluate_run
 from jaxtrade.runs.setup import prepare
 from jaxtrade.storage import checkpoint
-from jaxtrade.storage.sinks import ConsoleSink
 from jaxtrade.training.health import Watch
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.loop import plan_run, train
@@ -50,8 +50,9 @@ def planted(params, at, times):
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy")
     text, warned = io.StringIO(), []
-    sinks = [ConsoleSink(text, columns=TOY.progress), Watch.of(TOY, warned.append)]
-    result = train(TOY, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=folder, sinks=sinks)
+    with Plain(text, columns=TOY.progress) as screen:
+        sinks = [screen, Watch.of(TOY, warned.append)]
+        result = train(TOY, PARAMS, config=TRAIN, key=KEY, checkpoint_dir=folder, sinks=sinks)
     return result, folder, text.getvalue(), warned
 
 
@@ -73,6 +74,15 @@ def test_it_trains_and_learns(whole):
     assert "update 40/40  steps 1,280" in text
     assert "kl" not in text
     assert warned == []
+
+
+def test_each_phase_is_named_before_it_works(whole):
+    """The loop knows sinks alone; the one that shows phases gets them: nothing happens unannounced."""
+    lines = whole[2].splitlines()
+    assert lines[0] == "compiling: the training program"
+    assert lines[1].startswith("compiled in ")
+    assert lines[2] == "training: 1,280 steps in 40 updates"
+    assert lines[3].startswith("update ")
 
 
 def test_it_resumes_to_the_same_bits(whole, tmp_path):

@@ -1,0 +1,1 @@
+"""Pictures of an evaluation and of a training, drawn with matplotlib."""

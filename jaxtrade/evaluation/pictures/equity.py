@@ -1,0 +1,162 @@
+"""`equity.png`: one agent's prices and trades, the equity of all agents, its drawdown, and its account under rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.env.rules import NO_FLOOR
+from jaxtrade.env.state import EndReason
+from jaxtrade.evaluation.pictures import style
+from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.result import AgentResult
+
+MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
+ENDS = ((EndReason.TARGET, "passed", style.GREEN, "*"), (EndReason.BUST, "bust", style.VERMILLION, "X"),
+        (EndReason.DAILY_LOSS, "failed, daily loss", style.PURPLE, "P"))
+
+
+@style.styled
+def draw(result: EvaluationResult, agent: AgentResult, path: Path) -> None:
+    """Write the PNG. Raises OSError (disk)."""
+    style.save(figure_of(result, agent), path)
+
+
+def headline(result: EvaluationResult, agent: AgentResult) -> tuple[str, str]:
+    """The two lines above the picture: what it shows, and the figures of the strategy pass."""
+    dates, figures = result.decisions.date.tolist(), agent.strategy_figures
+    notes = [label.split(":")[0].upper() for label in result.labels if label.startswith(("synth", "in sample", "opti"))]
+    count = figures["trades"]
+    parts = [f"net {style.dollars(figures['net_profit'])}", f"{count:,} trade{'' if count == 1 else 's'}",
+             *([f"{style.percent(figures['win_rate'])} won"] if count else []),
+             f"max drawdown {style.dollars(figures['max_drawdown'])}", *notes]
+    return (f"{agent.name} on {result.settings['market']}, {style.span_of(dates)}", "   ·   ".join(parts))
+
+
+@style.styled
+def figure_of(result: EvaluationResult, agent: AgentResult) -> Any:
+    """The matplotlib Figure. The x axes count decision bars, so that closed hours take no space."""
+    figure = style.new_figure(11.5, 10.5, *headline(result, agent))
+    axes = figure.subplots(4, 1, sharex=True, height_ratios=(1.5, 1.2, 0.5, 0.8))
+    figure.subplots_adjust(left=0.095, right=0.985, top=0.905, bottom=0.06, hspace=0.24)
+    for axis, panel in zip(axes, (_prices, _equity, _drawdown, _account), strict=True):
+        panel(axis, result, agent)
+        style.legend_above(axis)
+        axis.margins(x=0.01)
+    figure.align_ylabels(axes)
+    _mark_time(axes, result)
+    return figure
+
+
+def _prices(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    rows, tick = result.decisions.rows, float(result.clock.tick_size)
+    axis.plot(*_by_session(result, result.close[rows + 1] * tick), color=style.GREY, linewidth=0.9, zorder=1)
+    count = len(agent.trades)
+    note = "no trades" if not count else "" if count <= MOST_MARKS else f"{count:,} trades, too many to mark"
+    axis.set_title("Price and trades" + (f": {note}" if note else ""))
+    if 0 < count <= MOST_MARKS:
+        _trades(axis, result, agent)
+    style.price_axis(axis, result.clock)
+
+
+def _trades(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    """A line from each entry to its exit, and marks: entries by side, exits by outcome."""
+    from matplotlib.collections import LineCollection
+
+    trades, rows, tick = agent.trades, result.decisions.rows, float(result.clock.tick_size)
+    entered, left = np.searchsorted(rows, trades.decision_row), np.searchsorted(rows, trades.exit_row - 1)
+    bought, sold = trades.entry_price * tick, trades.exit_price * tick
+    size = float(np.clip(3000 / len(trades), 9, 42))
+    if len(trades) <= MOST_ENTRIES:
+        style.entries(axis, entered, bought, trades.side, size * 0.9)
+    won = trades.net > 0
+    lines = np.stack([np.stack([entered, left], 1), np.stack([bought, sold], 1)], 2)
+    axis.add_collection(LineCollection(list(lines), colors=list(np.where(won, style.WON, style.LOST)), linewidths=1.0,
+                                       alpha=0.6, zorder=2), autolim=False)
+    style.exits(axis, left, sold, won, size)
+
+
+def _equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    drawn: set[str] = set()
+    samples = sum(other.name.startswith("sampled_") for other in result.agents)
+    for i, other in enumerate(each for each in result.agents if each.name != agent.name):
+        kind = "sampled" if other.name.startswith("sampled_") else other.name
+        name = f"sampled ({samples})" if kind != other.name else other.name
+        color = style.BASELINES.get(kind, style.OTHERS[i % len(style.OTHERS)])
+        axis.plot(result.start_balance + other.strategy.equity / 1000, color=color, linewidth=1.1, zorder=2,
+                  label=None if name in drawn else name, linestyle="--" if other.name == "flat" else "-")
+        drawn.add(name)
+    axis.plot(result.start_balance + agent.strategy.equity / 1000, color=style.POLICY, linewidth=2.0, zorder=3,
+              label=agent.name)
+    style.money_axis(axis, "equity")
+    axis.set_title("Equity without account rules")
+
+
+def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    fall = drawdown_of(agent.strategy.equity)
+    axis.fill_between(np.arange(len(fall)), fall, 0, color=style.POLICY, alpha=0.25, linewidth=0)
+    axis.plot(fall, color=style.POLICY, linewidth=0.9)
+    if not fall.any():
+        axis.set_ylim(-100, 10)
+        axis.set_yticks([0])
+    style.money_axis(axis, "drawdown")
+    axis.set_title(f"Drawdown of {agent.name} below its highest equity")
+
+
+def drawdown_of(equity: np.ndarray) -> np.ndarray:
+    """float64[L] dollars at most 0: distance of equity (mills from 0) from its running maximum, which starts at 0."""
+    return (equity - np.maximum(np.maximum.accumulate(equity), 0)) / 1000
+
+
+def _account(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    record, start = agent.account, result.start_balance
+    floor = np.where(record.active & (record.event.floor != NO_FLOOR), start + record.event.floor / 1000, np.nan)
+    equity = start + record.equity / 1000
+    alive = np.where(record.active, equity, np.nan)
+    borders = np.flatnonzero(np.diff(record.account)) + 1  # a gap keeps a line from joining two accounts
+    for values, color, width, name in ((alive, style.POLICY, 1.5, "balance and open profit"),
+                                       (floor, style.ORANGE, 1.3, "drawdown floor")):
+        if not np.isnan(values).all():
+            axis.plot(*_gapped(values, borders), color=color, linewidth=width, label=name)
+    for reason, name, color, mark in ENDS:
+        at = np.flatnonzero(record.end == reason)
+        if len(at):
+            axis.scatter(at, equity[at], color=color, marker=mark, s=130 if mark == "*" else 55, zorder=4,
+                         label=f"{name} ({len(at)})", edgecolors="white", linewidths=0.5)
+    style.money_axis(axis, "account")
+    count = agent.account_figures["accounts"]
+    axis.set_title(f"{'Account' if count == 1 else f'{count} accounts'} with rules: {result.settings['account']}")
+
+
+def _gapped(values: np.ndarray, borders: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+    """(x, y) of a line that is interrupted before each of `borders`."""
+    at = np.asarray(list(borders), int)
+    return np.insert(np.arange(len(values), dtype=float), at, np.nan), np.insert(values.astype(float), at, np.nan)
+
+
+def _by_session(result: EvaluationResult, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(x, y) of a line that no two sessions share."""
+    return _gapped(values, np.flatnonzero(np.diff(result.decisions.session)) + 1)
+
+
+def _mark_time(axes: Any, result: EvaluationResult) -> None:
+    """Session borders on all axes, and times (one session) or dates below the last."""
+    decisions, bottom = result.decisions, axes[-1]
+    first = np.concatenate([[0], decisions.last[:-1] + 1])
+    if len(first) == 1:
+        at, labels = style.time_marks(style.local_times(result.clock, decisions.rows + 1))
+        bottom.set_xticks(at, labels)
+        bottom.set_xlabel(f"close of the bar, {result.clock.zone}")
+        return
+    if len(first) <= 60:
+        for axis in axes:
+            for x in first[1:]:
+                axis.axvline(x - 0.5, color=style.GRID, linewidth=0.8, zorder=0)
+    chosen, labels = style.date_marks(decisions.date.tolist())
+    few = len(first) <= 8  # then each label is in the middle of its session
+    middle = (first + decisions.last) / 2
+    bottom.set_xticks([middle[i] if few else first[i] for i in chosen], labels)
+    bottom.set_xlabel("session")

@@ -1,0 +1,56 @@
+"""What a run writes to TensorBoard besides the rows of its training: settings, scores, results and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.config import RunConfig
+from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.storage.sinks import TensorBoardSink
+
+SCORE = "eval/validation/score"
+
+
+def settings(config: RunConfig) -> dict[str, float | bool | str]:
+    """Every key of a configuration as `section.key`, with a number, a bool or a text. Keys without a value are left
+    out."""
+    return dict(_flat("", config.model_dump(mode="json")))
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float | bool | str]]:
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from _flat(f"{key}.", value)
+        elif isinstance(value, bool | int | float | str):
+            yield key, value
+        elif value is not None:
+            yield key, str(value)
+
+
+def result_tag(split: str, agent: str, figure: str, seed: str = "") -> str:
+    """The tag of a figure of an evaluation. seed: empty for a run with one seed."""
+    return "/".join(part for part in ("eval", split, seed, agent, figure) if part)
+
+
+def describe(board: TensorBoardSink, config: RunConfig, split: str) -> None:
+    """Write the hyper-parameters, and which figures to compare runs by."""
+    board.settings(settings(config), ["rollout/episode_reward", result_tag(split, "greedy", "net_profit")])
+
+
+def results(board: TensorBoardSink, evaluations: Mapping[int, EvaluationResult], split: str, steps: int) -> None:
+    """Write the figures of the strategy pass of all agents."""
+    for seed, result in evaluations.items():
+        name = "" if len(evaluations) == 1 else f"seed_{seed}"
+        board.figures({result_tag(split, agent.name, figure, name): float(value) for agent in result.agents
+                       for figure, value in agent.strategy_figures.items() if value is not None}, steps)
+
+
+def pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
+    """Write the pictures of the training and of the evaluation in `folder`. path: the run's folder."""
+    if (path / "training.png").is_file():
+        board.picture("train/curves", path / "training.png", steps)
+    for picture in sorted(folder.rglob("*.png")):
+        board.picture(f"eval/{picture.relative_to(path / 'evaluation').with_suffix('').as_posix()}", picture, steps)

@@ -1,0 +1,67 @@
+"""The outcome of a run: its training, its evaluations, and both as tables and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jaxtrade.evaluation import html, seeds
+from jaxtrade.evaluation.evaluate import EvaluationResult
+from jaxtrade.runs.stored import metrics_frame
+from jaxtrade.text import several, short_repr
+from jaxtrade.training.loop import TrainResult
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of a finished run.
+
+    evaluations: by seed. exit_code: 0, or 1 if the run finished but a learning-health check failed. table: the
+    evaluation as text; for several seeds, their spread.
+    """
+
+    path: Path
+    training: TrainResult
+    evaluations: dict[int, EvaluationResult]
+    exit_code: int
+
+    @property
+    def evaluation(self) -> EvaluationResult:
+        """The evaluation of the first seed. Most runs have only one."""
+        return next(iter(self.evaluations.values()))
+
+    @property
+    def table(self) -> str:
+        """The console table of all seeds."""
+        return seeds.table(self.evaluations)
+
+    @property
+    def trades(self) -> pd.DataFrame:
+        """The trades of the policy (of the first seed's), one row each. See `EvaluationResult.trades`."""
+        return self.evaluation.trades
+
+    @property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the policy (of the first seed's), one row per bar. See `EvaluationResult.equity`."""
+        return self.evaluation.equity
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """The metrics of training, one row per update. See `stored.metrics_frame`."""
+        return metrics_frame(self.path)
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: equity and drawdown of the policy (of the first seed's)."""
+        return self.evaluation.plot()
+
+    def __repr__(self) -> str:
+        return short_repr("RunResult", str(self.path), several(len(self.evaluations), "seed"),
+                          f"{'finished' if self.exit_code == 0 else 'a health check failed'}", repr(self.evaluation))
+
+    def _repr_html_(self) -> str:
+        return html.block(str(self.path), *(each._repr_html_() for each in self.evaluations.values()))

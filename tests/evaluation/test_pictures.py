@@ -1,0 +1,256 @@
+"""Pictures by their structure: the figures in the titles, the marks of winners and losers, the levels of a day."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from jaxtrade.evaluation import baselines
+from jaxtrade.evaluation.evaluate import evaluate
+from jaxtrade.evaluation.pictures import day, equity, style, training
+from jaxtrade.evaluation.report import EvaluationResult
+from tests.evaluation.tiny import LENGTHS, WALK, hand_market, rule, setup
+
+MINUS = style.MINUS
+
+
+def result_of(market: Any, agents: Any, **sections: Any) -> EvaluationResult:
+    sessions = market.sessions(*range(market.num_sessions))
+    env, params, config = setup(market, sessions, **sections)
+    return evaluate(env, params, market, sessions, config, agents(env))
+
+
+@pytest.fixture(scope="module")
+def walked() -> EvaluationResult:
+    """Four sessions of a random walk. `random` wins and loses."""
+    return result_of(WALK, lambda env: [rule(name, env) for name in ("random", "flat", "buy_hold", "sma_cross")])
+
+
+def titles(figure: Any) -> list[str]:
+    return [axis.get_title(loc="left") for axis in figure.axes]
+
+
+def legend(axis: Any) -> list[str]:
+    found = axis.get_legend()
+    return [] if found is None else [text.get_text() for text in found.get_texts()]
+
+
+def marks(axis: Any, label: str) -> int:
+    """Number of points of the marks whose legend entry begins with `label`."""
+    return sum(len(each.get_offsets()) for each in axis.collections if str(each.get_label()).startswith(label))
+
+
+def overlaps(figure: Any) -> list[tuple[str, str]]:
+    """Pairs of texts of a figure that cover each other when it is drawn."""
+    figure.canvas.draw()
+    texts = [*figure.texts]
+    for axis in figure.axes:
+        texts += [axis.title, axis._left_title, axis.xaxis.label, axis.yaxis.label]
+        texts += [] if axis.get_legend() is None else axis.get_legend().get_texts()
+        for i, (which, limits) in enumerate(((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim()))):
+            texts += [each for each in which.get_majorticklabels()
+                      if min(limits) <= each.get_position()[i] <= max(limits)]
+    texts = [each for each in texts if each.get_visible() and each.get_text().strip()]
+    boxes = [each.get_window_extent().padded(-1) for each in texts]
+    return [(texts[i].get_text(), texts[j].get_text()) for i in range(len(texts)) for j in range(i)
+            if boxes[i].overlaps(boxes[j])]
+
+
+def test_the_headline_has_the_figures_of_the_evaluation(walked: EvaluationResult) -> None:
+    agent = walked.agent("random")
+    title, about = equity.headline(walked, agent)
+    found = agent.strategy_figures
+    assert title == "random on ES, 2 Jan 2024 to 5 Jan 2024, 4 sessions"
+    assert about.split("   ·   ") == [
+        f"net {style.dollars(found['net_profit'])}", f"{found['trades']} trades",
+        f"{100 * found['win_rate']:.0f} % won", f"max drawdown {style.dollars(found['max_drawdown'])}", "SYNTHETIC"]
+    assert equity.headline(walked, walked.agent("flat"))[1].startswith("net $0.00   ·   0 trades   ·   max drawdown")
+
+
+def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
+    agent = walked.agent("random")
+    won = int((agent.trades.net > 0).sum())
+    lost = len(agent.trades) - won
+    assert won > 0 < lost
+    prices, curves, drawdown, account = equity.figure_of(walked, agent).axes
+    assert [marks(prices, "won"), marks(prices, "lost")] == [won, lost]
+    assert marks(prices, "long entry") + marks(prices, "short entry") == len(agent.trades)
+    assert {f"won ({won})", f"lost ({lost})"} <= set(legend(prices))
+    assert legend(curves) == ["flat", "buy_hold", "sma_cross", "random"]
+    assert min(drawdown.lines[0].get_ydata()) == pytest.approx(-agent.strategy_figures["max_drawdown"])
+    assert "drawdown floor" in legend(account)
+    assert [axis.get_ylabel() for axis in (prices, curves, drawdown, account)] == [
+        "price", "equity", "drawdown", "account"]
+
+
+@pytest.mark.parametrize("name", ["random", "flat", "buy_hold", "sma_cross"])
+def test_no_text_covers_another(walked: EvaluationResult, name: str) -> None:
+    """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes stay apart."""
+    for module in (equity, day):
+        assert overlaps(module.figure_of(walked, walked.agent(name))) == []
+
+
+def test_many_trades_are_counted_and_not_marked(walked: EvaluationResult, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = walked.agent("random")
+    monkeypatch.setattr(equity, "MOST_MARKS", len(agent.trades) - 1)
+    prices = equity.figure_of(walked, agent).axes[0]
+    assert prices.get_title(loc="left") == f"Price and trades: {len(agent.trades)} trades, too many to mark"
+    assert marks(prices, "won") == 0
+
+
+def test_drawdown_is_the_distance_from_the_highest_equity() -> None:
+    """The start counts as 0: a first loss of 2 dollars is a drawdown of 2."""
+    assert equity.drawdown_of(np.array([-2000, 3000, 1000, 4000])).tolist() == [-2.0, 0.0, -2.0, 0.0]
+
+
+def test_the_day_is_that_with_most_trades(walked: EvaluationResult) -> None:
+    agent = walked.agent("random")
+    counts = np.bincount(agent.trades.session, minlength=4)
+    shown = day.busiest(walked, agent)
+    assert len(shown.trades) == counts.max() == counts[shown.number]
+    assert shown.last - shown.first + 1 == LENGTHS[shown.number] - 1
+    top, bottom = day.figure_of(walked, agent).axes
+    assert marks(top, "won") + marks(top, "lost") == counts.max()
+    profit = agent.trades.net[agent.trades.session == shown.number].sum() / 1000
+    assert bottom.lines[-1].get_ydata()[-1] == pytest.approx(profit)
+    assert f"net {style.dollars(profit)}" in day.headline(walked, agent, shown)[1]
+
+
+def test_a_day_without_trades_is_the_last_one_and_says_so(walked: EvaluationResult) -> None:
+    agent = walked.agent("flat")
+    shown = day.busiest(walked, agent)
+    assert (shown.number, len(shown.trades)) == (3, 0)
+    assert day.headline(walked, agent, shown)[1] == "no trades in any session; this is the last one"
+    assert legend(day.figure_of(walked, agent).axes[0]) == []
+
+
+def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult) -> None:
+    """A stop is on the losing side of the close, a target on the winning side, in every bar of a position."""
+    agent = walked.agent("random")
+    shown = day.busiest(walked, agent)
+    found = day.levels(agent, shown)
+    legs = np.asarray(agent.strategy.ref.legs)[:, 0]
+    assert {len(found["stop"]), len(found["target"])} == {int((legs[shown.first:shown.last + 1, 0] != 0).sum())}
+    for name, sign in (("stop", -1), ("target", 1)):
+        for bar, level in found[name]:
+            close = int(walked.close[walked.decisions.rows[shown.first + bar]])
+            assert np.sign(legs[shown.first + bar, 0]) * sign * (level - close) >= 0
+    assert day.levels(walked.agent("buy_hold"), shown) == {"stop": [], "target": []}  # it has no bracket
+
+
+def test_candles_group_bars() -> None:
+    """One hand-worked session: 8000 8002 7998 ..., in candles of one bar."""
+    result = result_of(hand_market(1), lambda env: [baselines.buy_and_hold(env)])
+    top, _ = day.figure_of(result, result.agents[0]).axes
+    assert top.get_title(loc="left") == "Candles of 1 minute"
+    bodies = [each for each in top.collections if type(each).__name__ == "PolyCollection"]
+    assert len(bodies[0].get_paths()) == 5
+    assert day.grouped(np.array([3, 9, 4, 1, 7]), 2, np.maximum).tolist() == [9, 4, 7]
+    assert day.grouped(np.array([3, 9, 4, 1, 7]), 2, np.minimum).tolist() == [3, 1, 7]
+
+
+@pytest.mark.parametrize(("name", "count"), [("random", None), ("flat", 0), ("buy_hold", 4)])
+def test_files_are_pictures(walked: EvaluationResult, tmp_path: Path, name: str, count: int | None) -> None:
+    agent = walked.agent(name)
+    assert count is None or len(agent.trades) == count
+    for module in (equity, day):
+        module.draw(walked, agent, tmp_path / "a.png")
+        assert (tmp_path / "a.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+@pytest.mark.parametrize(("first", "bars", "minutes", "expected"), [
+    ((9, 31), 390, 1, ["10:00", "11:00", "12:00", "13:00", "14:00", "15:00", "16:00"]),
+    ((9, 31), 40, 1, ["09:35", "09:40", "09:45", "09:50", "09:55", "10:00", "10:05", "10:10"]),
+    ((18, 1), 1380, 1, ["21:00", "00:00", "03:00", "06:00", "09:00", "12:00", "15:00"]),
+    ((9, 31), 1, 1, []),
+    ((10, 0), 2, 5, ["10:00", "10:05"]),
+])
+def test_times_are_round(first: tuple[int, int], bars: int, minutes: int, expected: list[str]) -> None:
+    start = datetime.datetime(2013, 10, 10, *first, tzinfo=NEW_YORK)
+    times = [start + datetime.timedelta(minutes=minutes * i) for i in range(bars)]
+    at, labels = style.time_marks(times)
+    assert labels == expected
+    assert [f"{times[i]:%H:%M}" for i in at] == expected
+
+
+def test_dates_name_the_year_where_it_changes() -> None:
+    days = [datetime.date(2023, 12, 28), datetime.date(2023, 12, 29), datetime.date(2024, 1, 2)]
+    assert style.date_marks(days) == ([0, 1, 2], ["Thu 28 Dec 2023", "Fri 29 Dec", "Tue 2 Jan 2024"])
+    many = [datetime.date(2024, 1, 1) + datetime.timedelta(days=i) for i in range(25)]
+    at, labels = style.date_marks(many)
+    assert (at[:2], labels[:2], len(at)) == ([0, 4], ["1 Jan 2024", "5 Jan"], 7)
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def row(update: int, **changes: Any) -> dict[str, Any]:
+    return {"update": update, "steps": update * 1000, "steps_per_second": 5e4, "episode_reward": update - 3.0,
+            "entropy": 1.0, "action_share": {"HOLD": 0.9, "BUY": 0.095, "CLOSE": 0.005}} | changes
+
+
+def test_the_training_shows_what_the_learner_reports() -> None:
+    rows = [row(i, explained_variance=-5.0 if i == 1 else 0.5) for i in range(1, 6)]
+    figure = training.figure_of(rows, ["entropy", "explained_variance", "absent"], "Training on ES")
+    assert titles(figure) == ["Return per episode", "Actions, share of all steps", "Entropy, nats",
+                              f"Explained variance, cut off below {MINUS}1"]
+    reward, actions, _, explained = figure.axes
+    line = reward.lines[0]
+    assert line.get_xdata().tolist() == [1000, 2000, 3000, 4000, 5000]
+    assert line.get_ydata().tolist() == [-2, -1, 0, 1, 2]
+    assert min(explained.lines[0].get_ydata()) == -1
+    assert legend(actions) == ["others", "buy", "hold"]
+    assert overlaps(figure) == []
+
+
+def test_a_learner_of_ones_own_gets_its_own_panels(tmp_path: Path) -> None:
+    rows = [{"update": 1, "steps": 10, "steps_per_second": 1.0, "my_loss": None},
+            {"update": 2, "steps": 20, "steps_per_second": 1.0, "my_loss": 3.0}]
+    assert titles(training.figure_of(rows, ["my_loss"], "t")) == ["My loss"]
+    assert titles(training.figure_of(rows[:1], ["my_loss"], "t")) == ["My loss: undefined throughout"]
+    assert training.draw(rows, [], "t", tmp_path / "none.png")
+    assert not training.draw([], ["my_loss"], "t", tmp_path / "absent.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["none.png"]
+
+
+def test_seeds_are_a_median_and_a_band() -> None:
+    rows = [row(i, **{"entropy/each": [1.0, 2.0, 9.0], "episode_reward/each": [i, i, i]}) for i in (1, 2)]
+    figure = training.figure_of(rows, ["entropy"], "t")
+    entropy = figure.axes[2]
+    assert entropy.lines[0].get_ydata().tolist() == [2.0, 2.0]
+    band = entropy.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == (1.0, 9.0)
+    assert any("3 seeds: line = median" in text.get_text() for text in figure.texts)
+
+
+def test_scores_on_validation_sessions_have_a_panel() -> None:
+    axis = training.figure_of([row(1), row(4)], [], "t", [(1, -0.5), (2, 0.25), (4, 0.1)]).axes[2]
+    assert list(axis.lines[0].get_xdata()) == [1000, 2000, 4000]
+    assert [axis.lines[1].get_xdata()[0], axis.lines[1].get_ydata()[0]] == [2000, 0.25]
+
+
+def test_long_runs_are_averaged_in_groups() -> None:
+    values = np.array([[1.0], [3.0], [np.nan], [5.0], [np.nan], [np.nan]])
+    assert training.thinned(values, 3)[:2].tolist() == [[2.0], [5.0]]
+    assert np.isnan(training.thinned(values, 3)[2, 0])
+    assert len(training.thinned(np.zeros((100_000, 1)))) == training.MOST_POINTS
+
+
+def test_steps_are_short() -> None:
+    assert [training.short(value) for value in (0, 500, 50_000, 1_500_000, 2e9)] == ["0", "500", "50k", "1.5M", "2G"]
+
+
+def test_money_has_its_minus_before_the_dollar() -> None:
+    assert [style.dollars(value) for value in (1234.5, -2, -0.001)] == ["$1,234.50", f"{MINUS}$2.00", "$0.00"]
+    assert style.dollars(-0.4, 0) == "$0"
+    assert re.fullmatch(r"\d+ %", style.percent(0.235))
+    assert style.percent(None) == "n/a"

@@ -1,0 +1,309 @@
+"""Screens: each phase is named before it works, plain lines have no escape codes, and a screen never ends a run."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+import pytest
+from rich.console import Console
+
+from bench.screen import frames, record
+from jaxtrade.cli.shared import print_result
+from jaxtrade.progress import terminal
+from jaxtrade.progress.choose import open_screen
+from jaxtrade.progress.panel import PhasePanel
+from jaxtrade.progress.plain import Plain
+from jaxtrade.progress.screen import Screen, Warnings, duration
+from jaxtrade.progress.spark import sparkline
+from jaxtrade.storage.sinks import progress_line
+
+COLUMNS = (("kl", "approx_kl", ".1e"),)
+NAMES = {"action_share": ["HOLD", "BUY", "SELL"]}
+TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
+
+
+def row(update: int, **changes: Any) -> dict[str, Any]:
+    return {"update": update, "total_updates": 4, "steps": update * 1000, "steps_per_second": 54321.0,
+            "eta_seconds": 65.0, "episodes": 2, "episode_reward": float(update), "approx_kl": 0.01,
+            "action_share": [0.25, 0.746, 0.004]} | changes
+
+
+@pytest.fixture
+def tty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, int]]:
+    """The two ends of a pseudo-terminal: a text stream, and the descriptor from which what it shows is read."""
+    monkeypatch.setenv("COLUMNS", "100")
+    shown, end = pty.openpty()
+    with open(end, "w", encoding="utf-8") as stream:
+        yield cast("TextIO", stream), shown
+    os.close(shown)
+
+
+class Lines(io.StringIO):
+    """A stream that knows when a text was written to it."""
+
+    def __init__(self, awaited: str) -> None:
+        super().__init__()
+        self._awaited, self.came = awaited, threading.Event()
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if self._awaited in self.getvalue():
+            self.came.set()
+        return count
+
+
+def drawn(panel: PhasePanel) -> str:
+    console = Console(file=io.StringIO(), width=100, color_system=None)
+    console.print(panel.drawn())
+    return cast("io.StringIO", console.file).getvalue()
+
+
+def run(screen: Screen) -> None:
+    """What a training shows."""
+    with screen:
+        screen.phase("loading", "the market")
+        screen.message("run r1")
+        screen.phase("compiling", "the training program")
+        screen.phase("training", "4,000 steps")
+        screen.write([row(1), row(2)])
+        screen.phase("evaluating", "2 agents", 2)
+        screen.step("greedy")
+        screen.step("flat")
+
+
+def test_plain_lines_name_each_phase_before_it_works() -> None:
+    text = io.StringIO()
+    run(Plain(text, NAMES, COLUMNS))
+    assert text.getvalue().splitlines() == [
+        "loading: the market", "run r1", "compiling: the training program", "training: 4,000 steps",
+        progress_line([row(1), row(2)], COLUMNS), "  actions % HOLD 25.0 BUY 74.6 SELL 0.4",
+        "evaluating: 2 agents"]
+    assert "\x1b" not in text.getvalue()
+
+
+def test_a_phase_that_goes_on_is_not_named_again() -> None:
+    text = io.StringIO()
+    with Plain(text) as screen:
+        screen.phase("loading", "JAX")
+        screen.phase("loading", "the market")
+        assert screen.phases[0].about == "the market"
+    assert text.getvalue() == "loading: JAX\n"
+
+
+def test_a_long_phase_says_what_it_does() -> None:
+    """The heartbeat is due at once here. The test waits for it and does not measure it."""
+    text = Lines("(train chunk of 5 updates)")
+    with Plain(text, heartbeat=0.0) as screen:
+        screen.phase("compiling", "the training program", now=lambda: "train chunk of 5 updates")
+        assert text.came.wait(60)
+    assert re.search(r"^compiling: \d+\.\d s \(train chunk of 5 updates\)$", text.getvalue(), re.MULTILINE)
+    assert screen._thread is not None
+    assert not screen._thread.is_alive()
+
+
+def test_quiet_shows_warnings_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+    quiet = Warnings(told.append)
+    run(quiet)
+    quiet.message("warning: the policy has collapsed")
+    quiet.at_end(["run r1"])
+    print_result("table", quiet)
+    assert told == ["warning: the policy has collapsed"]
+    assert capsys.readouterr() == ("table\n", "")
+
+
+def test_the_result_goes_to_stdout_and_the_rest_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Plain(io.StringIO())
+    screen.at_end(["old"])
+    screen.at_end(["run r1", "next jaxtrade"])
+    print_result("table", screen)
+    assert capsys.readouterr() == ("table\n", "run r1\nnext jaxtrade\n")
+
+
+@pytest.mark.parametrize(("changes", "live"), [
+    ({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False),
+    ({"COLUMNS": "59"}, False), ({"LINES": "15"}, False)])
+def test_a_panel_needs_a_terminal_that_can_show_it(tty: tuple[TextIO, int], changes: dict[str, str],
+                                                   live: bool) -> None:
+    assert open_screen("jaxtrade train", stream=tty[0], environ=TERMINAL | changes).live is live
+
+
+def test_no_panel_without_a_terminal_or_without_utf8(tty: tuple[TextIO, int]) -> None:
+    assert isinstance(open_screen("t", stream=io.StringIO(), environ=TERMINAL), Plain)
+    with open(os.dup(tty[0].fileno()), "w", encoding="ascii") as ascii_only:
+        assert isinstance(open_screen("t", stream=cast("TextIO", ascii_only), environ=TERMINAL), Plain)
+    assert isinstance(open_screen("t", quiet=True, stream=tty[0], environ=TERMINAL), Warnings)
+
+
+def test_the_panel_shows_phases_and_the_figures_of_the_training(tty: tuple[TextIO, int]) -> None:
+    panel = PhasePanel("jaxtrade train", tty[0])
+    panel.describe(NAMES, COLUMNS)
+    panel.write([row(1, episode_reward=7.0)])
+    panel.write([row(2)])
+    panel.phases = _phases()
+    text = drawn(panel)
+    assert "jaxtrade train" in text
+    assert re.search(r"✓ loading +\d\.\d s the market", text)
+    assert re.search(r"training +.* 50 %  2,000 steps  eta 1:05  54,321 steps/s", text)
+    assert "return 2.000  best 7.000 at update 1  █▁" in text
+    assert "kl 1.0e-02" in text
+    assert "BUY 75 %  HOLD 25 %" in text
+    assert "SELL" not in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def _phases() -> list[Any]:
+    screen = Screen()
+    screen.phase("loading", "the market")
+    screen.phase("training")
+    return screen.phases
+
+
+def test_the_panel_shows_what_failed_and_where_a_step_is(tty: tuple[TextIO, int]) -> None:
+    panel = PhasePanel("jaxtrade train", tty[0])
+    Screen.phase(panel, "evaluating", "2 agents", 2)
+    panel.step("greedy")
+    panel.step("flat")
+    assert re.search(r"evaluating +\d\.\d s .* 1/2 flat", drawn(panel))
+    panel.failed()
+    Screen.close(panel)
+    assert "✗ evaluating" in drawn(panel)
+
+
+def test_chapters_begin_anew(tty: tuple[TextIO, int]) -> None:
+    panel = PhasePanel("jaxtrade curriculum", tty[0])
+    panel.chapter("phase entry")
+    Screen.phase(panel, "training")
+    panel.write([row(1)])
+    panel.chapter("phase manage")
+    Screen.phase(panel, "training")
+    text = drawn(panel)
+    assert "✓ phase entry" in text
+    assert "return" not in text
+
+
+def test_a_run_on_a_terminal_draws_and_leaves_it_usable(tty: tuple[TextIO, int]) -> None:
+    stream, shown = tty
+    run(open_screen("jaxtrade train", stream=stream, environ=TERMINAL))
+    stream.flush()
+    text = os.read(shown, 1 << 20).decode()
+    for phase in ("loading", "compiling", "training", "evaluating"):
+        assert f"{phase}" in text
+    assert "\x1b[?25l" not in text  # the cursor is never hidden, so a killed process leaves it on
+    assert text.endswith("\r\n")
+    before = threading.active_count()
+    terminal.restore()
+    assert threading.active_count() == before
+
+
+def test_restore_leaves_the_panel_once() -> None:
+    out, end = os.pipe()
+    terminal.panel_opened(end)
+    terminal.restore()
+    terminal.restore()
+    os.close(end)
+    assert os.read(out, 100) == b"\x1b[0m\x1b[?25h\n"
+    os.close(out)
+
+
+def test_a_reader_that_goes_does_not_end_the_run() -> None:
+    out, end = os.pipe()
+    os.close(out)
+    with open(end, "w", encoding="utf-8") as stream:
+        screen = Plain(cast("TextIO", stream))
+        run(screen)
+        lasting = terminal.LastingStream(cast("TextIO", stream))
+        assert lasting.write("text") == 4
+        lasting.flush()
+        assert lasting.gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), end)  # so that closing the file can flush what it holds
+    closed = io.StringIO()
+    closed.close()
+    run(Plain(closed))
+
+
+def test_the_size_is_known_or_guessed() -> None:
+    plain = io.StringIO()
+    assert terminal.size(plain, {"COLUMNS": "77", "LINES": "33"}) == (77, 33)
+    shown, end = pty.openpty()
+    with open(end, "w", encoding="utf-8") as stream:
+        assert terminal.size(cast("TextIO", stream), {}) == (80, 24)  # a pseudo-terminal has 0 x 0 cells at first
+    os.close(shown)
+
+
+@pytest.mark.parametrize(("values", "width", "expected"), [
+    ([0, 1, 2, 3, 4, 5, 6, 7], 8, "▁▂▃▄▅▆▇█"), ([0, 0, 7, 7], 2, "▁█"), ([5.0], 8, "▅"), ([], 8, ""),
+    ([1, float("nan"), 2], 3, "▁ █"), ([float("nan")], 3, " ")])
+def test_sparkline(values: list[float], width: int, expected: str) -> None:
+    assert sparkline(values, width) == expected
+
+
+def test_durations() -> None:
+    assert [duration(seconds) for seconds in (0.04, 59.9, 59.96, 65, 3661)] == [
+        "0.0 s", "59.9 s", "1:00", "1:05", "1:01:01"]
+
+
+def test_a_screen_needs_neither_jax_nor_rich_before_it_draws() -> None:
+    """Help and the first line of a command appear before the heavy libraries are loaded."""
+    script = ("import sys, jaxtrade.cli, jaxtrade.progress.choose\n"
+              "sys.exit(', '.join({'jax', 'rich', 'numpy'} & set(sys.modules)) or 0)")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+TINY = ("rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2", "network.hidden=[8]",
+        "train.total_timesteps=512", "train.chunk_updates=2", "train.tensorboard=false")
+TRAIN = [sys.executable, "-m", "jaxtrade.cli", "train", *[word for key in TINY for word in ("--set", key)]]
+
+
+@pytest.mark.slow
+def test_a_whole_command_on_a_terminal(tmp_path: Path) -> None:
+    """The panel is there, each phase is in it, messages scroll above it, and the table stands below."""
+    recording = record(TRAIN, folder=tmp_path)
+    assert recording.code == 0
+    lines = frames(recording)[1].plain()
+    places = [next(i for i, line in enumerate(lines) if word in line) for word in (
+        "run runs/ES-manage", "bars: bundled ES", "jaxtrade train", "✓ loading", "✓ compiling", "✓ training",
+        "✓ evaluating", "Evaluation on ES", "On 1 held-out session, 'greedy'", "pictures  runs/", "next      jaxtrade")]
+    assert places == sorted(places)
+    seen = b"".join(data for _, data in recording.reads).decode()
+    for phase in ("loading", "compiling", "training", "evaluating"):  # each was shown while it worked
+        assert re.search(rf"[⠀-⣿]\S* \S*{phase}", seen), phase
+
+
+@pytest.mark.slow
+def test_a_whole_command_without_colour(tmp_path: Path) -> None:
+    recording = record(TRAIN, folder=tmp_path, environ={"NO_COLOR": "1"})
+    text = b"".join(data for _, data in recording.reads).decode()
+    assert recording.code == 0
+    assert "\x1b" not in text
+    named = re.findall(r"^(loading|compiling|training|evaluating):", text, re.MULTILINE)
+    assert list(dict.fromkeys(named)) == ["loading", "compiling", "training", "evaluating"]
+
+
+def test_programs_say_what_is_compiled_now() -> None:
+    """The name stands while the program is traced, and is gone once it is ready."""
+    import jax
+    import jax.numpy as jnp
+
+    from jaxtrade.storage.compiling import Programs
+
+    seen: list[str] = []
+
+    def traced(x: Any) -> Any:
+        seen.append(programs.busy)
+        return x + 1
+
+    with Programs() as programs:
+        programs.begin("adding one", jax.jit(traced), (jnp.float32(1),)).wait()
+    assert seen == ["adding one"]
+    assert programs.busy == ""
