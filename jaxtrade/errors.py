@@ -6,6 +6,9 @@ The command line prints the message alone; a traceback is for bugs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 
 class JaxtradeError(Exception):
     """Base of all errors that the user can fix. `exit_code` is what the command line returns."""
@@ -15,6 +18,18 @@ class JaxtradeError(Exception):
 
 class ConfigError(JaxtradeError):
     """A configuration key or value that cannot be used. Names the key and, for an unknown key, the nearest one."""
+
+
+class ConfigFaultsError(ConfigError):
+    """Several faults of one configuration, one line each.
+
+    faults: (where, what) of each; `where` may be empty. rest: the nested values that have no fault of their own.
+    """
+
+    def __init__(self, faults: Sequence[tuple[str, str]], rest: Mapping[str, Any] | None = None) -> None:
+        self.faults = tuple(dict.fromkeys(faults))
+        self.rest = dict(rest or {})
+        super().__init__("\n".join(f"{where}: {what}" if where else what for where, what in self.faults))
 
 
 class DataError(JaxtradeError):
@@ -45,6 +60,12 @@ class StorageError(JaxtradeError):
     """Files could not be read or written (disk full, no permission). Names the directory."""
 
     exit_code = 74
+
+
+class OutOfMemoryError(JaxtradeError):
+    """Memory of the machine or of its accelerator ran out. Says what a run's memory is made of."""
+
+    exit_code = 71
 
 
 class PreemptedError(JaxtradeError):

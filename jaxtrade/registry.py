@@ -32,7 +32,7 @@ def import_parts(modules: Iterable[str]) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
                 raise  # the module was found; something that it imports was not
-            raise ConfigError(f"--import {name}: there is no module of that name in {os.getcwd()} or among the "
+            raise ConfigError(f"imports (--import): there is no module '{name}' in {os.getcwd()} or among the "
                               "installed packages; give its dotted name, without .py") from None
 
 
@@ -71,7 +71,7 @@ class Registry(Generic[PartT]):
         near = difflib.get_close_matches(name, self.names, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise ConfigError(f"no {self.kind} is called '{name}' (known: {', '.join(self.names)}){hint}; a {self.kind} of "
-                          "your own must be registered first: --import MODULE")
+                          "your own must be registered first: imports=[MODULE] (--import MODULE)")
 
     def __getitem__(self, name: str) -> PartT:
         """The part. Raises ConfigError as `check`."""

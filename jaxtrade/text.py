@@ -7,6 +7,17 @@ from collections.abc import Callable, Collection, Sequence
 Tell = Callable[[str], None]  # receives one line of text, without its end
 
 
+def year_runs(years: Sequence[int]) -> str:
+    """Increasing years in short: "2008..2010, 2013"."""
+    runs: list[list[int]] = []
+    for year in years:
+        if runs and year == runs[-1][-1] + 1:
+            runs[-1].append(year)
+        else:
+            runs.append([year])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}..{run[-1]}" for run in runs)
+
+
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
     """Rows of cells as lines, two spaces between the columns.
 

@@ -83,7 +83,7 @@ def test_wrong_file_is_refused_with_one_message(case: str, empty: Path, tmp_path
     (["train", "--set", "data.market=EX"], "unknown market"),
     (["train", "--contract", "none.yaml"], "contract 'none.yaml': no such file"),
     (["train", "--contract", "SPY", "--market", "ES"], "give one"),
-    (["train", "--contract", "SPY"], "no bars are bundled for SPY (bundled: ES, EURUSD); give yours with --data FILE"),
+    (["train", "--contract", "SPY"], "no bars are bundled for SPY (bundled: ES, EURUSD); give yours in data.file"),
     (["data", "describe", "--contract", "SPY"], "no bars are bundled for SPY"),
     (["train", "--resume", "none", "--contract", "SPY"], "drop --contract"),
     (["train", "--set", "rollout.num_env=8"], "did you mean 'rollout.num_envs'"),
@@ -281,7 +281,7 @@ def test_quotes_are_read_beside_the_bars_and_must_cover_them(tmp_path: Path, cap
     assert main([*given, str(quotes)]) == 2
     assert f"{quotes}: bars of 120 s, but {trades} has bars of 60 s" in capsys.readouterr().err
     assert main([*given, str(tmp_path / "none.csv")]) == 2
-    assert "check --quotes" in capsys.readouterr().err
+    assert "check data.quotes (--quotes)" in capsys.readouterr().err
     assert main(["train", "--resume", str(tmp_path), "--quotes", str(quotes)]) == 2
     assert "drop --quotes" in capsys.readouterr().err
 

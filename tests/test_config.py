@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jaxtrade.config import RunConfig, config_path, dump_config, load_config, make_config
+from jaxtrade.config import RunConfig, config_path, dump_config, load, load_config, make_config
 from jaxtrade.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
@@ -65,8 +65,12 @@ FAULTS = {  # text of the file -> what the message has to say
     "seed: 017": ["'seed' = '017'", "valid integer"],
     "session: {overnight: yes}": ["'session.overnight' = 'yes'", "valid boolean"],
     "session: {overnight: 1}": ["'session.overnight' = 1", "valid boolean"],
-    "network: {hidden: 64}": ["'network.hidden' = 64", "tuple"],
-    "env: {features: close}": ["'env.features' = 'close'", "tuple"],
+    "network: {hidden: {a: 64}}": ["'network.hidden'", "tuple"],
+    "network: {hidden: '64,x'}": ["'network.hidden.1' = 'x'", "valid integer"],
+    "env: {features: {close: 1}}": ["'env.features'", "tuple"],
+    "seed: 1M": ["'seed' = '1M'", "valid integer"],
+    "rollout: {num_steps: 0.0001k}": ["'rollout.num_steps' = '0.0001k'", "0.1000 is not a whole number"],
+    "rollout: {num_envs: 3t}": ["'rollout.num_envs' = '3t'", "valid integer"],
     "data: {time_zone: 5}": ["'data.time_zone' = 5", "valid string"],
     "data: {file: [a, b]}": ["'data.file'", "valid string"],
     "ppo:": ["'ppo' = None", "valid dictionary"],
@@ -85,7 +89,10 @@ FAULTS = {  # text of the file -> what the message has to say
     "seed: 4294967296": ["'seed' = 4294967296", "less than 2147483648"],
     "episode: {max_steps: 3e9}": ["'episode.max_steps' = 3000000000", "less than 2147483648"],
     "costs: {slippage: 3e9}": ["'costs.slippage' = 3000000000", "less than or equal to 10000"],
-    "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 1"],
+    "brackets: {stop_atr: 0}": ["'brackets.stop_atr' = 0", "greater than or equal to 0.001"],
+    "brackets: {stop_atr: 1500}": ["'brackets.stop_atr' = 1500", "no longer thousandths of an ATR; write 1.5"],
+    "brackets: {trail_atr: 1_000_000}": ["'brackets.trail_atr' = 1000000", "ATRs (at most 100)", "lower it"],
+    "brackets: {stop_atr: 1.2345}": ["'brackets.stop_atr' = 1.2345", "at most three decimals; write 1.234"],
     "stages: {commission_start: 1.5}": ["'stages.commission_start' = 1.5", "less than or equal to 1"],
     "stages: {forced_start: -0.1}": ["'stages.forced_start' = -0.1", "greater than or equal to 0"],
     "stages: {forced_start: 0.1, forced_start_until: 0}": ["'stages.forced_start_until' = 0", "greater than 0"],
@@ -130,6 +137,23 @@ def test_every_fault_is_listed_at_once(tmp_path: Path) -> None:
         assert key in found
 
 
+def test_a_fault_says_whether_it_came_from_the_file_or_an_override(tmp_path: Path) -> None:
+    found = message(tmp_path, "ppo: {gamma: 2}", ("seed=x", "rollot.num_envs=3", "ppo.lr=1"))
+    assert [line.partition(": ")[0] for line in sorted(found.splitlines())] == ["--set", "--set", "--set",
+                                                                             str(tmp_path / "run.yaml")]
+    with pytest.raises(ConfigError) as caught:
+        load_config("quickstart", ["seed", "=3", "ppo.gamma=["])
+    assert [line.split(":")[0] for line in str(caught.value).splitlines() if line.startswith("--set")] == [
+        "--set seed", "--set =3", "--set ppo.gamma=["]
+
+
+def test_a_shipped_configuration_is_named_without_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "quickstart.yaml").write_text("seed: x\n", encoding="utf-8")
+    monkeypatch.setattr(load, "_shipped_configs", lambda: tmp_path)
+    with pytest.raises(ConfigError, match=r"^quickstart: 'seed' = 'x': "):
+        load_config("quickstart")
+
+
 def test_an_alias_bomb_answers_fast_and_short(tmp_path: Path) -> None:
     """Ten levels of ten aliases: 10^10 elements if anything walks them."""
     lines = ["a: &a [x, x, x, x, x, x, x, x, x, x]"]
@@ -157,6 +181,32 @@ def test_a_count_may_be_written_with_an_exponent(tmp_path: Path) -> None:
         assert (steps, type(steps)) == (1_000_000, int)
 
 
+@pytest.mark.parametrize(("text", "value"), [
+    ("1M", 1_000_000), ("1m", 1_000_000), ("250k", 250_000), ("1.5M", 1_500_000), ("2_000k", 2_000_000), ("1G", 10**9),
+    ("1B", 10**9)])
+def test_a_count_may_be_written_with_a_unit(text: str, value: int, tmp_path: Path) -> None:
+    steps = load_text(tmp_path, f"train: {{total_timesteps: {text}}}").train.total_timesteps
+    assert (steps, type(steps)) == (value, int)
+    assert load_config(None, [f"train.total_timesteps={text}"]).train.total_timesteps == value
+
+
+@pytest.mark.parametrize(("text", "value"), [("256,256", (256, 256)), ("256, 1_024", (256, 1024)), ("64", (64,)),
+                                             ("[256,256]", (256, 256)), ("1k,2k", (1000, 2000))])
+def test_a_list_may_be_written_without_brackets(text: str, value: tuple[int, ...]) -> None:
+    assert load_config(None, [f"network.hidden={text}"]).network.hidden == value
+
+
+def test_names_may_be_written_without_brackets() -> None:
+    assert load_config(None, ["env.features=close, volume"]).env.features == ("close", "volume")
+
+
+@pytest.mark.parametrize(("text", "thousandths"), [("1.5", 1500), ("1", 1000), ("0.001", 1), ("2.345", 2345),
+                                                   ("100", 100_000), ("0.29", 290), ("1.001", 1001)])
+def test_atrs_are_exact_thousandths(text: str, thousandths: int) -> None:
+    brackets = load_config(None, [f"brackets.stop_atr={text}", f"brackets.trail_atr={text}"]).brackets
+    assert (brackets.stop_thousandths, brackets.trail_thousandths) == (thousandths, thousandths)
+
+
 def test_off_and_dates_are_text(tmp_path: Path) -> None:
     """YAML 1.1 makes `off` False and 2013-10-07 a date object."""
     config = load_text(tmp_path, "account: {drawdown: off, profit_target: 'off'}\ndata: {start: 2013-10-07}",
@@ -165,10 +215,13 @@ def test_off_and_dates_are_text(tmp_path: Path) -> None:
     assert (config.data.start, config.data.end) == ("2013-10-07", "2013-10-11")
 
 
-def test_a_byte_order_mark_and_an_empty_file_are_fine(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_fine(tmp_path: Path) -> None:
     assert load_text(tmp_path, b"\xef\xbb\xbfseed: 4").seed == 4
-    assert load_text(tmp_path, "") == RunConfig()
-    assert load_text(tmp_path, "# nothing\n") == RunConfig()
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}", "---\n", "null"])
+def test_an_empty_file_is_refused(text: str, tmp_path: Path) -> None:
+    assert "run.yaml: is empty; expected sections of 'key: value'" in message(tmp_path, text)
 
 
 # ---- overrides

@@ -34,6 +34,21 @@ def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
     assert migrated(RunConfig().model_dump(mode="json")) == RunConfig().model_dump(mode="json")
 
 
+@pytest.mark.parametrize(("old", "new"), [(1500, 1.5), (1, 0.001), (3, 0.003), (1_000_000, 1000.0), (300_000, 300.0)])
+def test_thousandths_of_an_old_run_are_atrs_today(old: int, new: float, tmp_path: Path) -> None:
+    """Whatever an old file says, the market computes with the same whole thousandths, also once it is written again."""
+    (tmp_path / "config.yaml").write_text(f"brackets: {{stop_atr: {old}, trail_atr: {old}}}", encoding="utf-8")
+    for _ in range(2):
+        brackets = make_config(rundir.written_values(tmp_path)).brackets
+        assert (brackets.stop_atr, brackets.stop_thousandths, brackets.trail_thousandths) == (new, old, old)
+        (tmp_path / "config.yaml").write_text(dump_config(RunConfig(brackets=brackets)), encoding="utf-8")
+
+
+def test_a_month_alone_was_its_first_day() -> None:
+    data = make_config(migrated({"data": {"start": "2013-10", "end": "2013-11-05"}})).data
+    assert (data.start, data.end) == ("2013-10-01", "2013-11-05")
+
+
 def test_the_network_of_an_old_bundle() -> None:
     assert migrated_network({"network": "gru", "rnn_width": 8}) == {"kind": "gru", "rnn_width": 8}
     assert migrated_network({"kind": "mlp"}) == {"kind": "mlp"}

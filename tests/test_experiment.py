@@ -194,9 +194,9 @@ def test_one_of_several_seeds_is_named(seeds_run: Path) -> None:
     assert "greedy policies of 3 seeds" in evaluate_run(seeds_run)
     one = evaluate_run(seeds_run, seed=5)
     assert one + "\n" == (seeds_run / "evaluation/test/seed_5/evaluation.txt").read_text()
-    with pytest.raises(ConfigError, match=r"--seed 7: this run has no such seed; give --seed 4 \.\. 6"):
+    with pytest.raises(ConfigError, match=r"seed 7: this run has no such seed; give seed \(--seed\) 4 \.\. 6"):
         evaluate_run(seeds_run, seed=7)
-    with pytest.raises(ConfigError, match=r"several policies; give --seed 4 \.\. 6"):
+    with pytest.raises(ConfigError, match=r"several policies; give seed \(--seed\) 4 \.\. 6"):
         next(replay_run(seeds_run, "2013-10-11"))
     assert next(replay_run(seeds_run, "2013-10-11", seed=6))
 

@@ -40,6 +40,20 @@ def test_it_is_evaluated_to_the_same_trades(old: Path, capsys: pytest.CaptureFix
     assert agents(old)["greedy"] == agents(OLD)["greedy"]
 
 
+def test_it_can_be_continued_with_other_keys(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only what is given now is at fault: the old keys and the old unit of its stops are read as today's."""
+    assert main(["train", "--continue", str(old), "--set", "seed=x"]) == 2
+    assert capsys.readouterr().err == ("error: --set: 'seed' = 'x': Input should be a valid integer\n")
+
+
+def test_its_file_alone_is_refused_with_todays_keys_and_units(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(old / "config.yaml")]) == 2
+    said = capsys.readouterr().err
+    assert "unknown key 'ppo.num_envs': it is rollout.num_envs now" in said
+    for old_value, write in (("'brackets.stop_atr' = 1500", "write 1.5"), ("'brackets.trail_atr' = 1000", "write 1")):
+        assert f"{old_value}: the unit is ATRs (at most 100), no longer thousandths of an ATR; {write}" in said
+
+
 def test_it_is_replayed(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(old), "--session", "2013-10-11"]) == 0
     assert "2013-10-11" in capsys.readouterr().out

@@ -88,7 +88,7 @@ def test_other_weights_are_reported_apart(entry: Path) -> None:
 def test_the_first_comparison_is_under_the_new_conditions(entry: Path) -> None:
     """Other account, costs and brackets than the source was trained with change both sides alike."""
     source = load_source(entry)
-    setup = prepare(adopt(config("manage", "account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=700"),
+    setup = prepare(adopt(config("manage", "account.drawdown=200", "costs.commission=5.0", "brackets.stop_atr=0.7"),
                           source))
     begun = transferred(setup, source)
     assert start_check(source, setup, begun)["equal"] is True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from jaxtrade.text import aligned, ruled
+import pytest
+
+from jaxtrade.text import aligned, ruled, year_runs
 
 
 def test_words_stand_left_and_figures_right() -> None:
@@ -30,3 +32,11 @@ def test_a_shorter_row_is_text_that_widens_nothing() -> None:
 
 def test_a_rule_is_as_long_as_the_longest_line() -> None:
     assert ruled(["a", "bcd"]) == ["a", "---", "bcd"]
+
+
+@pytest.mark.parametrize(("years", "text"), [
+    ([2008], "2008"), (list(range(2008, 2025)), "2008..2024"), ([], ""),
+    ([2008, 2009, 2011, 2013, 2014], "2008..2009, 2011, 2013..2014"),
+])
+def test_years_in_short(years: list[int], text: str) -> None:
+    assert year_runs(years) == text

@@ -21,8 +21,12 @@ def settings_of(config: RunConfig, kinds: Sequence[str], fusions: Sequence[str])
 
 
 def check_new(folder: Path) -> None:
-    """Check that a new ablation can use the folder. Raises ConfigError where it exists and is not an empty folder."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    """Check that a new ablation can use the folder.
+
+    Raises ConfigError where it exists and is not an empty folder, and as `rundir.check_place`.
+    """
+    rundir.check_place(folder, f"--out {folder}")
+    if folder.exists() and any(folder.iterdir()):
         hint = " or go on in it with --resume" if (folder / BEGIN).is_file() else ""
         raise ConfigError(f"--out {folder}: exists and is not an empty folder; name a new one{hint}")
 

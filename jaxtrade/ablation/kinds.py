@@ -9,11 +9,12 @@ other             a value of `advisor.kind` that answers at once: rules, mock:KI
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxtrade.advisor.host.names import nearest
+from jaxtrade.advisor.host.registry import check_kind as known
 from jaxtrade.advisor.host.registry import takes
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 NONE = "none"
 TURN_SKILL = 0.6  # the Q of `turn` without a number; the same default as mock:skilled
@@ -35,8 +36,7 @@ def parse_kinds(text: str | None) -> tuple[str, ...]:
     if text is None:
         return DEFAULT
     kinds = tuple(dict.fromkeys((NONE, *(part.strip() for part in text.split(",") if part.strip()))))
-    for kind in kinds:
-        check_kind(kind)
+    _check_each(check_kind, kinds)
     if len(kinds) == 1:
         raise ConfigError(f"--kinds {text!r}: nothing to compare with {NONE!r}; name at least one advisor, as "
                           "mock:skilled:0.6")
@@ -51,12 +51,27 @@ def parse_fusions(text: str | None) -> tuple[str, ...]:
     if text is None:
         return FUSIONS[:2]
     fusions = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    for fusion in fusions:
-        if fusion not in FUSIONS:
-            raise ConfigError(f"--fusions {fusion!r}: unknown{nearest(fusion, FUSIONS)}")
+    _check_each(_check_fusion, fusions)
     if not fusions:
         raise ConfigError(f"--fusions {text!r}: expected some of {', '.join(FUSIONS)}")
     return fusions
+
+
+def _check_each(check: Callable[[str], None], names: Sequence[str]) -> None:
+    """Check all names. Raises ConfigFaultsError with every fault."""
+    faults = []
+    for name in names:
+        try:
+            check(name)
+        except ConfigError as error:
+            faults.append(("", str(error)))
+    if faults:
+        raise ConfigFaultsError(faults)
+
+
+def _check_fusion(fusion: str) -> None:
+    if fusion not in FUSIONS:
+        raise ConfigError(f"--fusions {fusion!r}: unknown{nearest(fusion, FUSIONS)}")
 
 
 def check_kind(kind: str) -> None:
@@ -70,7 +85,8 @@ def check_kind(kind: str) -> None:
     if head == "turn":
         turn_skill(kind)
     elif head == "mock":
-        takes(kind)
+        takes(kind)  # the names; then the numbers of the innermost mock
+        known(innermost(kind))
 
 
 def turn_skill(kind: str) -> str:

@@ -12,6 +12,7 @@ from jaxtrade.cli.shared import data_options, keep_programs, print_result, quiet
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
+from jaxtrade.runs.preflight import check_memory, run_all
 
 SEEDS = 10  # used if neither --seeds nor the configuration asks for more than one
 # `--test` takes a few minutes on two cores, with compilation.
@@ -55,15 +56,19 @@ def run(args: argparse.Namespace) -> int:
     from jaxtrade.ablation.folder import BEGIN, check_new, reopen, settings_of
     from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
 
-    kinds = parse_kinds(args.kinds or (TEST_KINDS if args.test else None))
-    fusions = parse_fusions(args.fusions or (TEST_FUSIONS if args.test else None))
     # These bars are synthetic even if --market names a market with bundled ones: a week is too short.
     own = [*TEST_OVERRIDES, *(override for _, override in key_flags(args))] if args.test else []
-    config = resolve(args, config=args.config or "advisor_ablation", overrides=[*own, *args.overrides], test=False)
-    config = with_seeds(config, TEST_SEEDS if args.seeds is None and args.test else args.seeds)
+    kinds, fusions, config = run_all([
+        lambda: parse_kinds(args.kinds or (TEST_KINDS if args.test else None)),
+        lambda: parse_fusions(args.fusions or (TEST_FUSIONS if args.test else None)),
+        lambda: with_seeds(resolve(args, config=args.config or "advisor_ablation", overrides=[*own, *args.overrides],
+                                   test=False), TEST_SEEDS if args.seeds is None and args.test else args.seeds),
+    ])
     if config.algorithm != "ppo":
         raise ConfigError(f"algorithm={config.algorithm}: the ablation compares ways to use advice (advisor.fusion), "
                           "which only ppo has; set algorithm=ppo")
+    agents = config.train.model_copy(update={"num_seeds": len(kinds) * config.train.num_seeds})
+    check_memory([config.model_copy(update={"train": agents})])  # one program trains all kinds and seeds
     folder = chosen_folder(args, "out") or rundir.new_run_path(config.data.market, "ablation")
     if args.resume:
         reopen(folder, settings_of(config, kinds, fusions))

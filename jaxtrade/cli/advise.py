@@ -8,6 +8,8 @@ from typing import Any
 
 from jaxtrade.cli.shared import MARKET, data_options, resolve
 from jaxtrade.errors import ConfigError
+from jaxtrade.runs import rundir
+from jaxtrade.runs.preflight import run_all
 
 
 def add_parser(commands: Any) -> None:
@@ -58,7 +60,16 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.every < 1:
         raise ConfigError(f"--every {args.every}: expected 1 or more")
-    config = resolve(args)
+    _, config = run_all([lambda: _check_out(args.out), lambda: resolve(args)])
     from jaxtrade.cli.precompute import Request, precompute
 
     return precompute(config, Request(args.out, args.split, args.every, args.plan, args.yes))
+
+
+def _check_out(out: Path) -> None:
+    """Check the output file before anything is paid for. Raises ConfigError, StorageError."""
+    if out.suffix != ".npz" or out.is_dir():
+        raise ConfigError(f"--out {out}: expected a file whose name ends in .npz")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
+    rundir.check_place(out.parent, f"--out {out}")

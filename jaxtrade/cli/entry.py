@@ -16,8 +16,9 @@ from jaxtrade import interrupt
 from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, resolve, screen_of
-from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError
+from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
 from jaxtrade.runs import rundir
+from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.storage.source import declare, read_source
 from jaxtrade.version import __version__
 
@@ -54,7 +55,7 @@ def _data(args: argparse.Namespace) -> int:
                 failed = True
                 print(f"error: {error}", file=sys.stderr)
         return DataError.exit_code if failed else 0
-    config = resolve(args)
+    config = resolve(args, training=False)
     from jaxtrade.data.describe import describe_text
     from jaxtrade.data.market import load_market
 
@@ -118,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point. Returns the exit code. argv: default: the process's own command line.
 
     0 done, 1 a check failed, 2 error in usage, configuration or data, 70 internal error, 73 run locked, 74 disk error,
-    75 preempted, 76 diverged, 130 Ctrl-C.
+    71 out of memory, 75 preempted, 76 diverged, 130 Ctrl-C.
     """
     if argv is None and len(sys.argv) == 1 and menu.opens_by_itself():
         argv = ["menu"]
@@ -155,6 +156,10 @@ def _failed(error: Exception, command: str) -> int:
             flag = "--out" if command in ("bench", "advise", "ablate") else "--run-dir"
             print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
             return DISK_ERROR
+        case _ if is_exhausted(error):
+            print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "
+                  "(rollout.num_envs, train.num_seeds, less data)", file=sys.stderr)
+            return OutOfMemoryError.exit_code
     traceback.print_exception(error)
     print(f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr)
     return INTERNAL_ERROR

@@ -10,13 +10,14 @@ from jaxtrade.cli import ablate, advise, completion, config_command, init, listi
 from jaxtrade.cli.flags import key_options
 from jaxtrade.cli.help import EPILOG, GroupedHelp
 from jaxtrade.cli.shared import ADVISOR, data_options, quiet_option, tolerance_option
+from jaxtrade.cli.suggesting import Parser
 from jaxtrade.version import __version__
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser with every command and flag."""
-    parser = argparse.ArgumentParser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.",
-                                     formatter_class=GroupedHelp, epilog=EPILOG)
+    parser = Parser(prog="jaxtrade", description="Intraday-trading reinforcement learning in JAX.",
+                    formatter_class=GroupedHelp, epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"jaxtrade {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for add_parser in (_add_train, _add_curriculum, _add_evaluate, _add_data, _add_replay, init.add_parser,

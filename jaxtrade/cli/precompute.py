@@ -71,7 +71,6 @@ def precompute(config: RunConfig, request: Request) -> int:
 
     Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all).
     """
-    _check_out(request.out)
     market = load_market(config)
     book = make_book(market, config)
     bars = chosen_bars(market, book, config, request)
@@ -90,14 +89,6 @@ def precompute(config: RunConfig, request: Request) -> int:
     finally:
         backend.close()
     return _written(found, config, request, market, book, backend, len(bars))
-
-
-def _check_out(out: Path) -> None:
-    """Check the output file before anything is paid for."""
-    if out.suffix != ".npz" or out.is_dir():
-        raise ConfigError(f"--out {out}: expected a file whose name ends in .npz")
-    if not out.parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
 
 
 def chosen_bars(market: Market, book: QuestionBook, config: RunConfig, request: Request) -> np.ndarray:

@@ -9,14 +9,17 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from jaxtrade.cli import flags
-from jaxtrade.config import RunConfig, load_config
-from jaxtrade.data.contracts import BUNDLED, require_bundled
-from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.config import RunConfig, load_config, make_config, origins_of, overridden
+from jaxtrade.data.contracts import BUNDLED
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+from jaxtrade.runs.preflight import check, check_names
 
 if TYPE_CHECKING:
     from jaxtrade.progress.screen import Screen
@@ -78,7 +81,7 @@ def refuse(args: argparse.Namespace, names: Sequence[str], why: str, hint: str =
         raise ConfigError(f"{why}; drop {', '.join(given)}{hint}")
 
 
-def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -> RunConfig:
+def resolve(args: argparse.Namespace, own_files: bool = False, training: bool = True, **instead: Any) -> RunConfig:
     """The configuration of a command.
 
     Later sources override earlier ones: the file, then `--test`, then the other flags, then `--set`.
@@ -86,13 +89,43 @@ def resolve(args: argparse.Namespace, own_files: bool = False, **instead: Any) -
     Args:
         args: flags that the command does not have count as absent.
         own_files: whether the command reads its own files instead of the bars that the configuration names.
-        instead: values that replace those of flags.
+        training: whether the command needs an account and held-out sessions that fit together.
+        instead: values that replace those of flags. values: the nested values of a run folder, instead of a file.
     Raises:
-        ConfigError, DataError.
+        ConfigError, DataError: every fault at once.
     """
+    values = instead.pop("values", None)
     given = with_absent(args, **instead)
-    chosen = [override for _, override in flag_overrides(given)]
-    return completed(load_config(given.config or "quickstart", [*chosen, *given.overrides]), given, own_files)
+    overrides = [*(override for _, override in flag_overrides(given)), *given.overrides]
+    with named_too(given, own_files):
+        if values is None:
+            config = load_config(given.config or "quickstart", overrides)
+        else:
+            config = make_config(overridden(values, overrides), given.config, origins_of(overrides))
+    return completed(config, given, own_files, training)
+
+
+@contextmanager
+def named_too(args: argparse.Namespace, own_files: bool = False) -> Iterator[None]:
+    """Add unknown names (markets, presets, features, files) to the faults of a configuration that is read inside."""
+    try:
+        yield
+    except ConfigFaultsError as error:
+        others = _faults_of_names(error.rest, args, own_files)
+        raise ConfigFaultsError([*error.faults, *others], error.rest) from None
+
+
+def _faults_of_names(rest: Mapping[str, Any], args: argparse.Namespace, own_files: bool) -> list[tuple[str, str]]:
+    """The unknown names among values that have no fault of their own; none if these make no configuration."""
+    try:
+        check_names(_with_paths(RunConfig.model_validate(dict(rest)), args), own_files)
+    except ConfigFaultsError as error:
+        return list(error.faults)
+    except (ConfigError, DataError) as error:
+        return [("", str(error))]
+    except ValidationError:  # it follows from the faults that are reported
+        return []
+    return []
 
 
 def with_absent(args: argparse.Namespace, **instead: Any) -> argparse.Namespace:
@@ -142,8 +175,19 @@ def advisor_flags(advisor: str | None) -> list[str]:
     return [] if advisor is None else [f"advisor.kind={json.dumps(advisor)}"]
 
 
-def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = False) -> RunConfig:
-    """The configuration with the paths from flags, after a check of its names. Raises ConfigError, DataError."""
+def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = False, training: bool = True
+              ) -> RunConfig:
+    """The configuration with the paths from flags, after all checks that need no JAX. Raises ConfigError, DataError."""
+    chosen = _with_paths(chosen, args)
+    if own_files:
+        check_names(chosen, own_files)
+    else:
+        check(chosen, training)
+    return chosen
+
+
+def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
+    """The configuration with the paths from flags. Raises ConfigError if a file is needed and none is given."""
     paths = {"file": args.data, "seconds": args.seconds, "quotes": args.quotes, "contract": args.contract}
     # Paths are set directly and not as overrides, because YAML could misread them.
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
@@ -155,35 +199,11 @@ def completed(chosen: RunConfig, args: argparse.Namespace, own_files: bool = Fal
         raise ConfigError("data.source=file: no file given; use --data FILE or set data.file")
     if chosen.env.intrabar == "path" and chosen.data.seconds is None:
         raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
-    check_names(chosen, own_files)
     return chosen
 
 
 def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:
     return config.model_copy(update={"data": config.data.model_copy(update=values)})
-
-
-def check_names(config: RunConfig, own_files: bool = False) -> None:
-    """Check that market, account preset, reward, features and files exist, before any heavy library is loaded.
-
-    Raises ConfigError for an unknown name, and DataError for a missing file.
-    """
-    from jaxtrade.data.contract_file import contract_of
-    from jaxtrade.data.features.schema import table_columns
-    from jaxtrade.env.presets import resolve_account
-    from jaxtrade.env.reward_presets import resolve_reward
-
-    contract, data = contract_of(config.data), config.data
-    if data.source == "bundled" and not own_files:
-        require_bundled(contract.symbol)
-    resolve_account(config.account)
-    resolve_reward(config.reward)
-    table_columns(config.env.features)
-    named = (("data", "file", str(data.file) if data.source == "file" else None),
-             ("seconds", "seconds", data.seconds), ("quotes", "quotes", data.quotes))
-    for flag, key, path in named:
-        if path is not None and not Path(path).exists():
-            raise DataError(f"{path}: there is no such file; check --{flag} (or data.{key})")
 
 
 def quiet_option(parser: argparse.ArgumentParser) -> None:

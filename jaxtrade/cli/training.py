@@ -19,6 +19,7 @@ from jaxtrade.cli.shared import (
     completed,
     flag_overrides,
     keep_programs,
+    named_too,
     print_result,
     refuse,
     resolve,
@@ -26,6 +27,7 @@ from jaxtrade.cli.shared import (
 )
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.runs import files, rundir
+from jaxtrade.runs.preflight import check_memory
 
 if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
@@ -49,6 +51,7 @@ def train(args: argparse.Namespace) -> int:
 
 def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
     """Train a new run. source: the path of its source run, if any."""
+    check_memory([config])
     path = new_folder(args, config.data.market, config.env.task)
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
@@ -88,7 +91,7 @@ def _continue(args: argparse.Namespace) -> int:
     located = files.values(rundir.read_run(source)[0])
     overrides = [f"{key}={json.dumps(value)}" for key, value in located.items()
                  if key != "advisor.kind" or args.advisor is None]
-    config = resolve(args, config=str(source / "config.yaml"),
+    config = resolve(args, config=str(source / "config.yaml"), values=rundir.written_values(source),
                      overrides=[*overrides, "transfer.moments=true", *args.overrides])
     return _begin(args, config, args.onward)
 
@@ -103,9 +106,10 @@ def curriculum(args: argparse.Namespace) -> int:
     own = ["enforce_gates=false"] if args.test else []
     given = [override for flag, override in flag_overrides(args) if flag != "--advisor"]  # not of every phase
     course = load_curriculum(args.config or "curriculum", [*own, *args.overrides], given,
-                             lambda sections, where: completed(_advised(sections, where, args.advisor), args))
+                             lambda sections, where: _phase(sections, where, args))
     if args.source:
         rundir.read_run(Path(args.source))
+    check_memory([phase.config for phase in course.phases])
     path = new_folder(args, market_of(course), "curriculum")
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
@@ -135,6 +139,13 @@ def _resume_curriculum(args: argparse.Namespace) -> int:
         result = resume_curriculum(Path(args.resume), store, screen)
     print_result(result.report, screen)
     return result.exit_code
+
+
+def _phase(sections: Mapping[str, Any], where: str, args: argparse.Namespace) -> RunConfig:
+    """The checked configuration of a phase. Raises ConfigFaultsError with all its faults."""
+    with named_too(args):
+        chosen = _advised(sections, where, args.advisor)
+    return completed(chosen, args)
 
 
 def _advised(sections: Mapping[str, Any], where: str, advisor: str | None) -> RunConfig:

@@ -24,8 +24,10 @@ from jaxtrade.config.load import (
     find_file,
     load_config,
     make_config,
+    origins_of,
     overridden,
     read_values,
+    shown,
     validated,
 )
 from jaxtrade.config.market import (
@@ -75,7 +77,9 @@ __all__ = [
     "find_file",
     "load_config",
     "make_config",
+    "origins_of",
     "overridden",
     "read_values",
+    "shown",
     "validated",
 ]

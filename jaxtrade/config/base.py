@@ -1,13 +1,67 @@
-"""The base class of all sections of a configuration."""
+"""The base class of all sections of a configuration, and the types of keys that people write in more than one way."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Names = Annotated[tuple[str, ...], Field(strict=False)]
-Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False)]
+UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
+_COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])", re.IGNORECASE)
+MOST_ATRS = 100  # a larger whole number is one of the thousandths that earlier versions used
+
+
+def counted(value: Any) -> Any:
+    """A count written with a unit as an int: 250k is 250,000 and 1.5M is 1,500,000. Anything else is left as it is.
+
+    Raises ValueError if the count is not whole.
+    """
+    found = _COUNT.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        return value
+    number = Decimal(found[1].replace("_", "")) * UNITS[found[2].lower()]
+    if number % 1:
+        raise ValueError(f"{number:,f} is not a whole number")
+    return int(number)
+
+
+def listed(item: Callable[[str], Any]) -> BeforeValidator:
+    """A validator that also takes a list written without brackets: `256,256`, or `256` for a list of one.
+
+    item: what makes an item of its text.
+    """
+
+    def split(value: Any) -> Any:
+        if isinstance(value, str):
+            return [item(part.strip()) for part in value.split(",")]
+        return [value] if type(value) in (int, float) else value
+
+    return BeforeValidator(split)
+
+
+def whole(text: str) -> Any:
+    """The int that `text` writes, such as 1_024 or 2k; the text itself if it writes none."""
+    return int(text) if re.fullmatch(r"[0-9][0-9_]*", text) else counted(text)
+
+
+def _atrs(value: Any) -> Any:
+    """Refuse thousandths of an ATR, and more decimals than the market's whole thousandths can hold."""
+    if type(value) is int and value > MOST_ATRS:
+        meant = Decimal(value) / 1000
+        hint = f"write {meant.normalize():f}" if meant <= MOST_ATRS else "lower it"
+        raise ValueError(f"the unit is ATRs (at most {MOST_ATRS}), no longer thousandths of an ATR; {hint}")
+    if type(value) is float and Decimal(repr(value)).is_finite() and Decimal(repr(value)) * 1000 % 1:
+        raise ValueError(f"at most three decimals; write {value:.3f}")
+    return value
+
+
+Count = Annotated[int, BeforeValidator(counted)]  # a number of things; it may be written as 250k or 1M
+Names = Annotated[tuple[str, ...], Field(strict=False), listed(str)]
+Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), listed(whole)]
+Atrs = Annotated[float, BeforeValidator(_atrs)]  # a multiple of the average true range; whole thousandths
 
 
 class Section(BaseModel, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from jaxtrade.config.base import Section, Widths
+from jaxtrade.config.base import Count, Section, Widths, listed, whole
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
@@ -33,7 +33,7 @@ class NetworkConfig(Section, frozen=True):
     hidden: Widths = Field(default=(64, 64), description="widths of the hidden layers, of the policy and of the value "
                            "network")
     activation: Literal["tanh", "relu"] = Field(default="tanh", description="of the hidden layers")
-    rnn_width: int = Field(default=64, ge=1, description="gru: size of its memory (hidden units)")
+    rnn_width: Count = Field(default=64, ge=1, description="gru: size of its memory (hidden units)")
     adapter: int = Field(default=0, ge=0, description="width of a linear layer in front of the network; set by a "
                          "transfer with transfer.mode=adapter, 0 otherwise")
     normalise_observations: bool = Field(default=True, description="shift and scale every slot by its running mean and "
@@ -43,8 +43,8 @@ class NetworkConfig(Section, frozen=True):
 class RolloutConfig(Section, frozen=True):
     """The rollout: how many environments run in parallel, and how many steps they take between two updates. Static."""
 
-    num_envs: int = Field(default=256, ge=1, description="environments in parallel")
-    num_steps: int = Field(default=128, ge=1, description="steps of each environment between two updates")
+    num_envs: Count = Field(default=256, ge=1, description="environments in parallel")
+    num_steps: Count = Field(default=128, ge=1, description="steps of each environment between two updates")
     num_shards: int = Field(default=8, ge=1, description="fixed groups of environments; minibatches are shuffled "
                             "inside each group")
 
@@ -64,7 +64,7 @@ class RolloutConfig(Section, frozen=True):
 class PPOConfig(Section, frozen=True):
     """PPO with action masks. Counts are static. Floats become leaves of the train state, so one vmap runs a sweep."""
 
-    num_minibatches: int = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
+    num_minibatches: Count = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
     num_epochs: int = Field(default=4, ge=1, description="passes over a rollout in each update")
     gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto", description="mlp: a larger minibatch computes its gradient in equal blocks, if it divides: "
@@ -159,13 +159,14 @@ class AdvisorConfig(Section, frozen=True):
     transport: Literal["exchange", "callback"] = Field(default="exchange", description="exchange: between "
                                                        "compiled chunks; callback: by one host callback per update")
     horizon: int = Field(default=30, ge=1, le=390, description="bars after which advice is scored")
-    latency: Annotated[tuple[Annotated[int, Field(ge=0, le=100_000)], ...], Field(strict=False, min_length=1)] = Field(
+    latency: Annotated[tuple[Annotated[int, Field(ge=0, le=100_000)], ...], Field(strict=False, min_length=1),
+                       listed(whole)] = Field(
         default=(1,), description="bars from a bar's close until its advice is known: one number, or several equally "
         "likely ones, drawn per bar")
     latency_seed: int = Field(default=0, ge=0, lt=2**31, description="seed of the drawn latencies")
     max_age: int = Field(default=30, ge=0, description="age in bars up to which advice is used")
     bins: int = Field(default=5, ge=1, le=100, description="equal ranges of confidence, each with its own hit rate")
-    memory: int = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
+    memory: Count = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
     prior: float = Field(default=10.0, gt=0, description="prior outcomes added per range, half of them hits")
     abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate gives "
                            "no trust")
@@ -193,9 +194,9 @@ class AdvisorConfig(Section, frozen=True):
 class TrainConfig(Section, frozen=True):
     """How long to train, in environment steps over all environments, and what to write during training."""
 
-    total_timesteps: int = Field(default=1_000_000, ge=1, le=10**15, description="environment steps to train, over all "
-                                 "environments, rounded up to whole chunks")
-    num_seeds: int = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
+    total_timesteps: Count = Field(default=1_000_000, ge=1, le=10**15, description="environment steps to train, over "
+                                   "all environments, rounded up to whole chunks")
+    num_seeds: Count = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
                            "seed, seed+1, ...; each for total_timesteps")
     chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")

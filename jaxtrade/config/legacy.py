@@ -1,12 +1,13 @@
-"""Read configurations that earlier versions wrote: rename old keys to today's. Pure functions of plain values.
+"""Read configurations that earlier versions wrote: rename old keys to today's, and convert values whose unit changed.
 
-Only run folders and policy bundles are migrated. In a user's own file, an old key is an error that gives the new name
-(`MOVED`).
+Pure functions of plain values. Only run folders and policy bundles are migrated. In a user's own file, an old key is an
+error that gives the new name (`MOVED`), and an old value one that gives the new value (`config.base.Atrs`).
 """
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,14 +25,28 @@ MOVED = {
 }
 
 
+# Until 2026 these were whole thousandths of an ATR. Today they are ATRs, which a run folder always holds as a float.
+IN_THOUSANDTHS = ("stop_atr", "trail_atr")
+_MONTH = re.compile(r"\d{4}-\d\d")
+
+
 def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename old keys in the nested `values` of a run's `config.yaml`. Today's keys are left unchanged."""
+    """Today's keys and values for the nested `values` of a run's `config.yaml`. Those of today are left unchanged.
+
+    values: read by `read_values(path, exact=True)`, because an int and a float of the same value differ in their unit.
+    """
     result = copy.deepcopy(dict(values))
     for old, new in MOVED.items():
         section, _, key = old.partition(".")
         if isinstance(result.get(section), dict) and key in result[section]:
             target, _, name = new.partition(".")
             result.setdefault(target, {})[name] = result[section].pop(key)
+    brackets = result.get("brackets")
+    if isinstance(brackets, dict):
+        brackets |= {key: brackets[key] / 1000 for key in IN_THOUSANDTHS if type(brackets.get(key)) is int}
+    data = result.get("data")
+    if isinstance(data, dict):  # a month alone was read as its first day
+        data |= {key: f"{data[key]}-01" for key in ("start", "end") if _MONTH.fullmatch(str(data.get(key)))}
     return result
 
 

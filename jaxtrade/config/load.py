@@ -8,10 +8,8 @@ errors appear at once.
 from __future__ import annotations
 
 import copy
-import difflib
 import hashlib
 import json
-import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
+from jaxtrade.config.faults import faults_of, suggest, without
 from jaxtrade.config.keywords import placed
 from jaxtrade.config.learning import (
     AdvisorConfig,
@@ -34,7 +33,6 @@ from jaxtrade.config.learning import (
     TransferConfig,
     name_in,
 )
-from jaxtrade.config.legacy import MOVED
 from jaxtrade.config.market import (
     AccountConfig,
     BracketConfig,
@@ -47,7 +45,7 @@ from jaxtrade.config.market import (
     SplitConfig,
 )
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, ConfigFaultsError
 from jaxtrade.parts import LEARNERS
 from jaxtrade.registry import import_parts
 from jaxtrade.text import short_repr
@@ -55,9 +53,9 @@ from jaxtrade.text import short_repr
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
-_SHORT = reprlib.Repr()  # shortens values in messages, because YAML aliases can make them endless
+_SHORT = reprlib.Repr()  # shortens values in a configuration's own text
 _SHORT.maxstring = _SHORT.maxother = 80
-_SHORT.maxlevel = 2
+SET = "--set"  # where a value came from, in messages, if it is no file
 
 
 class RunConfig(Section, frozen=True):
@@ -193,58 +191,7 @@ def find_file(name: str, folder: str, what: str) -> Path:
         return packed
     known = [path.stem for path in shipped(folder)]
     raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
-                      f"(shipped: {', '.join(known)}){_suggest(name, known)}")
-
-
-def _suggest(word: str, known: Iterable[str]) -> str:
-    known = list(known)
-    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
-    near = same or difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean '{near[0]}'?" if near else ""
-
-
-def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    keys = []
-    for name, field in model.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += _keys(inner, f"{prefix}{name}.")
-        else:
-            keys.append(prefix + name)
-    return keys
-
-
-def _key(location: tuple[int | str, ...]) -> str:
-    """The dotted key of a fault.
-
-    For a union, pydantic appends the member that it tried, such as `float` or `literal['off']`; it is removed here.
-    """
-    parts = [str(part) for part in location]
-    member = len(parts) > 2 and re.fullmatch(r"float|literal\[.*\]", parts[-1])
-    return ".".join(parts[:-1] if member else parts)
-
-
-def _message(error: ValidationError, name: str, model: type[BaseModel]) -> str:
-    lines: list[str] = []
-    faults: dict[str, list[str]] = {}
-    known = _keys(model)
-    for item in error.errors():
-        key = _key(item["loc"])
-        if item["type"] == "extra_forbidden":
-            if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
-                key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
-            if key in MOVED:
-                lines.append(f"{name}: unknown key '{key}': it is {MOVED[key]} now")
-                continue
-            section = key.rpartition(".")[0]
-            siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
-            hint = _suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
-            lines.append(f"{name}: unknown key '{key}'{hint}")
-        else:
-            found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
-            where = f"'{key}'{found}: " if key else ""  # a rule about several keys names them itself
-            faults.setdefault(f"{name}: {where}", []).append(item["msg"].removeprefix("Value error, "))
-    return "\n".join([*lines, *(where + "; or: ".join(what) for where, what in faults.items())])
+                      f"(shipped: {', '.join(known)}){suggest(name, known)}")
 
 
 def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
@@ -258,32 +205,57 @@ def _merge(base: dict[str, Any], key: str, value: Any, origin: str) -> None:
     node[parts[-1]] = value
 
 
-def validated(model: type[ModelT], values: Mapping[str, Any], name: str) -> ModelT:
-    """Validate nested `values` as a model. name: the source, for messages. Raises ConfigError with every fault."""
+def origins_of(overrides: Iterable[str]) -> dict[str, str]:
+    """The `origins` of overrides `a.b=value`: their keys, all of `--set`."""
+    return {override.partition("=")[0].strip(): SET for override in overrides}
+
+
+def validated(model: type[ModelT], values: Mapping[str, Any], name: str, origins: Mapping[str, str] | None = None
+              ) -> ModelT:
+    """Validate nested `values` as a model.
+
+    name: the source, for messages. origins: dotted key -> where its value came from, if it is not of that source.
+    Raises ConfigFaultsError with every fault.
+    """
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        raise ConfigError(_message(error, name, model)) from None
+        def origin(key: str) -> str:
+            return next((of for own, of in (origins or {}).items() if f"{key}.".startswith(f"{own}.")), name)
+
+        raise ConfigFaultsError([(origin(key), text) for key, text in faults_of(error, model)],
+                           without(values, error)) from None
 
 
-def make_config(values: Mapping[str, Any], name: str = "configuration") -> RunConfig:
+def make_config(values: Mapping[str, Any], name: str = "configuration", origins: Mapping[str, str] | None = None
+                ) -> RunConfig:
     """Validate nested `values` (section -> key -> value) as the configuration of a run.
 
-    The modules in `imports` are loaded first, so that they can register their parts. Raises ConfigError with every
-    fault.
+    The modules in `imports` are loaded first, so that they can register their parts. origins: as in `validated`. Raises
+    ConfigFaultsError with every fault.
     """
     modules = values.get("imports", ())
+    if isinstance(modules, str):
+        modules = [module.strip() for module in modules.split(",")]
     if isinstance(modules, list | tuple) and all(isinstance(module, str) for module in modules):
         import_parts(modules)
-    return validated(RunConfig, values, name)
+    return validated(RunConfig, values, name, origins)
+
+
+def shown(path: Path) -> str:
+    """How messages name a configuration's file: `quickstart` for a shipped one, the path for another."""
+    return path.stem if path.is_relative_to(_shipped_configs()) else str(path)
 
 
 def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
-    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read or has no keys."""
-    loaded = parse_yaml(_read(path), str(path), exact)
-    if loaded is not None and not isinstance(loaded, dict):
-        raise ConfigError(f"{path}: expected sections of 'key: value', found {type(loaded).__name__}")
-    return loaded or {}
+    """The keys of a YAML file. exact: as in `parse_yaml`. Raises ConfigError if it cannot be read or is empty."""
+    loaded = parse_yaml(_read(path), shown(path), exact)
+    if loaded is None or loaded == {}:
+        raise ConfigError(f"{shown(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
+                          "defaults alone, name no file)")
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}")
+    return loaded
 
 
 def load_config(name: str | Path | None = None, set: Changes = (), **settings: Any) -> RunConfig:
@@ -297,12 +269,12 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
         settings: keys by name, as `keywords.placed` finds them.
     Raises:
         ConfigError: unknown key (with a suggestion), a key that several sections have, wrong type or range, duplicate
-            key, no such file.
+            key, no such file, an empty file.
     """
     if name is None:
         return _changed({}, "defaults", set, settings)
     path = config_path(str(name))
-    return _changed(read_values(path), str(path), set, settings)
+    return _changed(read_values(path), shown(path), set, settings)
 
 
 def changed_config(config: RunConfig, set: Changes = (), **settings: Any) -> RunConfig:
@@ -314,26 +286,32 @@ def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings:
     if isinstance(changes, str):
         raise ConfigError(f"set={changes!r}: give a list, set=[{changes!r}], or a dict")
     if isinstance(changes, Mapping):
-        merged = copy.deepcopy(dict(values))
+        merged, origins = copy.deepcopy(dict(values)), dict.fromkeys(changes, "set")
         for key, value in changes.items():
             _merge(merged, key, value, f"set={{'{key}': ...}}")
     else:
         changes = list(changes)
-        merged = overridden(values, changes)
+        merged, origins = overridden(values, changes), origins_of(changes)
     for key, value in placed(settings, RunConfig).items():
         _merge(merged, key, value, f"{key}=...")
-    added = " and ".join([origin, *(["--set"] if changes else []), *(["keywords"] if settings else [])])
-    return make_config(merged, added)
+        origins[key] = "keywords"
+    return make_config(merged, origin, origins)
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. Raises ConfigError."""
-    merged = copy.deepcopy(dict(values))
+    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. Raises ConfigError, with every
+    override that cannot be read."""
+    merged, faults = copy.deepcopy(dict(values)), list[tuple[str, str]]()
     for override in overrides:
         key, sign, text = override.partition("=")
-        if not sign or not key.strip():
-            raise ConfigError(f"--set {override}: expected --set section.key=value")
-        _merge(merged, key.strip(), parse_yaml(text, f"--set {override}"), f"--set {override}")
+        try:
+            if not sign or not key.strip():
+                raise ConfigError(f"{SET} {override}: expected {SET} section.key=value")
+            _merge(merged, key.strip(), parse_yaml(text, f"{SET} {override}"), f"{SET} {override}")
+        except ConfigError as error:
+            faults.append(("", str(error)))
+    if faults:
+        raise ConfigFaultsError(faults)
     return merged
 
 

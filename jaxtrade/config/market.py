@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
-from jaxtrade.config.base import Names, Section
+from jaxtrade.config.base import Atrs, Count, Names, Section
 from jaxtrade.config.corporate import Splits
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import TASKS
@@ -50,6 +50,17 @@ def _task(name: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _day(text: str) -> str:
+    """A trade date as it is written. Raises ValueError if it is none."""
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+        raise ValueError("other forms are not read")
+    except ValueError as error:
+        raise ValueError(f"not a date ({error}); write YYYY-MM-DD, e.g. 2013-10-07") from None
+
+
+Day = Annotated[str, AfterValidator(_day)]
 # YAML reads an expiry such as 201312 as an int.
 Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 Roll = Literal["off", "volume"] | dict[str, str]
@@ -90,15 +101,15 @@ class DataConfig(Section, frozen=True):
     splice: Literal["restart", "back_adjust"] = Field(default="restart", description="what feature windows do at a "
                                                       "splice; back_adjust is refused: it is not built")
     splits: Splits = Field(default=(), description="share splits that the file's prices do not allow for yet: "
-                           "[{date: 2020-08-31, ratio: 4}] divides the prices before that trade date by 4, and "
-                           "multiplies the volumes")
+                            "[{date: 2020-08-31, ratio: 4}] divides the prices before that trade date by 4, and "
+                            "multiplies the volumes")
     allow_jumps: bool = Field(default=False, description="accept overnight jumps that look like a share split")
     seconds_tolerance: float = Field(default=0.001, ge=0, lt=1, description="largest share of bars that their seconds "
                                      "may fail to rebuild; these bars are resolved stop_first, and counted")
     quotes_tolerance: float = Field(default=0.01, ge=0, lt=1, description="largest share of bars that may lack a bid "
                                     "or an ask; these bars are left out, and counted")
-    start: str | None = Field(default=None, description="first trade date, YYYY-MM-DD")
-    end: str | None = Field(default=None, description="last trade date, YYYY-MM-DD")
+    start: Day | None = Field(default=None, description="first trade date, YYYY-MM-DD")
+    end: Day | None = Field(default=None, description="last trade date, YYYY-MM-DD")
     calendar: str = Field(default="table", description="'table', 'infer', or a calendar file")
     windows: Literal["auto", "slices", "table"] = Field(
         default="auto", description="how observations find their windows of bars: slices of the features, or rows of a "
@@ -107,7 +118,7 @@ class DataConfig(Section, frozen=True):
                                                      "longer than one session, or with every trade date")
     synthetic: Literal["nq_like", "trend", "mean_reversion", "martingale", "phase_randomised"] = Field(
         default="nq_like", description="the kind of synthetic market (source: synthetic)")
-    synthetic_sessions: int = Field(default=40, ge=2, le=5000, description="sessions; phase_randomised: fewer where "
+    synthetic_sessions: Count = Field(default=40, ge=2, le=5000, description="sessions; phase_randomised: fewer where "
                                     "the copied bars have fewer")
     synthetic_seed: int = Field(default=0, ge=0, description="seed of the synthetic bars")
     synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
@@ -120,6 +131,12 @@ class DataConfig(Section, frozen=True):
         known = {"file": self.file, "quotes": self.quotes, "seconds": self.seconds, "conversion": self.conversion,
                  "calendar": calendar}
         return {key: path for key, path in known.items() if path is not None}
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DataConfig:
+        if self.start is not None and self.end is not None and self.start > self.end:
+            raise ValueError(f"data.start = {self.start} is after data.end = {self.end}; no bar can lie between them")
+        return self
 
     @model_validator(mode="after")
     def _one_series(self) -> DataConfig:
@@ -185,14 +202,24 @@ class CostConfig(Section, frozen=True):
 
 
 class BracketConfig(Section, frozen=True):
-    """Stops and targets. `_atr` multiples are in thousandths of the 14-bar average true range, as integers."""
+    """Stops and targets. `_atr`: multiples of the average true range of 14 bars, with at most three decimals."""
 
-    stop_atr: int = Field(default=1500, ge=1, le=1_000_000, description="thousandths of ATR")
+    stop_atr: Atrs = Field(default=1.5, ge=0.001, le=1000, description="distance of the stop in ATRs, e.g. 1.5")
     target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
-    trail_atr: int = Field(default=1000, ge=1, le=1_000_000, description="thousandths of ATR")
+    trail_atr: Atrs = Field(default=1.0, ge=0.001, le=1000, description="distance of a trailing stop in ATRs")
     min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
     be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: "
                                  "1 tick (0.25 points with env.scaling=seed)")
+
+    @property
+    def stop_thousandths(self) -> int:
+        """`stop_atr` in thousandths of an ATR. The market computes in whole numbers."""
+        return round(1000 * self.stop_atr)
+
+    @property
+    def trail_thousandths(self) -> int:
+        """`trail_atr` in thousandths of an ATR."""
+        return round(1000 * self.trail_atr)
 
 
 class EnvConfig(Section, frozen=True):

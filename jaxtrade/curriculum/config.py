@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
-from jaxtrade.config import RunConfig, config_path, make_config, overridden, read_values, validated
+from jaxtrade.config import RunConfig, config_path, make_config, origins_of, overridden, read_values, shown, validated
 from jaxtrade.config.base import Section
 from jaxtrade.config.legacy import migrated
 from jaxtrade.config.yaml12 import dump_yaml
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 
 CURRICULUM = "curriculum.yaml"  # in the folder of a curriculum
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
@@ -93,34 +93,68 @@ def load_curriculum(name: str, overrides: Sequence[str], base: Sequence[str], re
         resolve: makes a phase's configuration from its sections.
     Raises:
         ConfigError: as `load_config`; also if there are no phases, or if a gate needs validation sessions and there are
-            none.
+            none. All faults of the file and its phases are reported at once.
     """
     path = config_path(name)
-    values = read_values(path)
+    return _resolved(shown(path), name, read_values(path), overrides, base, resolve)
+
+
+def _resolved(file: str, name: str, values: Mapping[str, Any], overrides: Sequence[str], base: Sequence[str],
+              resolve: Resolve) -> Curriculum:
+    """The curriculum that the `values` of a file describe; as `load_curriculum`. file: its name for messages."""
     if "phases" not in values:
-        raise ConfigError(f"{path}: no 'phases'; this is no curriculum (for a single run: jaxtrade train {name})")
+        raise ConfigError(f"{file}: no 'phases'; this is no curriculum (for a single run: jaxtrade train {name})")
     own = [text for text in overrides if text.partition("=")[0].split(".")[0] in CurriculumConfig.model_fields]
-    raw = validated(CurriculumConfig, overridden(values, own), str(path))
-    if not raw.phases:
-        raise ConfigError(f"{path}: 'phases' is empty; name at least one")
-    phases = []
+    faults, phases = list[tuple[str, str]](), list[Phase]()
+    values = overridden(values, own)
+    try:
+        raw = validated(CurriculumConfig, values, file, origins_of(own))
+    except ConfigFaultsError as error:  # the phases that can be read are checked too
+        faults += error.faults
+        raw = _readable(error.rest)
+    if not faults and not raw.phases:
+        raise ConfigError(f"{file}: 'phases' is empty; name at least one")
     for label, phase in raw.phases.items():
-        if not _NAME.fullmatch(label):
-            raise ConfigError(f"{path}: phase '{label}': a name is lower-case letters, digits and '_', at most 31")
-        where = f"{path}, phase {label}"
-        given = [*base, *_of_phase(label, overrides)]
-        config = resolve(overridden(_deep(raw.base, phase.run), given), where)
-        if config.train.num_seeds != 1:
-            raise ConfigError(f"{where}: train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a "
-                              "time; start one per seed")
-        if config.algorithm != "ppo":
-            raise ConfigError(f"{where}: algorithm={config.algorithm}: only ppo carries its learning into the next "
-                              "phase; set algorithm=ppo")
-        if config.split.validation_sessions < 1:
-            raise ConfigError(f"{where}: its gate cannot be evaluated: split.validation_sessions=0; hold out at least "
-                              "one session")
-        phases.append(Phase(name=label, config=config, gate=phase.gate))
+        where = f"{file}, phase {label}"
+        try:
+            given = [*base, *_of_phase(label, overrides)]
+            config = resolve(overridden(_deep(raw.base, phase.run), given), where)
+            faults += [(where, fault) for fault in _phase_faults(label, config)]
+            phases.append(Phase(name=label, config=config, gate=phase.gate))
+        except ConfigFaultsError as error:
+            faults += [(place or where, what) for place, what in error.faults]
+        except (ConfigError, DataError) as error:
+            faults.append((where, str(error).removeprefix(f"{where}: ")))
+    if faults:
+        raise ConfigFaultsError(_together(faults, [f"{file}, phase {label}" for label in raw.phases], file))
     return Curriculum(phases=tuple(phases), enforce_gates=raw.enforce_gates)
+
+
+def _readable(values: Mapping[str, Any]) -> CurriculumConfig:
+    """A curriculum of the values that have no fault of their own. It has no phases if they make none."""
+    try:
+        return CurriculumConfig.model_validate(dict(values))
+    except ValidationError:
+        return CurriculumConfig(phases={})  # the faults that were found first are reported; these follow from them
+
+
+def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
+    """What a curriculum does not allow in a phase that could be a run."""
+    if not _NAME.fullmatch(label):
+        yield "a phase's name is lower-case letters, digits and '_', at most 31"
+    if config.train.num_seeds != 1:
+        yield (f"train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a time; start one per "
+               "seed")
+    if config.algorithm != "ppo":
+        yield (f"algorithm={config.algorithm}: only ppo carries its learning into the next phase; set algorithm=ppo")
+    if config.split.validation_sessions < 1:
+        yield "its gate cannot be evaluated: split.validation_sessions=0; hold out at least one session"
+
+
+def _together(faults: Sequence[tuple[str, str]], phases: Sequence[str], file: str) -> list[tuple[str, str]]:
+    """The faults, where one that all of several phases share is named once."""
+    shared = {what for where, what in faults if len(phases) > 1 and all((phase, what) in faults for phase in phases)}
+    return [(f"{file}, every phase" if what in shared and where in phases else where, what) for where, what in faults]
 
 
 def _of_phase(label: str, overrides: Sequence[str]) -> list[str]:
@@ -148,9 +182,10 @@ def read_curriculum(folder: Path) -> Curriculum:
     """
     path = folder / CURRICULUM
     if not path.is_file():
-        raise ConfigError(f"--resume {folder}: no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
+        raise ConfigError(f"{folder} (--resume): no {CURRICULUM}; expected a folder written by 'jaxtrade curriculum' "
                           "(a single run is resumed by jaxtrade train --resume)")
-    return load_curriculum(str(path), (), (), lambda sections, where: make_config(migrated(sections), where))
+    return _resolved(str(path), str(path), read_values(path, exact=True), (), (),
+                     lambda sections, where: make_config(migrated(sections), where))
 
 
 def written_digest(folder: Path) -> str:

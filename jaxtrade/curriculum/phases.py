@@ -77,19 +77,21 @@ def first_phase(curriculum: Curriculum, source: Source | None, name: str | None)
     names = [phase.name for phase in curriculum.phases]
     if name is not None:
         if name not in names:
-            raise ConfigError(f"--phase {name}: no such phase (there are: {', '.join(names)})")
+            raise ConfigError(f"phase {name} (--phase): no such phase (there are: {', '.join(names)})")
         if names.index(name) and source is None:
-            raise ConfigError(f"--phase {name}: a later phase begins with another run; give it with --from RUN")
+            raise ConfigError(f"phase {name} (--phase): a later phase begins with another run; name its source "
+                              "(--from RUN)")
         return names.index(name)
     if source is None:
         return 0
     tasks = [phase.config.env.task for phase in curriculum.phases]
     task = source.config.env.task
     if task not in tasks:
-        raise ConfigError(f"--from {source.path}: its task {task} is in no phase; name the first one with --phase NAME")
+        raise ConfigError(f"source {source.path} (--from): its task {task} is in no phase; name the first one "
+                          "(--phase NAME)")
     if tasks.index(task) + 1 == len(tasks):
-        raise ConfigError(f"--from {source.path}: its task {task} is that of the last phase, {names[-1]}; name the "
-                          "first one with --phase NAME")
+        raise ConfigError(f"source {source.path} (--from): its task {task} is that of the last phase, {names[-1]}; "
+                          "name the first one (--phase NAME)")
     return tasks.index(task) + 1
 
 
@@ -127,7 +129,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
     """Check that every phase can run, before the first one is trained. Raises ConfigError, DataError."""
-    before = None if source is None else (source.config, f"--from {source.path}")
+    before = None if source is None else (source.config, f"source {source.path} (--from)")
     for phase in phases:
         config = phase.config
         check_advisor(config, prepare(config).market)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from jaxtrade.config import DataConfig, find_file, read_values, validated
+from jaxtrade.config import DataConfig, find_file, read_values, shown, validated
 from jaxtrade.data.contracts import Calendar, Contract, Kind, get_contract, whole_mills
 from jaxtrade.errors import ConfigError
 
@@ -54,20 +54,20 @@ def load_contract(name: str) -> Contract:
     Raises ConfigError with file, key and value of every fault.
     """
     path = find_file(name, "contracts", "contract")
-    given = validated(ContractFile, read_values(path), str(path))
+    given = validated(ContractFile, read_values(path), shown(path))
     return Contract(
         symbol=given.symbol, kind=given.kind, tick_size=Decimal(str(given.tick_size)),
         tick_mills=_tick_mills(given.tick_value, path), currency=given.currency,
-        commission_mills=whole_mills(given.commission, f"{path}: commission"), slippage_ticks=given.slippage,
+        commission_mills=whole_mills(given.commission, f"{shown(path)}: commission"), slippage_ticks=given.slippage,
         min_stop_ticks=given.min_stop_ticks, micro=given.micro, turn_hour=TURN_HOUR[given.kind],
         calendar=given.calendar,
         price_ranges=tuple((year, low, high) for year, (low, high) in sorted(given.price_ranges.items())))
 
 
 def _tick_mills(value: float, path: Path) -> int:
-    mills = whole_mills(value, f"{path}: tick_value")
+    mills = whole_mills(value, f"{shown(path)}: tick_value")
     if mills == 0:
-        raise ConfigError(f"{path}: tick_value = {value}: a tick is worth at least one mill (0.001)")
+        raise ConfigError(f"{shown(path)}: tick_value = {value}: a tick is worth at least one mill (0.001)")
     return mills
 
 

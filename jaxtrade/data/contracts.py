@@ -225,4 +225,4 @@ def require_bundled(symbol: str) -> None:
     """Raises ConfigError if the package has no bars of this market."""
     if symbol not in BUNDLED:
         raise ConfigError(f"data.market = {symbol}: no bars are bundled for {symbol} (bundled: {', '.join(BUNDLED)}); "
-                          "give yours with --data FILE (data.source=file and data.file), or set data.source=synthetic")
+                          "give yours in data.file with data.source=file (--data FILE), or set data.source=synthetic")

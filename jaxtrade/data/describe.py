@@ -28,9 +28,10 @@ def decision_rows(market: Market) -> np.ndarray:
 
 
 def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarray:
-    """max(min_stop, ceil(stop_atr * S / 14000)) at the given rows, int64 ticks."""
+    """max(min_stop, ceil(stop_atr * S / 14)) at the given rows, int64 ticks."""
     total = np.asarray(market.data.tr_sum)[rows].astype(np.int64)
-    return np.maximum(market.contract.under(config).min_stop_ticks, -(-config.brackets.stop_atr * total // 14_000))
+    least, multiple = market.contract.under(config).min_stop_ticks, config.brackets.stop_thousandths
+    return np.maximum(least, -(-multiple * total // 14_000))
 
 
 def ambiguous_share(market: Market, config: RunConfig, rows: np.ndarray) -> float:
@@ -123,6 +124,8 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"ticks of {facts['tick_value']:.2f}: {facts['round_turn_cost']:.2f} per round turn and contract",
         f"  median stop    {facts['median_stop_ticks']:.0f} ticks = {facts['median_stop_money']:.2f}; a round turn "
         f"costs {100 * facts['cost_over_stop']:.1f} % of it",
+        f"                 ({config.brackets.stop_atr:g} ATRs, at least "
+        f"{market.contract.under(config).min_stop_ticks} ticks)",
         f"  ambiguous bars {100 * facts['ambiguous_bar_share']:.2f} % of decisions (next bar touches stop and target)",
         f"  fingerprint    {facts['fingerprint']}",
     ]

@@ -113,8 +113,8 @@ def _print_note(line: str) -> None:
 def require_seconds(config: RunConfig, known: bool) -> None:
     """Raises ConfigError if the intrabar order is `path` but there are no second bars. known: whether there are."""
     if config.env.intrabar == "path" and not known:
-        raise ConfigError("env.intrabar = path needs second bars, and none are given; give --seconds FILE "
-                          "(data.seconds), or set env.intrabar to stop_first or nearer_extreme")
+        raise ConfigError("env.intrabar = path needs second bars, and none are given; set data.seconds "
+                          "(--seconds FILE), or set env.intrabar to stop_first or nearer_extreme")
 
 
 def build_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rates: Bars | None = None) -> Market:
@@ -267,11 +267,12 @@ def _check_ranges(tr_sum: np.ndarray, config: RunConfig, contract: Contract) -> 
     tr_sum: int64[T], sum of the last 14 true ranges in ticks. Raises ConfigError naming the key that is too large.
     """
     worst, brackets = int(tr_sum.max(initial=0)), config.brackets
-    for key, multiple in (("stop_atr", brackets.stop_atr), ("trail_atr", brackets.trail_atr)):
+    for key, multiple in (("stop_atr", brackets.stop_thousandths), ("trail_atr", brackets.trail_thousandths)):
         if multiple * worst + 14_000 >= INT32:
-            raise ConfigError(f"brackets.{key} = {multiple}: times the largest 14-bar range ({worst} ticks) passes "
-                              "int32; lower it, give shorter bars, or use a coarser tick_size in the contract file")
-    stop = max(contract.min_stop_ticks, -(-brackets.stop_atr * worst // 14_000))
+            raise ConfigError(f"brackets.{key} = {multiple / 1000:g} ATRs: times the largest 14-bar range ({worst} "
+                              "ticks) passes int32; lower it, give shorter bars, or use a coarser tick_size in the "
+                              "contract file")
+    stop = max(contract.min_stop_ticks, -(-brackets.stop_thousandths * worst // 14_000))
     if brackets.target_multiple * stop >= 1 << 24:
         raise ConfigError(f"brackets.target_multiple = {brackets.target_multiple}: the largest target would be "
                           f"{brackets.target_multiple * stop} ticks (limit {1 << 24}); lower it or brackets.stop_atr")

@@ -47,7 +47,7 @@ def bars_of(config: RunConfig) -> Bars:
         return bars
     if data.source == "synthetic":
         raise ConfigError(f"data.quotes = '{data.quotes}' is given but data.source = synthetic; quotes go with real "
-                          "bars: give them with --data FILE, or drop --quotes")
+                          "bars: give them in data.file (--data FILE), or drop data.quotes (--quotes)")
     # A quote that lacks a side matters only if there is a trade bar at its stamp. `attach` counts those cases.
     return attach(bars, load_bars(data.quotes, contract_of(data), **read_keys(config, True, bars)),
                   data.quotes_tolerance)
@@ -71,7 +71,7 @@ def _bars_alone(config: RunConfig) -> Bars:
     if data.source == "bundled":
         return bundled(contract, expiry=data.expiry, roll=data.roll, start=data.start, end=data.end)
     if data.file is None:
-        raise ConfigError("data.source = file needs data.file (or --data FILE)")
+        raise ConfigError("data.source = file needs data.file (--data FILE)")
     return load_bars(data.file, contract, **read_keys(config, False))
 
 
@@ -86,6 +86,6 @@ def seconds_of(config: RunConfig, bars: Bars) -> Bars | None:
         return None
     if data.source == "synthetic":
         raise ConfigError(f"data.seconds = '{data.seconds}' is given but data.source = synthetic; seconds must rebuild "
-                          "the bars: give them with --data FILE, or drop --seconds")
+                          "the bars: give them in data.file (--data FILE), or drop data.seconds (--seconds)")
     # A second that lacks a side is left out. If that changes a bar, `first_passages` finds that the bar is not rebuilt.
     return load_bars(data.seconds, contract_of(data), **read_keys(config, True, bars))

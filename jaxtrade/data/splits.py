@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from jaxtrade.config import SplitConfig
+from jaxtrade.data.expected import check_split
 from jaxtrade.data.market import Market
-from jaxtrade.errors import ConfigError
 from jaxtrade.types import SessionSet
 
 
@@ -25,17 +25,12 @@ def split_ids(sessions: int, config: SplitConfig) -> dict[str, np.ndarray]:
     Held-out blocks are counted from the end. The `embargo_sessions` before each held-out block belong to no split.
     Raises ConfigError if no training session is left.
     """
+    check_split(sessions, config)
     held = [("test", config.test_sessions), ("validation", config.validation_sessions)]
     ids, end = {}, sessions
     for name, count in held:
         ids[name] = np.arange(max(end - count, 0), end)
         end -= count + (config.embargo_sessions if count else 0)
-    if end < 1:
-        need = sessions - end + 1
-        raise ConfigError(f"split: {sessions} sessions are too few for {config.test_sessions} test, "
-                          f"{config.validation_sessions} validation and {config.embargo_sessions} embargo sessions "
-                          f"before each: at least {need} are needed; lower split.test_sessions, "
-                          "split.validation_sessions or split.embargo_sessions, or give more data")
     return {"train": np.arange(end), "validation": ids["validation"], "test": ids["test"], "all": np.arange(sessions)}
 
 

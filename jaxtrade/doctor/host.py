@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-Read = Callable[[str], str | None]
-NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
-
-
-@dataclass(frozen=True)
-class MachineLimits:
-    """Limits of the control group; None means no limit. CPUs may be a fraction; memory is in bytes."""
-
-    cpus: float | None = None
-    memory: int | None = None
-    pids: int | None = None
+from jaxtrade.runs.limits import MachineLimits, Read, cgroup_limits, read_text, total_memory
 
 
 @dataclass(frozen=True)
@@ -46,14 +35,6 @@ class Machine:
     read: Read
 
 
-def read_text(path: str) -> str | None:
-    """The text of a file, or None if it cannot be read."""
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None  # other kernels and cgroup versions lack this file, which is a valid answer
-
-
 def usable_cpus() -> int:
     """Number of CPUs that this process may use: those of its affinity mask if the system has one (Linux), else all."""
     if hasattr(os, "sched_getaffinity"):
@@ -74,64 +55,6 @@ def rlimit(name: str) -> int | None:
         return None
     soft, _ = resource.getrlimit(getattr(resource, name))
     return None if soft in (resource.RLIM_INFINITY, -1) else soft
-
-
-class _MemoryStatus(ctypes.Structure):
-    _fields_ = [("length", ctypes.c_uint32), ("load", ctypes.c_uint32),
-                *((name, ctypes.c_uint64) for name in ("total", "available", "total_page", "available_page",
-                                                       "total_virtual", "available_virtual", "extended"))]
-
-
-def total_memory(system: str, read: Read = read_text) -> int | None:
-    """Physical memory in bytes; None if it is unknown."""
-    if system == "Windows":
-        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
-        known = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
-        return int(status.total) if known else None
-    for line in (read("/proc/meminfo") or "").splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def _folders(path: str) -> list[str]:
-    """The folders of a control group and of its parents, since each of them may set a limit.
-
-    The last one is '', the root. Inside a container, the root is the container's own group.
-    """
-    parts = [part for part in path.split("/") if part and part != ".."]
-    return ["".join(f"/{part}" for part in parts[:end]) for end in range(len(parts), -1, -1)]
-
-
-def cgroup_limits(read: Read = read_text) -> MachineLimits:
-    """The tightest limits among the control groups (version 2 or 1) that contain this process."""
-    groups = {}
-    for line in (read("/proc/self/cgroup") or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            groups[controller] = path
-
-    def values(controller: str, *names: str) -> list[str]:
-        roots = [("/sys/fs/cgroup", groups.get("", "/"), names[0])]
-        roots += [(f"/sys/fs/cgroup/{controller}", groups[controller], name) for name in names[1:]
-                  if controller in groups]
-        texts = (read(f"{root}{folder}/{name}") for root, path, name in roots for folder in _folders(path))
-        return [text.strip() for text in texts if text is not None]
-
-    def number(found: list[str]) -> int | None:
-        return min((int(text) for text in found if text.isdigit() and int(text) < NO_LIMIT), default=None)
-
-    cpus = [int(quota) / int(period) for quota, period in (text.split() for text in values("cpu", "cpu.max"))
-            if quota.isdigit()]
-    for folder in _folders(groups.get("cpu", "/")):
-        quota, period = (read(f"/sys/fs/cgroup/cpu{folder}/cpu.cfs_{name}_us") for name in ("quota", "period"))
-        if quota is not None and period is not None and int(quota) > 0:
-            cpus.append(int(quota) / int(period))
-    return MachineLimits(min(cpus, default=None), number(values("memory", "memory.max", "memory.limit_in_bytes")),
-                  number(values("pids", "pids.max", "pids.max")))
 
 
 def cpu_flags(read: Read = read_text) -> frozenset[str] | None:

@@ -258,7 +258,7 @@ def resolve(leg: LegInBar, prices: Bar, bar: LegBar, intrabar: str, contract: Co
     if intrabar == "nearer_extreme":
         return nearer_extreme(leg, prices, contract, stop_level)
     if bar.path is None:
-        raise ConfigError("env.intrabar=path: this market has no second bars; give --seconds FILE")
+        raise ConfigError("env.intrabar=path: this market has no second bars; set data.seconds (--seconds FILE)")
     return traded_path(leg, prices, bar.path, bar.row, contract, stop_level)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
-from jaxtrade.env.presets import AccountPreset, resolve_account
+from jaxtrade.env.presets import AccountPreset, check_quantity, contract_cap, resolve_account
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.errors import ConfigError
@@ -46,7 +46,7 @@ def account_params(preset: AccountPreset, micro: bool) -> AccountParams:
         min_days=jnp.int32(preset.min_days),
         stop_at_target=jnp.bool_(preset.on_target == "terminate"),
         fail_on_daily_loss=jnp.bool_(preset.on_daily_loss == "fail"),
-        max_contracts=jnp.int32(preset.max_contracts * (10 if micro else 1)),
+        max_contracts=jnp.int32(contract_cap(preset, micro)),
         risk_unit=jnp.float32(risk_unit),
         start_balance=jnp.float32(start),
         trailing=jnp.int32(trailing),
@@ -143,8 +143,8 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
     overflow int32 mills, or the intrabar order needs second bars that the market does not have.
     """
     if config.env.intrabar == "path" and market.data.path is None:
-        raise ConfigError("env.intrabar = path needs second bars, which this market does not have; give --seconds FILE "
-                          "(data.seconds), or build_market(bars, config, seconds)")
+        raise ConfigError("env.intrabar = path needs second bars, which this market does not have; set data.seconds "
+                          "(--seconds FILE), or build_market(bars, config, seconds)")
     preset = resolve_account(config.account)
     if (market.contract.currency != ACCOUNT) != (market.data.tick_value is not None):
         raise ConfigError(f"data.market = {market.contract.symbol}: profits arise in {market.contract.currency}, and "
@@ -152,9 +152,7 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
     account = account_params(preset, market.contract.micro)
     contract = contract_params(market.contract, config)
     cap = int(account.max_contracts)
-    if config.env.quantity > cap:
-        raise ConfigError(f"env.quantity = {config.env.quantity}: account '{config.account.preset}' allows {cap} "
-                          f"{market.contract.symbol}; lower it or set account.max_contracts")
+    check_quantity(config.env.quantity, preset, config.account.preset, market.contract.symbol, market.contract.micro)
     largest = _check_money(market, account, contract, config)
     return EnvParams(
         market=market.data,
@@ -162,9 +160,9 @@ def make_params(market: Market, sessions: SessionSet, config: RunConfig) -> EnvP
         contract=contract,
         account=account.replace(max_contracts=jnp.int32(min(cap, largest))),
         brackets=BracketParams(
-            stop_atr=jnp.int32(config.brackets.stop_atr),
+            stop_atr=jnp.int32(config.brackets.stop_thousandths),
             target_multiple=jnp.int32(config.brackets.target_multiple),
-            trail_atr=jnp.int32(config.brackets.trail_atr),
+            trail_atr=jnp.int32(config.brackets.trail_thousandths),
         ),
         reward_weights={name: jnp.float32(weight) for name, weight in resolve_reward(config.reward).items()},
         episode_sessions=jnp.int32(config.episode.sessions),

@@ -8,10 +8,14 @@ Contract caps count minis: 10 micros count as one mini, and so does one standard
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from jaxtrade.config import AccountConfig
-from jaxtrade.errors import ConfigError
+from jaxtrade.errors import ConfigError, ConfigFaultsError
+
+LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of which may be off
 
 
 @dataclass(frozen=True)
@@ -87,20 +91,87 @@ def resolve_account(config: AccountConfig) -> AccountPreset:
         near = difflib.get_close_matches(config.preset, PRESETS, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise ConfigError(f"account.preset: unknown preset '{config.preset}' (known: {', '.join(PRESETS)}){hint}")
-    changes = config.model_dump(exclude={"preset"}, exclude_none=True)
-    for key in ("drawdown", "daily_loss", "profit_target"):
-        value = changes.get(key)
-        if value == "off":
-            changes[key] = None
-        elif value is not None and value <= 0:
-            raise ConfigError(f"account.{key} = {value}: expected a positive amount of dollars, or 'off'")
+    changes = _changes(config)
+    faults = [f"account.{key} = {value}: expected a positive amount of dollars, or 'off'" for key in LIMITS
+              if (value := changes.get(key)) is not None and value <= 0]
     preset = replace(PRESETS[config.preset], **changes)
     if preset.freeze == "at_target" and (preset.profit_target is None or preset.drawdown is None):
         if "freeze" in changes:
-            raise ConfigError("account.freeze = 'at_target': needs both a profit target and a drawdown; "
-                              "set them, or account.freeze=never")
+            faults.append("account.freeze = 'at_target': needs both a profit target and a drawdown; set them, or "
+                          "account.freeze=never")
         preset = replace(preset, freeze="never")  # without target or drawdown there is no freeze point
     if "trailing" in changes and preset.drawdown is None:
-        raise ConfigError(f"account.trailing = '{preset.trailing}': this account has no drawdown that could trail; "
-                          "set account.drawdown")
+        faults.append(f"account.trailing = '{preset.trailing}': this account has no drawdown that could trail; set "
+                      "account.drawdown")
+    if faults:
+        raise ConfigFaultsError([("", fault) for fault in faults])
     return preset
+
+
+def _changes(config: AccountConfig) -> dict[str, Any]:
+    """What the user changes of the preset, under the names of `AccountPreset`. None switches a limit off."""
+    given = config.model_dump(exclude={"preset"}, exclude_none=True)
+    return {key: None if value == "off" else value for key, value in given.items()}
+
+
+def check_account(config: AccountConfig) -> AccountPreset:
+    """`resolve_account` for a new run: it also refuses rules that contradict each other, all of them at once.
+
+    Runs of earlier versions may hold such rules, and are read as they are. Raises ConfigError.
+    """
+    preset, changes = resolve_account(config), _changes(config)
+    faults = [*_limits_apart(preset, config.preset, changes), *_rules_without_effect(preset, changes)]
+    if faults:
+        raise ConfigFaultsError([("", fault) for fault in faults])
+    return preset
+
+
+def _limits_apart(preset: AccountPreset, name: str, changes: Mapping[str, object]) -> Iterator[str]:
+    """Limits that can never apply, because another one always comes first."""
+
+    def found(key: str) -> str:
+        return f"account.{key} = {getattr(preset, key):,g}" + ("" if key in changes else f" (of {name})")
+
+    for key in ("drawdown", "daily_loss"):
+        value = getattr(preset, key)
+        if value is not None and value > preset.start_balance:
+            yield (f"{found(key)} is above the start balance of {preset.start_balance:,g} (of {name}): an account "
+                   f"cannot lose more than it has; lower account.{key}, switch it off, or choose a larger "
+                   "account.preset")
+    if preset.daily_loss is not None and preset.drawdown is not None and preset.daily_loss > preset.drawdown:
+        yield (f"{found('daily_loss')} is above {found('drawdown')}: the drawdown would end the account first; lower "
+               "account.daily_loss, raise account.drawdown, or switch one off")
+
+
+def _rules_without_effect(preset: AccountPreset, changes: Mapping[str, object]) -> Iterator[str]:
+    """Rules that the user gives about a limit that is off, or that another rule leaves without effect."""
+    if preset.profit_target is None:
+        for key in ("min_days", "on_target"):
+            if changes.get(key):
+                yield (f"account.{key} = {changes[key]}: it is a rule about the profit target, and this account has "
+                       f"none; set account.profit_target, or drop account.{key}")
+    if preset.daily_loss is None and "on_daily_loss" in changes:
+        yield (f"account.on_daily_loss = '{preset.on_daily_loss}': this account has no daily loss limit; set "
+               "account.daily_loss, or drop account.on_daily_loss")
+    if changes.get("freeze", "never") == "never":
+        return
+    if preset.drawdown is None:
+        yield (f"account.freeze = '{preset.freeze}': this account has no drawdown whose floor could freeze; set "
+               "account.drawdown, or account.freeze=never")
+    elif preset.trailing == "static":
+        yield (f"account.freeze = '{preset.freeze}': with account.trailing = 'static' the floor never rises, so there "
+               "is nothing to freeze; set account.freeze=never, or another account.trailing")
+
+
+def contract_cap(preset: AccountPreset, micro: bool) -> int:
+    """The largest position of an account in contracts. 10 micros count as one."""
+    return preset.max_contracts * (10 if micro else 1)
+
+
+def check_quantity(quantity: int, preset: AccountPreset, name: str, symbol: str, micro: bool) -> None:
+    """Raises ConfigError if an order of `quantity` contracts (`env.quantity`) is above the account's cap."""
+    cap = contract_cap(preset, micro)
+    if quantity > cap:
+        minis = f" (account.max_contracts = {preset.max_contracts}, ten micros count as one)" if micro else ""
+        raise ConfigError(f"env.quantity = {quantity}: account '{name}' allows {cap} {symbol}{minis}; lower it or set "
+                          "account.max_contracts")

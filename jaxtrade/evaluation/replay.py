@@ -39,12 +39,12 @@ def _session_index(market: Market, session: str) -> int:
     try:
         day = np.datetime64(datetime.date.fromisoformat(session), "D")
     except ValueError:
-        raise ConfigError(f"--session {session}: expected a trade date YYYY-MM-DD") from None
+        raise ConfigError(f"session {session} (--session): expected a trade date YYYY-MM-DD") from None
     found = np.flatnonzero(market.trade_dates == day)
     if not len(found):
         days = ", ".join(str(date) for date in market.trade_dates[:10])
         more = f", ... {market.trade_dates[-1]}" if len(market.trade_dates) > 10 else ""
-        raise ConfigError(f"--session {session}: not a session of this market (there are: {days}{more})")
+        raise ConfigError(f"session {session} (--session): not a session of this market (there are: {days}{more})")
     return int(found[0])
 
 

@@ -9,6 +9,7 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
+from jaxtrade.env.presets import check_account
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 
@@ -35,6 +36,7 @@ def load_world(config: RunConfig | str = "quickstart", overrides: Iterable[str] 
     elif overrides:
         raise ConfigError("overrides apply to the name of a configuration, not to a RunConfig: give them to "
                           "load_config")
+    check_account(config.account)
     market = load_market(config)
     splits = split_sessions(market, config.split)
     if split not in splits:

@@ -87,8 +87,8 @@ def _chosen_seed(config: RunConfig, seed: int | None) -> int:
     if seed is None and len(known) == 1:
         return known[0]
     if seed is None or seed not in known:
-        asked = "this run has several policies" if seed is None else f"--seed {seed}: this run has no such seed"
-        raise ConfigError(f"{asked}; give --seed {known[0]}" + (f" .. {known[-1]}" if len(known) > 1 else ""))
+        asked = "this run has several policies" if seed is None else f"seed {seed}: this run has no such seed"
+        raise ConfigError(f"{asked}; give seed (--seed) {known[0]}" + (f" .. {known[-1]}" if len(known) > 1 else ""))
     return seed
 
 
@@ -228,7 +228,8 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
 def _held_out(setup: Setup, split: str) -> SessionSet:
     sessions = setup.splits[split]
     if not int(sessions.count):
-        raise ConfigError(f"--split {split}: this run holds no sessions out for it (split.{split}_sessions = 0)")
+        raise ConfigError(f"split {split} (--split): this run holds no sessions out for it (split.{split}_sessions = "
+                          "0)")
     return sessions
 
 

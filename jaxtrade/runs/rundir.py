@@ -9,6 +9,7 @@ import platform
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import IO, Any
 
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
-from jaxtrade.errors import ConfigError, RunLockedError
+from jaxtrade.errors import ConfigError, RunLockedError, StorageError
 from jaxtrade.runs import files, machine
 from jaxtrade.runs.commit import commit
 
@@ -30,15 +31,37 @@ def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
 
 
 def check_new(path: Path) -> None:
-    """Raise ConfigError if a run cannot be created at `path`: an unsafe name, a file, or a folder that is not
-    empty."""
+    """Check that a run can be created at `path`. Leaves nothing there.
+
+    Raises ConfigError for an unsafe name, a file in the way, or a folder that is not empty, and StorageError for a
+    place that cannot be written.
+    """
+    where = f"run folder {path} (--run-dir)"
     if not NAME.fullmatch(path.name):
-        raise ConfigError(f"--run-dir {path}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
-    if path.exists() and not path.is_dir():
-        raise ConfigError(f"--run-dir {path}: is a file; choose another name")
+        raise ConfigError(f"{where}: the last part must be letters, digits, '.', '_' or '-' (at most 100)")
+    check_place(path, where)
     if path.is_dir() and any(path.iterdir()):
-        hint = f", or --resume {path}" if (path / "manifest.json").is_file() else ""
-        raise ConfigError(f"--run-dir {path}: already exists and is not empty; choose another{hint}")
+        hint = f", or go on with it (--resume {path})" if (path / "manifest.json").is_file() else ""
+        raise ConfigError(f"{where}: already exists and is not empty; choose another{hint}")
+
+
+def check_place(path: Path, where: str) -> None:
+    """Check that a folder can be made at `path`, or written if it exists. Leaves nothing there.
+
+    where: the folder and its flag, for messages. Raises ConfigError for a file in the way, StorageError for a place
+    that cannot be written.
+    """
+    there = next((place for place in (path, *path.parents) if place.exists()), None)
+    if there is None:
+        raise ConfigError(f"{where}: neither it nor a folder above it exists; choose another place")
+    if not there.is_dir():
+        raise ConfigError(f"{where}: {'it' if there == path else there} is a file; choose another name")
+    try:
+        with tempfile.TemporaryDirectory(prefix=".jaxtrade-", dir=there):
+            pass  # rights, read-only disks and the like: only trying tells
+    except OSError as error:
+        raise StorageError(f"{where}: nothing can be written in {there} ({error.strerror}); choose another "
+                           "place, or change the folder's rights") from None
 
 
 def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
@@ -91,7 +114,12 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
     config = path / "config.yaml"
     files.find_imports(manifest, path)
-    return files.locate(make_config(migrated(read_values(config)), str(config)), manifest, path, instead), manifest
+    return files.locate(make_config(written_values(path), str(config)), manifest, path, instead), manifest
+
+
+def written_values(path: Path) -> dict[str, Any]:
+    """The values in a run's `config.yaml`, under today's keys and in today's units. Raises ConfigError."""
+    return migrated(read_values(path / "config.yaml", exact=True))
 
 
 def config_digest(path: Path) -> str:

@@ -134,8 +134,8 @@ def check_alone(config: RunConfig) -> None:
     """Raises ConfigError if a run without a source has settings that need one."""
     if config.network.adapter or config.ppo.adapter_freeze:
         key = "network.adapter" if config.network.adapter else "ppo.adapter_freeze"
-        raise ConfigError(f"{key}: an adapter stands between another run's network and new slots; give that run "
-                          "with --from RUN and transfer.mode=adapter, or leave it out")
+        raise ConfigError(f"{key}: an adapter stands between another run's network and new slots; name that run "
+                          "(--from RUN) and set transfer.mode=adapter, or leave it out")
 
 
 def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainState, Coverage]:
@@ -159,9 +159,9 @@ def require_same(source: Source, config: RunConfig) -> None:
     for what, here, there in parts:
         if here != there:
             differ = sorted(set(here) ^ set(there))
-            raise ConfigError(f"--continue {source.path}: its {what} differ ({len(here)} there, {len(there)} here; "
-                              f"first difference {differ[0] if differ else 'their order'}); change nothing of env that "
-                              "decides them, or use --from, which widens")
+            raise ConfigError(f"source {source.path} (--continue): its {what} differ ({len(here)} there, {len(there)} "
+                              f"here; first difference {differ[0] if differ else 'their order'}); change nothing of "
+                              "env that decides them, or begin from its policy (--from), which widens")
 
 
 def describe(source: Source, coverage: Coverage, folder: Path) -> dict[str, Any]:

@@ -33,6 +33,8 @@ from jaxtrade.runs.computing import settle
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
 from jaxtrade.runs.machine import differences, facts
+from jaxtrade.runs.memory import explained
+from jaxtrade.runs.preflight import check, check_device, check_memory, memory_notes
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
@@ -61,16 +63,20 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         screen: where the run shows its progress; it stays open. Default: plain lines on standard error.
     Raises:
         ConfigError, DataError: before anything is written.
+        OutOfMemoryError: memory of the machine or its accelerator ran out.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `training.loop.train`.
     """
+    check(config)
+    check_memory([config])
     settle([config])  # these settings change bits, so the manifest records them and `resume` makes them again
     if source is None:
         check_alone(config)
     else:
         config = adopt(config, source)
-    with _shown(screen) as shown:
+    with _shown(screen) as shown, explained(config):
         shown.phase("loading", "the market")
         setup = prepare(config)
+        check_device(config)
         with programs_of(setup, store) as programs:
             return _run(setup, path, source, programs, shown)
 
@@ -104,7 +110,7 @@ def resume(path: Path, store: Store | None = None, data: Path | None = None,
     with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
         setup, manifest = open_run(path, data)
-        with programs_of(setup, store) as programs, rundir.locked(path):
+        with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
             return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs, shown,
                                        differences(manifest, facts()))
 
@@ -172,6 +178,7 @@ def _opening_lines(job: _Job) -> Iterator[str]:
     yield from describe_stages(job.config.stages)
     yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
     yield from computing.lines(job.config)
+    yield from memory_notes(job.config)
     yield from job.beginning.lines()
 
 

@@ -20,7 +20,7 @@ def write_checkpoint(directory: Path, update: int, state: PyTree, metadata: Mapp
         return checkpoint.save(directory, update, state, metadata, keep)
     except OSError as error:
         raise StorageError(f"{directory}: the checkpoint of update {update} could not be written: {error}; "
-                           "free some space or name another --run-dir, then resume") from error
+                           "free some space or choose another run folder (--run-dir), then resume") from error
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ MARTINGALE = (
     "data.source=synthetic", "data.synthetic=martingale", "data.synthetic_sessions=60", "split.test_sessions=30",
     "account.preset=rules_off_50k", "costs.commission=0.5", "costs.slippage=0", "env.task=entry",
     "env.features=[close]",
-    "env.window=1", "brackets.stop_atr=3000", "brackets.target_multiple=1", "brackets.min_stop_ticks=3",
+    "env.window=1", "brackets.stop_atr=3", "brackets.target_multiple=1", "brackets.min_stop_ticks=3",
     "advisor.horizon=8", "advisor.latency=[0]", "rollout.num_envs=32", "rollout.num_steps=64", "ppo.num_minibatches=4",
     "ppo.num_epochs=2", "network.hidden=[16]", "ppo.learning_rate=0.003", "ppo.gamma=0.95", "ppo.gae_lambda=0.9",
     "ppo.ent_coef=0.003", "train.num_seeds=3", "train.total_timesteps=204_800", "train.chunk_updates=5")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxtrade.advisor.host import mocks
-from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
+from jaxtrade.advisor.host.registry import MOCKS, check_kind, make_backend, takes
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import ask
 from tests.advisor.servers import GOOD
@@ -100,3 +100,35 @@ def test_what_cannot_be_made(kind: str, options: dict[str, Any], words: str) -> 
     assert words in str(caught.value)
     assert caught.value.exit_code == 2
     assert "sk-x" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "options"), [
+    ("none", {}), ("off", {}), ("rules", {}), ("mock:random", {}), ("mock:skilled:0.7", {"seed": 3}),
+    ("mock:permuted/mock:skilled:0.7", {}), ("mock:delayed:5/mock:available:0.5/mock:oracle", {"seed": 1}),
+    ("mock:turning:20/mock:random", {"then": "mock:oracle"}), ("http://localhost:1/v1", {"model": "m"}),
+    ("mock:available:0.5/rules", {"horizon": 5}),
+])
+def test_a_kind_that_can_be_passes_without_a_market(kind: str, options: dict[str, Any]) -> None:
+    check_kind(kind, options)
+
+
+@pytest.mark.parametrize(("kind", "options", "message"), [
+    ("mock:skiled:0.6", {}, "advisor mock:skiled: unknown; did you mean 'skilled'"),
+    ("mock:delayed:5/mock:skiled", {}, "advisor mock:skiled: unknown"),
+    ("mock:skilled:much", {}, r"expected a number \(q\)"),
+    ("mock:skilled:1.2", {}, "advisor q 1.2: expected 0 to 1"),
+    ("mock:available:0.5/mock:skilled:7", {}, "advisor q 7.0: expected 0 to 1"),
+    ("mock:skilled:0.6", {"q": 0.7}, "q is given twice"),
+    ("mock:oracle:1", {}, "takes no number"),
+    ("mock:skilled/mock:random", {}, "changes no other backend"),
+    ("mock:delayed:5", {}, r"write it behind a '/', as mock:delayed/mock:skilled:0\.6"),
+    ("mock:random", {"sed": 3}, "unknown option 'sed'; did you mean 'seed'"),
+    ("rule", {}, "unknown; did you mean 'rules'"),
+    ("http://localhost:1/v1", {}, "option 'model' is missing"),
+    ("table:absent.npz", {}, "there is no such file; expected table:FILE, a snapshot"),
+    ("replay:absent.jsonl", {}, "expected replay:FILE, the journal of an earlier run"),
+    ("recorded:absent.jsonl", {}, "expected recorded:FILE"),
+])
+def test_a_kind_that_cannot_be_is_refused_without_a_market(kind: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_kind(kind, options)

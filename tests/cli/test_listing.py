@@ -125,7 +125,7 @@ def test_parts_of_an_imported_module_are_listed(tmp_path: Path, monkeypatch: pyt
 
 def test_an_unknown_module_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "tasks", "--import", "no_such_module_of_mine"]) == 2
-    assert "--import no_such_module_of_mine" in capsys.readouterr().err
+    assert "there is no module 'no_such_module_of_mine'" in capsys.readouterr().err
 
 
 def test_listing_loads_nothing_heavy() -> None:

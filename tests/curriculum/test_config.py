@@ -12,7 +12,7 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.config import RunConfig, make_config
-from jaxtrade.config.legacy import MOVED
+from jaxtrade.config.legacy import IN_THOUSANDTHS, MOVED
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.curriculum.config import (
     Curriculum,
@@ -64,11 +64,14 @@ def test_written_out_it_is_the_same(tmp_path: Path) -> None:
 
 
 def old_keys(sections: dict[str, Any]) -> dict[str, Any]:
-    """A run's sections as versions wrote them before `network` and `rollout` were sections of their own."""
+    """A run's sections as versions wrote them before `network` and `rollout` were sections of their own, and stops
+    were in ATRs."""
     for old, new in MOVED.items():
         target, _, name = new.partition(".")
         section, _, key = old.partition(".")
         sections[section][key] = sections[target].pop(name)
+    for key in IN_THOUSANDTHS:
+        sections["brackets"][key] = round(1000 * sections["brackets"][key])
     return {key: value for key, value in sections.items() if key not in ("network", "rollout", "algorithm")}
 
 
@@ -113,9 +116,9 @@ def test_faults_name_the_place(tmp_path: Path, text: str, message: str) -> None:
 
 @pytest.mark.parametrize(("argv", "fragment"), [
     (["curriculum", "--from", "nowhere"], "nowhere: not a run directory"),
-    (["curriculum", "--phase", "manage"], "a later phase begins with another run; give it with --from RUN"),
+    (["curriculum", "--phase", "manage"], "a later phase begins with another run; name its source (--from RUN)"),
     (["curriculum", "--phase", "mange"], "no such phase (there are: entry, manage, advised)"),
-    (["curriculum", "--resume", "nowhere"], "--resume nowhere: no curriculum.yaml"),
+    (["curriculum", "--resume", "nowhere"], "nowhere (--resume): no curriculum.yaml"),
     (["curriculum", "--resume", "x", "--test"], "drop --test"),
     (["curriculum", "quickstart"], "no 'phases'; this is no curriculum"),
     (["curriculum", "--set", "split.validation_sessions=0"], "gate cannot be evaluated"),

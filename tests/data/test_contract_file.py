@@ -109,3 +109,14 @@ def test_costs_of_a_file_are_part_of_the_fingerprint_and_those_of_a_known_market
     es, spy = get_contract("ES"), load_contract("SPY")
     assert fingerprint({}, spy) != fingerprint({}, replace(spy, commission_mills=501))
     assert fingerprint({}, es) != fingerprint({}, replace(es, tick_mills=5_000))
+
+
+def test_years_without_a_price_range_are_one_note(tmp_path):
+    """Two minutes in each of seventeen years."""
+    path = tmp_path / "spy.csv"
+    rows = [f"{year}-03-04T15:{minute}:00Z,100.0,100.0,100.0,100.0,5" for year in range(2008, 2025)
+            for minute in (30, 31)]
+    path.write_text("\n".join(["time,open,high,low,close,volume", *rows]) + "\n", encoding="utf-8")
+    notes = load_bars(path, load_contract("SPY"), stamp="open").notes
+    assert [note for note in notes if "price range" in note] == [
+        "2008..2024: no price range is known for SPY; its prices are not checked against one"]

@@ -38,7 +38,7 @@ def test_missing_window_bars_are_counted(es_bars, es_market):
 
 
 def test_ambiguous_share_by_brute_force(es_market):
-    config = make_config({"brackets": {"stop_atr": 200, "target_multiple": 1, "min_stop_ticks": 1}})
+    config = make_config({"brackets": {"stop_atr": 0.2, "target_multiple": 1, "min_stop_ticks": 1}})
     market = build_market(es_market.bars, config)
     rows, bars, hits = decision_rows(market), market.bars, 0
     for t in rows:

@@ -36,7 +36,7 @@ from tests.data.damaged import (
 )
 
 DATE = "2013-10-09"
-LOW_STOP = make_config({"brackets": {"stop_atr": 100, "trail_atr": 100}})  # int32 holds them across a jump
+LOW_STOP = make_config({"brackets": {"stop_atr": 0.1, "trail_atr": 0.1}})  # int32 holds them across a jump
 
 
 def found(bars: Bars, **keys: object) -> tuple[BarFinding, ...]:

@@ -240,7 +240,7 @@ def crisis_bars():
 
 
 @pytest.mark.parametrize(("values", "key"), [
-    ({"brackets": {"stop_atr": 1_000_000}}, r"brackets\.stop_atr = 1000000: .* passes int32"),
+    ({"brackets": {"stop_atr": 1000.0}}, r"brackets\.stop_atr = 1000 ATRs: .* passes int32"),
     ({"brackets": {"target_multiple": 10_000}}, r"brackets\.target_multiple = 10000: the largest target"),
     ({"costs": {"commission": 2.0805}}, r"costs\.commission = 2\.0805: not a whole number of mills"),
 ])

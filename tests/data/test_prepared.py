@@ -195,7 +195,7 @@ def test_a_configuration_that_makes_another_market_has_an_entry_of_its_own(cache
     same(load_market(changed, quiet), found)
 
 
-@pytest.mark.parametrize("override", ["ppo.learning_rate=0.01", "env.scaling=seed", "brackets.stop_atr=2000",
+@pytest.mark.parametrize("override", ["ppo.learning_rate=0.01", "env.scaling=seed", "brackets.stop_atr=2",
                                       "costs.slippage=3", "seed=9", "env.task=entry"])
 def test_a_configuration_that_does_not_change_the_market_shares_its_entry(cache, nq, override, monkeypatch):
     load_market(of(nq, "data.market=NQ"), quiet)
@@ -267,7 +267,7 @@ def test_source_files_that_change_meanwhile_neither_leave_nor_take_a_market(cach
 def test_what_a_configuration_checks_is_checked_at_every_start(nq):
     load_market(of(nq, "data.market=NQ"), quiet)
     with pytest.raises(ConfigError, match=r"brackets\.target_multiple = 10000"):
-        load_market(of(nq, "data.market=NQ", "brackets.stop_atr=1000000", "brackets.target_multiple=10000"), quiet)
+        load_market(of(nq, "data.market=NQ", "brackets.stop_atr=100", "brackets.target_multiple=10000"), quiet)
     with pytest.raises(ConfigError, match=r"env\.intrabar = path needs second bars"):
         load_market(of(nq, "data.market=NQ", "env.intrabar=path"), quiet)
     with pytest.raises(ConfigError, match=r"costs\.commission"):

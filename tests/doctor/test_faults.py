@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import ctypes
 import dataclasses
 import errno
 import json
@@ -269,7 +270,7 @@ def test_platforms_without_posix_calls(monkeypatch: pytest.MonkeyPatch) -> None:
         def GlobalMemoryStatusEx(_: object) -> int:  # noqa: N802
             return 1
 
-    monkeypatch.setattr(machine.ctypes, "windll", type("Dlls", (), {"kernel32": Kernel}), raising=False)
+    monkeypatch.setattr(ctypes, "windll", type("Dlls", (), {"kernel32": Kernel}), raising=False)
     assert machine.total_memory("Windows", lambda _: None) == 0
 
 

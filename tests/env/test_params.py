@@ -51,7 +51,7 @@ def test_defaults_of_es() -> None:
 
 def test_what_a_user_sets_wins() -> None:
     params = params_of(costs={"commission": 1.5, "slippage": 0}, reward={"weights": {"equity_change": 0.5, "win": 2}},
-                       brackets={"stop_atr": 2_000, "min_stop_ticks": 4, "be_ticks": 2}, account={"drawdown": 1_000.0},
+                       brackets={"stop_atr": 2, "min_stop_ticks": 4, "be_ticks": 2}, account={"drawdown": 1_000.0},
                        episode={"sessions": 2, "max_steps": 50})
     contract = params.contract
     assert [int(x) for x in (contract.commission, contract.slippage, contract.min_stop, contract.be_ticks)] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jaxtrade.config import AccountConfig, EnvConfig
 from jaxtrade.env import rules as account_rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.params import account_params, whole_mills
-from jaxtrade.env.presets import PRESETS, resolve_account
+from jaxtrade.env.presets import PRESETS, check_account, check_quantity, resolve_account
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, OFF, Account, EndReason, Order, Position, Trailing
 from jaxtrade.errors import ConfigError
 from tests.env import worlds
@@ -278,6 +279,51 @@ def test_off_switches_a_limit_off() -> None:
 def test_accounts_that_cannot_be(values: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         resolve_account(AccountConfig(**values))
+
+
+CONTRADICTIONS = [
+    ({"drawdown": 50_001.0}, [r"account.drawdown = 50,001 is above the start balance of 50,000 \(of apex_like"]),
+    ({"daily_loss": 50_001.0, "drawdown": "off"}, ["account.daily_loss = 50,001 is above the start balance"]),
+    ({"daily_loss": 2_500.5}, [r"account.daily_loss = 2,500.5 is above account.drawdown = 2,500 \(of apex_like"]),
+    ({"preset": "apex_like_50k_daily_fail_2025", "drawdown": 900.0}, [
+        r"account.daily_loss = 1,000 \(of apex_like_50k_daily_fail_2025\) is above account.drawdown = 900:"]),
+    ({"profit_target": "off", "min_days": 5}, ["account.min_days = 5: .*set account.profit_target, or drop"]),
+    ({"profit_target": "off", "on_target": "continue"}, ["account.on_target = continue: .* profit target"]),
+    ({"on_daily_loss": "fail"}, ["account.on_daily_loss = 'fail': this account has no daily loss limit"]),
+    ({"trailing": "static", "freeze": "at_target"}, ["account.freeze = 'at_target': .*'static' the floor never rises"]),
+    ({"drawdown": "off", "freeze": "at_start_plus_100"}, ["account.freeze = 'at_start_plus_100': .* no drawdown"]),
+    ({"drawdown": 60_000.0, "daily_loss": 70_000.0, "on_daily_loss": "fail", "profit_target": "off", "min_days": 1}, [
+        "account.drawdown = 60,000 is above", "account.daily_loss = 70,000 is above the start",
+        "account.daily_loss = 70,000 is above account.drawdown", "account.min_days = 1"]),
+]
+
+
+@pytest.mark.parametrize(("values", "texts"), CONTRADICTIONS)
+def test_rules_that_contradict_each_other_are_refused_all_at_once(values: dict[str, Any], texts: list[str]) -> None:
+    """A run of an earlier version may hold them, and is still read."""
+    with pytest.raises(ConfigError) as caught:
+        check_account(AccountConfig(**values))
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(texts)
+    for line, text in zip(lines, texts, strict=True):
+        assert re.match(text, line)
+    assert resolve_account(AccountConfig(**values)).start_balance == 50_000
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_no_preset_contradicts_itself(name: str) -> None:
+    assert check_account(AccountConfig(preset=name)) == resolve_account(AccountConfig(preset=name))
+    for changes in ({"min_days": 0}, {"drawdown": "off"}, {"daily_loss": 500.0}, {"profit_target": "off"},
+                    {"trailing": "end_of_day"} if PRESETS[name].drawdown else {}):
+        check_account(AccountConfig(preset=name, **changes))
+
+
+@pytest.mark.parametrize(("micro", "most"), [(False, 10), (True, 100)])
+def test_an_order_must_fit_the_cap(micro: bool, most: int) -> None:
+    preset = resolve_account(AccountConfig())
+    check_quantity(most, preset, "apex_like_50k_2025", "ES", micro)
+    with pytest.raises(ConfigError, match=rf"env.quantity = {most + 1}: account .* allows {most} ES"):
+        check_quantity(most + 1, preset, "apex_like_50k_2025", "ES", micro)
 
 
 @pytest.mark.parametrize(("dollars", "text"), [(2.0801, "not a whole number of mills"),

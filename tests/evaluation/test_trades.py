@@ -44,7 +44,7 @@ def test_slippage_is_what_a_run_without_it_saves():
 
 
 def test_targets_pay_one_slippage():
-    _, trades, _ = run("random", brackets={"target_multiple": 1, "stop_atr": 800})
+    _, trades, _ = run("random", brackets={"target_multiple": 1, "stop_atr": 0.8})
     at_target = trades.reason == ExitReason.TARGET
     assert at_target.sum() > 3
     assert (~at_target).sum() > 3
@@ -68,7 +68,7 @@ def test_excursions_of_flips_against_the_bars():
 
 def test_excursions_stop_at_the_exit():
     """A bracket caps both: a stopped trade's worst price is its unslipped exit, a target's best one is the target."""
-    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
+    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 0.8})
     stopped, won = trades.reason == ExitReason.STOP, trades.reason == ExitReason.TARGET
     assert stopped.sum() > 3
     assert won.sum() > 3
@@ -92,7 +92,7 @@ def test_an_excursion_that_never_came_is_zero(gap, mae, mfe):
 
 
 def test_same_bar_entries_and_exits_are_trades():
-    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 800})
+    _, trades, _ = run("random", {"task": "entry"}, brackets={"target_multiple": 1, "stop_atr": 0.8})
     assert (trades.entry_row == trades.exit_row).any()
     assert (trades.decision_row == trades.entry_row - 1).all()
 
@@ -133,7 +133,7 @@ def test_an_exit_at_the_flat_bar_has_its_close_stamp(fill, times):
 
 def test_fills_have_the_stamp_of_where_in_a_bar_they_were_made():
     """Entries, stops and targets (and orders at the open): the open stamp of their bar; orders at a close: its."""
-    _, trades, decisions = run("random", brackets={"target_multiple": 1, "stop_atr": 800})
+    _, trades, decisions = run("random", brackets={"target_multiple": 1, "stop_atr": 0.8})
     holes = 90 * np.arange(len(MARKET.bars.time))  # half a minute is missing after each bar: no stamp is also another
     clock = BarClock(MARKET.bars.time[0] + holes, 60, Decimal("0.25"), 2, "America/New_York")
     for fill in ("next_open", "close"):

@@ -31,6 +31,9 @@ _EXPECTED = {"rules": "'rules' alone", "mock": "mock:KIND[:NUMBER], as mock:skil
 _MEANING = {"future": "an array by bar of -1, 0 or +1: this mock reads it", "inner": "the backend it is made of",
             "bars": "the bars it is about, or how many", "then": "the backend after the turn", "turn": "a bar",
             "model": "the name that the server knows it by"}
+_FILES = {"table": "a snapshot that 'jaxtrade advise precompute' wrote", "replay": "the journal of an earlier run",
+          "recorded": "recorded answers, one JSON line each"}
+_SHARES = ("q", "p", "confidence")  # numbers of mocks that lie from 0 to 1
 
 
 class MockKind(NamedTuple):
@@ -79,6 +82,39 @@ def make_backend(kind: str, options: Options | None = None) -> Backend:
     if head == "recorded":
         return RecordedBackend(read_recorded(Path(rest)), **_known(kind, options, head))
     return _mock(rest, _known(kind, options, kind))
+
+
+def check_kind(kind: str, options: Options | None = None) -> None:
+    """Check a kind, its options and its files, as far as that needs neither a market nor a server.
+
+    Raises ConfigError as `make_backend`, and for a file that does not exist.
+    """
+    head, _, rest = kind.partition(":")
+    if kind in ("none", "off"):
+        return
+    if head in _FILES and not Path(rest).is_file():
+        raise ConfigError(f"advisor.kind = {kind}: there is no such file; expected {head}:FILE, {_FILES[head]}")
+    if head in ("table", "replay"):
+        return
+    own, _, other = kind.partition("/") if head == "mock" else (kind, "", "")
+    if head != "mock":
+        if _is_url(kind):
+            _needed("server", _known(kind, options, "server"), "model")
+        else:
+            make_backend(kind, options)
+        return
+    name, mock, number = _mock_kind(own.partition(":")[2])
+    _known(kind, options, kind)
+    if other and "inner" not in mock.takes:
+        raise ConfigError(f"advisor mock:{name}: changes no other backend, so no '/' follows it")
+    if other:
+        check_kind(other, {key: value for key, value in (options or {}).items() if key in takes(other)})
+    elif "inner" in mock.needs and "inner" not in (options or {}):
+        raise ConfigError(f"advisor mock:{name}: changes another backend; write it behind a '/', as "
+                          f"mock:{name}/mock:skilled:0.6")
+    given = _numbered(name, mock, number, dict(options or {}))
+    if mock.number in _SHARES and mock.number in given:
+        mocks.share(mock.number, given[mock.number])
 
 
 def takes(kind: str) -> frozenset[str]:
@@ -141,15 +177,21 @@ def _mock(rest: str, options: dict[str, Any]) -> Backend:
         others = {key: value for key, value in options.items() if key in takes(other)}
         own_options["inner"] = make_backend(other, {key: value for key, value in others.items()
                                              if key not in kind.takes or key == "seed"})
-    if number:
-        if kind.number in own_options:
-            raise ConfigError(f"advisor mock:{name}: {kind.number} is given twice")
-        try:
-            own_options[kind.number] = float(number)
-        except ValueError:
-            raise ConfigError(f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})") from None
+    own_options = _numbered(name, kind, number, own_options)
     _needed(f"mock:{name}", own_options, *kind.needs)
     return kind.make(own_options)
+
+
+def _numbered(name: str, kind: MockKind, number: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the number behind a mock's name. Raises ConfigError if it is none, or given twice."""
+    if not number:
+        return options
+    if kind.number in options:
+        raise ConfigError(f"advisor mock:{name}: {kind.number} is given twice")
+    try:
+        return {**options, kind.number: float(number)}
+    except ValueError:
+        raise ConfigError(f"advisor mock:{name}:{number[:20]}: expected a number ({kind.number})") from None
 
 
 def _skilled(honesty: str, default: float, wrong: bool = False) -> Callable[[dict[str, Any]], Backend]:

@@ -7,9 +7,10 @@ from importlib import resources
 
 from jaxtrade.config import Roll
 from jaxtrade.data.contracts import Contract, require_bundled
+from jaxtrade.data.expected import ES_WEEK
 from jaxtrade.data.read.bars import Bars, load_bars
 
-ES_EXPIRY, ES_START, ES_END = "201312", "2013-10-07", "2013-10-11"  # the one full week in the file
+ES_EXPIRY = "201312"
 
 
 def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off", start: str | None = None,
@@ -23,7 +24,7 @@ def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off"
     files = resources.files("jaxtrade.data.bundled")
     if contract.symbol == "ES":
         if expiry is None and roll == "off" and start is None and end is None:
-            start, end = ES_START, ES_END
+            start, end = ES_WEEK  # the one full week in the file
         with resources.as_file(files / "es_1m_trade.csv.gz") as path:
             bars = load_bars(path, contract, stamp="open", roll=roll,
                              expiry=expiry or (ES_EXPIRY if roll == "off" else None))

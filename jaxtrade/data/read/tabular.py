@@ -102,7 +102,7 @@ def read_table(path: str | Path) -> Table:
         raise DataError(f"{file}: is a directory. Fix: name one CSV, CSV.gz, zip or Parquet file (a folder of LEAN's "
                         f"daily zips becomes one file by: jaxtrade init {file})")
     if not file.exists():
-        raise DataError(f"{file}: no such file. Fix: check data.file (or the path given to --data)")
+        raise DataError(f"{file}: no such file. Fix: check data.file (--data)")
     if not file.is_file():
         raise DataError(f"{file}: is not a regular file. Fix: name a CSV, CSV.gz or Parquet file")
     try:

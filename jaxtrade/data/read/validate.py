@@ -15,6 +15,7 @@ from jaxtrade.data.read.precision import TICK_NOISE, allowed_noise
 from jaxtrade.data.read.quotes import PRICES, QUOTE_FIELDS
 from jaxtrade.data.read.roll import GIVE_THEM, MONTHS, span
 from jaxtrade.data.read.tabular import Table
+from jaxtrade.text import year_runs
 
 FIELDS = ("time", *PRICES, *QUOTE_FIELDS, "volume", "expiry", "symbol")
 ALIASES = {
@@ -314,12 +315,12 @@ def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
     If most bars are implausible, the market is the wrong one. The check then raises at once, because faults about the
     wrong market's tick would only hide the cause.
     """
-    other_market = False
+    other_market, unknown = False, list[int]()
     years = seconds.astype("datetime64[s]").astype("datetime64[Y]").astype(np.int64) + 1970
     for year in np.unique(years[seconds != 0]):
         bounds = contract.price_range(int(year))
         if bounds is None:
-            notes.append(f"no price range is known for {contract.symbol} in {year}: prices are not checked against it")
+            unknown.append(int(year))
             continue
         of_year = years == year
         wrong = np.flatnonzero(of_year & ((points["low"] < bounds[0]) | (points["high"] > bounds[1])))
@@ -334,6 +335,9 @@ def _check_range(table: Table, names: Mapping[str, str], rows: np.ndarray, secon
                    "check data.market and data.price_scale (back-adjusted prices are not tradable prices)",
                    int(rows[i]), names[field], table.cell(names[field], int(rows[i])))
         other_market |= 2 * len(wrong) > int(of_year.sum())
+    if unknown:
+        notes.append(f"{year_runs(unknown)}: no price range is known for {contract.symbol}; its prices are not checked "
+                     "against one")
     if other_market:
         faults.stop()
 

@@ -1,0 +1,101 @@
+"""What is wrong with the values of a configuration: pydantic's findings as lines for people, each with its key."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import re
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from jaxtrade.config.legacy import MOVED
+
+_SHORT = reprlib.Repr()  # shortens values in messages, because YAML aliases can make them endless
+_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT.maxlevel = 2
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the known one that it resembles, or nothing."""
+    known = list(known)
+    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
+    near = same or difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """All dotted keys of a model. `*` stands for a name that the user chooses, as in `phases.*.gate.min_trades`."""
+    keys = []
+    for name, field in model.model_fields.items():
+        inner, named = field.annotation, get_args(field.annotation)[1:]
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            keys += _keys(inner, f"{prefix}{name}.")
+        elif named and isinstance(named[0], type) and issubclass(named[0], BaseModel):
+            keys += _keys(named[0], f"{prefix}{name}.*.")
+        else:
+            keys.append(prefix + name)
+    return keys
+
+
+def _chosen(known: Iterable[str], key: str) -> list[str]:
+    """The known keys, with the names that `key` has where they have a `*`."""
+    parts = key.split(".")
+
+    def filled(own: str) -> str:
+        return ".".join(parts[i] if part == "*" and i < len(parts) else part for i, part in enumerate(own.split(".")))
+
+    return [filled(own) for own in known]
+
+
+def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The path of a fault's value.
+
+    For a union, pydantic appends the member that it tried, such as `float` or `literal['off']`; it is removed here.
+    """
+    member = len(location) > 2 and re.fullmatch(r"float|literal\[.*\]", str(location[-1]))
+    return location[:-1] if member else location
+
+
+def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseModel]) -> tuple[str, str]:
+    """(key, line) of an unknown key."""
+    if isinstance(item["input"], Mapping) and item["input"] and key.isidentifier():
+        key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
+    if key in MOVED:
+        return key, f"unknown key '{key}': it is {MOVED[key]} now"
+    known, section = _chosen(known, key), key.rpartition(".")[0]
+    siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
+    hint = suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
+    return key, f"unknown key '{key}'{hint}"
+
+
+def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
+    """(key, one line about it) of every fault. The key of a rule about several keys is that of their section, or ""."""
+    unknown: list[tuple[str, str]] = []
+    others: dict[tuple[str, str], list[str]] = {}
+    known = _keys(model)
+    for item in error.errors():
+        key = ".".join(str(part) for part in _location(item["loc"]))
+        if item["type"] == "extra_forbidden":
+            unknown.append(_unknown(item, key, known, model))
+            continue
+        found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
+        where = f"'{key}'{found}: " if key else ""  # a rule about several keys names them itself
+        others.setdefault((key, where), []).append(item["msg"].removeprefix("Value error, "))
+    return unknown + [(key, where + "; or: ".join(what)) for (key, where), what in others.items()]
+
+
+def without(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
+    """The nested `values` without those that an error complains about."""
+    left = copy.deepcopy(dict(values))
+    for item in error.errors():
+        node: Any = left
+        *path, last = _location(item["loc"]) or ("",)
+        for part in path:
+            node = node.get(part) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node.pop(last, None)
+    return left

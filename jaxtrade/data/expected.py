@@ -1,0 +1,63 @@
+"""How many sessions a configuration's bars can have, and whether they suffice for its splits: known before reading.
+
+Imports neither JAX nor NumPy, so that a run that cannot be is refused at once.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from jaxtrade.config import DataConfig, SplitConfig
+from jaxtrade.data.contracts import require_bundled
+from jaxtrade.errors import ConfigError
+
+# First and last trade date of the bundled bars. The default of ES is one week of them.
+BUNDLED_DATES = {"ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-01", "2018-12-31")}
+ES_WEEK = ("2013-10-07", "2013-10-11")
+
+
+def bundled_dates(symbol: str, data: DataConfig) -> tuple[str, str]:
+    """First and last trade date (ISO) of the bundled bars that `data` selects, before data.start and data.end."""
+    plain = (data.expiry, data.start, data.end) == (None, None, None) and data.roll == "off"
+    return ES_WEEK if symbol == "ES" and plain else BUNDLED_DATES[symbol]
+
+
+def most_sessions(data: DataConfig, symbol: str) -> int | None:
+    """An upper limit of the number of sessions of the bars: their weekdays. None where only reading a file tells.
+
+    symbol: of the contract. Raises ConfigError if the bars are bundled ones, and there are none for it.
+    """
+    if data.source == "file":
+        return None
+    copied = data.source == "bundled" or data.synthetic == "phase_randomised"
+    if copied:
+        require_bundled(symbol)
+    first, last = bundled_dates(symbol, data) if copied else (None, None)
+    limits = [] if data.source == "bundled" else [data.synthetic_sessions]
+    starts, ends = ([day for day in days if day is not None] for days in ((first, data.start), (last, data.end)))
+    if starts and ends:  # ISO dates compare as text
+        limits.append(weekdays(date.fromisoformat(max(starts)), date.fromisoformat(min(ends))))
+    return min(limits)
+
+
+def weekdays(first: date, last: date) -> int:
+    """The number of days from Monday to Friday among first..last."""
+    days = max((last - first).days + 1, 0)
+    weeks, rest = divmod(days, 7)
+    return 5 * weeks + sum((first + timedelta(days=i)).weekday() < 5 for i in range(rest))
+
+
+def check_split(sessions: int, config: SplitConfig, at_most: bool = False) -> None:
+    """Check that a training session is left. at_most: whether `sessions` is an upper limit.
+
+    Raises ConfigError with the number that is needed.
+    """
+    blocks = (config.test_sessions > 0) + (config.validation_sessions > 0)
+    need = config.test_sessions + config.validation_sessions + blocks * config.embargo_sessions + 1
+    if sessions >= need:
+        return
+    asked = (f"split.test_sessions = {config.test_sessions}, split.validation_sessions = "
+             f"{config.validation_sessions}" + (f", and split.embargo_sessions = {config.embargo_sessions} before each"
+                                                if config.embargo_sessions else ""))
+    raise ConfigError(f"split: {asked}: with one training session that takes {need} sessions, and the data have "
+                      f"{'at most ' if at_most else ''}{sessions}; lower them, or give more data")

@@ -1,0 +1,160 @@
+"""How much memory a training run takes, from its configuration alone. Imports neither JAX nor NumPy.
+
+With N = rollout.num_envs, T = rollout.num_steps, S = train.num_seeds, D observations, H the sum of network.hidden, R
+the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes is
+
+    parameters    S x P x PER_PARAMETER                         parameters, both moments, gradients, step, checkpoint
+    environments  S x N x PER_ENVIRONMENT                       state and reference, before and after an update
+    rollout       S x N x T x (PER_STEP + 8 R)                  stored words, advantages and targets, a GRU's memory
+    gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
+    acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
+    bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
+    process       PROCESS                                       Python, JAX, compiling (not on a device)
+
+B is a minibatch, N T / ppo.num_minibatches, but for an MLP at most ppo.gradient_rows. A test compares the estimate with
+the peak memory of real runs: they agree within `FACTOR`. The formula leaves out what a user's own parts need.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.features.schema import context_features
+from jaxtrade.errors import ConfigError, OutOfMemoryError
+
+FACTOR = 1.5  # the estimate is at most this many times too high or too low
+PROCESS = 1_000_000_000
+PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
+OTHER_SLOTS, ACTIONS = 20, 8  # slots besides the windows and the context; actions of the shipped tasks, at most
+ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.ppo.form`
+MOST_ROWS = 1 << 31  # rows of a rollout are numbered in int32
+
+
+class Part(NamedTuple):
+    """A part of the need. keys: the keys that decide it, the one to lower first."""
+
+    name: str
+    bytes: int
+    keys: tuple[str, ...]
+
+
+def observation_slots(config: RunConfig) -> int:
+    """D, or a little more: the slots of the shipped tasks."""
+    return config.env.window * (len(config.env.features) + 3) + len(context_features(config.env.task)) + OTHER_SLOTS
+
+
+def parameter_count(config: RunConfig) -> int:
+    """P of the networks `mlp` and `gru`: policy and value have torsos of their own."""
+    network, width, count = config.network, observation_slots(config), 0
+    if network.adapter:
+        count, width = width * network.adapter, network.adapter
+    if network.kind == "gru":
+        count += 3 * network.rnn_width * (width + network.rnn_width)
+        width += network.rnn_width
+    widths = (width, *network.hidden)
+    return count + 2 * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * (ACTIONS + 1)
+
+
+def parts(config: RunConfig, device: bool = False) -> list[Part]:
+    """The parts of a run's need, the largest first. device: of a GPU or TPU, not of the process on the host."""
+    envs, steps, seeds = config.rollout.num_envs, config.rollout.num_steps, config.train.num_seeds
+    memory = config.network.rnn_width if config.network.kind == "gru" else 0
+    slots, units = observation_slots(config), sum(config.network.hidden)
+    rows = envs * steps // config.ppo.num_minibatches
+    if not memory:
+        most = config.ppo.gradient_rows
+        rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)
+    several = ("train.num_seeds",) if seeds > 1 else ()
+    widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
+    found = [
+        Part("parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)),
+        Part("environments", seeds * envs * PER_ENVIRONMENT, ("rollout.num_envs", *several)),
+        Part("rollout", seeds * envs * steps * (PER_STEP + 8 * memory),
+             ("rollout.num_envs", "rollout.num_steps", *several)),
+        Part("gradient", seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
+             ("ppo.gradient_rows", *widths, "env.window", *several)),
+        Part("acting", seeds * envs * 4 * (2 * slots + 4 * units), ("rollout.num_envs", *widths, *several)),
+    ]
+    if config.data.source == "synthetic" and not device:
+        found.append(Part("bars", config.data.synthetic_sessions * PER_SESSION, ("data.synthetic_sessions",)))
+    if not device:
+        found.append(Part("process", PROCESS, ()))
+    return sorted(found, key=lambda part: -part.bytes)
+
+
+def need(config: RunConfig, device: bool = False) -> int:
+    """The estimated need in bytes."""
+    return sum(part.bytes for part in parts(config, device))
+
+
+def check(config: RunConfig, limit: int, where: str, device: bool = False) -> None:
+    """Refuse a run that cannot fit. limit: bytes. where: whose they are ("this machine").
+
+    Raises ConfigError if even a `FACTOR`-th of the estimate is above the limit, or a rollout has too many rows.
+    """
+    rows = config.rollout.num_envs * config.rollout.num_steps
+    if need(config, device) > FACTOR * limit:
+        raise ConfigError(f"memory: the run needs about {size(need(config, device))}, and {where} has {size(limit)}. "
+                          f"{made_of(config, device)}")
+    if rows >= MOST_ROWS:
+        raise ConfigError(f"rollout.num_envs x rollout.num_steps = {rows:,}: a rollout has fewer than {MOST_ROWS:,} "
+                          "rows (int32); lower one of them")
+
+
+def note(config: RunConfig, limit: int, where: str, device: bool = False) -> Iterator[str]:
+    """One line about a run that may not fit: the estimate is above the limit, but not surely."""
+    if need(config, device) > limit:
+        yield (f"note: the run may need about {size(need(config, device))} of memory, and {where} has {size(limit)}. "
+               f"{made_of(config, device)}")
+
+
+def made_of(config: RunConfig, device: bool = False) -> str:
+    """A sentence: what the need is made of, and which keys to lower."""
+    whole = parts(config, device)
+    values = {key: getattr(getattr(config, section), name) for part in whole for key in part.keys
+              for section, _, name in [key.partition(".")]}
+    large = [part for part in whole if part.bytes >= whole[0].bytes / 20]
+    listed = ", ".join(f"{part.name} {size(part.bytes)}" for part in large)
+    lower = " or ".join(f"{key} ({_shown(values[key])})" for key in whole[0].keys)
+    return f"Made of: {listed}. " + (f"Lower {lower}" if lower else "Free some memory, or take another machine")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(str(item) for item in value)}]"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of 1000: "12 GB"."""
+    for unit in ("MB", "GB", "TB", "PB"):
+        count /= 1000 if unit != "MB" else 1_000_000
+        if count < 1000:
+            break
+    return f"{count:,.2g} {unit}" if count < 10 else f"{count:,.0f} {unit}"
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Whether an exception says that memory ran out: Python's own, or XLA's (jaxlib need not be loaded to ask)."""
+    xla = type(error).__name__ in ("XlaRuntimeError", "JaxRuntimeError")
+    return isinstance(error, MemoryError) or (xla and str(error).startswith(("RESOURCE_EXHAUSTED", "Out of memory")))
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its type's name if it has none."""
+    return str(error).strip().partition("\n")[0][:200] or type(error).__name__
+
+
+@contextmanager
+def explained(config: RunConfig) -> Iterator[None]:
+    """Turn the end of memory inside into an OutOfMemoryError that says what the run's memory is made of."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # XLA's errors are RuntimeErrors
+        if not is_exhausted(error):
+            raise
+        raise OutOfMemoryError(f"memory ran out ({first_line(error)}). {made_of(config)}") from error

@@ -1,0 +1,156 @@
+"""Everything about a run that can be checked before JAX is loaded: names, files, contradictions, sessions, memory.
+
+All faults are reported at once, one line each. Imports no heavy library.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxtrade.advisor.host.registry import check_kind
+from jaxtrade.config import RunConfig
+from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.contracts import require_bundled
+from jaxtrade.data.expected import bundled_dates, check_split, most_sessions
+from jaxtrade.data.features.schema import table_columns
+from jaxtrade.env.presets import check_account, check_quantity, resolve_account
+from jaxtrade.env.reward_presets import resolve_reward
+from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
+from jaxtrade.runs import memory
+from jaxtrade.runs.limits import usable_memory
+
+Check = Callable[[], object]
+# Where a machine has an accelerator, its memory is known once JAX has started (`check_device`). Until then only needs
+# above that of any are refused.
+LARGEST_DEVICE = 4 * 10**12
+ACCELERATORS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd", "/dev/accel0", "/dev/vfio")
+
+
+def check_names(config: RunConfig, own_files: bool = False) -> None:
+    """Check that market, account preset, reward, features, advisor and files exist.
+
+    own_files: whether the command reads its own files instead of the bars that the configuration names. Raises
+    ConfigError for unknown names, DataError if a file is missing, ConfigFaultsError for several of them.
+    """
+    run_all(_names(config, own_files))
+
+
+def check(config: RunConfig, training: bool = True) -> None:
+    """Check a new run: its names, and that its rules do not contradict each other and its sessions suffice.
+
+    training: whether the account and the sessions matter, as they do to all but a look at the data. Raises as
+    `check_names`.
+    """
+    names, rules = _names(config, False), _rules(config) if training else []
+    run_all([*names, *rules])
+
+
+def check_memory(configs: Sequence[RunConfig], env: Mapping[str, str] = os.environ) -> None:
+    """Refuse runs that this machine cannot hold, one after the other. Raises ConfigError, see `runs.memory`."""
+    limit, where = memory_limit(env)
+    for config in configs:
+        if limit is not None:
+            memory.check(config, limit, where)
+
+
+def memory_limit(env: Mapping[str, str] = os.environ) -> tuple[int | None, str]:
+    """(bytes, whose they are) of the memory in which a run will train, as far as that is known before JAX starts."""
+    if env.get("JAX_PLATFORMS", "") != "cpu" and any(Path(device).exists() for device in ACCELERATORS):
+        return LARGEST_DEVICE, "the largest accelerator"
+    return usable_memory(platform.system()), "this machine"
+
+
+def device_memory() -> tuple[int, str] | None:
+    """(bytes, name) of the accelerator's memory. None on a CPU, or where JAX does not tell. Starts JAX."""
+    import jax
+
+    device = jax.local_devices()[0]
+    limit = None if device.platform == "cpu" else (device.memory_stats() or {}).get("bytes_limit")
+    return None if limit is None else (int(limit), f"the {device.device_kind}")
+
+
+def check_device(config: RunConfig) -> None:
+    """Refuse a run that this process's accelerator cannot hold, before anything is compiled. Starts JAX.
+
+    Raises ConfigError.
+    """
+    if (known := device_memory()) is not None:
+        memory.check(config, *known, device=True)
+
+
+def memory_notes(config: RunConfig) -> Iterator[str]:
+    """A line for a run that may not fit. Starts JAX."""
+    known = device_memory()
+    limit, where = memory_limit() if known is None else known
+    if limit is not None:
+        yield from memory.note(config, limit, where, device=known is not None)
+
+
+def _names(config: RunConfig, own_files: bool) -> list[Check]:
+    data = config.data
+    checks: list[Check] = [
+        lambda: resolve_account(config.account),
+        lambda: resolve_reward(config.reward),
+        lambda: table_columns(config.env.features),
+        lambda: check_kind(config.advisor.kind, config.advisor.options),
+        lambda: _check_market(config, own_files),
+    ]
+    named = (("--data", "data.file", data.file if data.source == "file" else None),
+             ("--seconds", "data.seconds", data.seconds), ("--quotes", "data.quotes", data.quotes),
+             ("--set", "data.conversion", data.conversion))
+    return checks + [lambda flag=flag, key=key, path=path: _check_file(flag, key, path)
+                     for flag, key, path in named if path is not None]
+
+
+def _check_market(config: RunConfig, own_files: bool) -> None:
+    symbol = contract_of(config.data).symbol
+    if config.data.source == "bundled" and not own_files:
+        require_bundled(symbol)
+
+
+def _check_file(flag: str, key: str, path: str) -> None:
+    if not Path(path).exists():
+        raise DataError(f"{path}: there is no such file; check {key} ({flag})")
+    if Path(path).is_dir():
+        raise DataError(f"{path}: is a folder; name one file in {key} ({flag})")
+
+
+def _rules(config: RunConfig) -> list[Check]:
+    return [lambda: check_account(config.account), lambda: _check_quantity(config), lambda: _check_sessions(config)]
+
+
+def _check_quantity(config: RunConfig) -> None:
+    contract, preset = contract_of(config.data), resolve_account(config.account)
+    check_quantity(config.env.quantity, preset, config.account.preset, contract.symbol, contract.micro)
+
+
+def _check_sessions(config: RunConfig) -> None:
+    data, symbol = config.data, contract_of(config.data).symbol
+    most = most_sessions(data, symbol)
+    if most == 0:
+        first, last = bundled_dates(symbol, data)
+        raise ConfigError(f"data.start = {data.start}, data.end = {data.end}: no session lies between them in the "
+                          f"bundled bars of {symbol}, which are of {first}..{last}; choose dates inside")
+    if most is not None:
+        check_split(most, config.split, at_most=True)
+
+
+def run_all(checks: Sequence[Check]) -> list[Any]:
+    """Run all checks, and return their results. Raises the error of the one that fails, or ConfigFaultsError with the
+    lines of all that do."""
+    errors, results = list[ConfigError | DataError](), list[Any]()
+    for each in checks:
+        try:
+            results.append(each())
+        except (ConfigError, DataError) as error:
+            errors.append(error)
+    lines = dict.fromkeys(("", str(error)) for error in errors)  # an unknown market fails several checks alike
+    if len(lines) == 1:
+        raise errors[0]
+    if lines:
+        raise ConfigFaultsError(list(lines))
+    return results

@@ -1,0 +1,175 @@
+"""Mistakes of a first hour: each is refused with one clear message and its exit code, before JAX is loaded.
+
+One child process runs the whole table, so that starting Python is paid once.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.errors import OutOfMemoryError
+
+FILES = {
+    "empty.yaml": "# nothing\n",
+    "afile": "x",
+    "bad.yaml": "rollot: {num_envs: 3}\nppo: {num_epochs: 0, lr: 2}\naccount: {preset: apx}\nreward: {preset: none}\n"
+                "env: {features: [close, rsu]}\nadvisor: {kind: 'mock:skiled'}\ndata: {market: EZ}\n",
+    "course.yaml": "base: {rollout: {num_envs: x}}\nphases:\n"
+                   "  a: {run: {ppo: {num_epochs: 0}, account: {preset: apx}}}\n"
+                   "  b: {run: {ppo: {lr: 1}, split: {test_sessions: 99}}, gate: {min_trads: 1}}\n",
+    "contract.yaml": "symbol: abc\nkind: future\ntick_sze: 1\n",
+}
+
+
+class Mistake(NamedTuple):
+    """argv, the exit code, and what the message has to say; `lines`: how many lines it has, 0 for any."""
+
+    argv: str
+    code: int
+    says: tuple[str, ...]
+    lines: int = 1
+
+
+MISTAKES = [
+    # sizes
+    Mistake("train --set rollout.num_envs=1e12", 2, ("memory: the run needs about 19 PB", "this machine has",
+                                                     "rollout 14 PB", "Lower rollout.num_envs (1,000,000,000,000)")),
+    Mistake("train --set network.hidden=[1e7,1e7]", 2, ("memory: the run needs about", "parameters", "PB",
+                                                        "Lower network.hidden ([10000000, 10000000])")),
+    Mistake("train --set train.num_seeds=1024 --set network.hidden=16k,16k", 2, ("or train.num_seeds (1,024)",)),
+    Mistake("curriculum --set rollout.num_envs=1e12", 2, ("memory: the run needs about",)),
+    Mistake("ablate advisor --set rollout.num_envs=1e12", 2, ("memory: the run needs about",)),
+    # accounts
+    Mistake("train --set account.drawdown=60000", 2, (
+        "account.drawdown = 60,000 is above the start balance of 50,000 (of apex_like_50k_2025)",)),
+    Mistake("train --set account.daily_loss=3000", 2, (
+        "account.daily_loss = 3,000 is above account.drawdown = 2,500 (of apex_like_50k_2025)",
+        "lower account.daily_loss, raise account.drawdown, or switch one off")),
+    Mistake("train --set account.profit_target=off --set account.min_days=5", 2, (
+        "account.min_days = 5: it is a rule about the profit target, and this account has none",
+        "set account.profit_target, or drop account.min_days")),
+    Mistake("train --set account.max_contracts=1 --set env.quantity=5", 2, (
+        "env.quantity = 5: account 'apex_like_50k_2025' allows 1 ES",)),
+    Mistake("train --set account.daily_loss=3k --set split.test_sessions=5", 2, ("'account.daily_loss' = '3k'",), 0),
+    Mistake("train --set account.daily_loss=3000 --set split.test_sessions=5 --set env.quantity=11", 2, (
+        "account.daily_loss = 3,000", "allows 10 ES", "split.test_sessions = 5"), 3),
+    # files, sessions, dates
+    Mistake("train empty.yaml", 2, ("empty.yaml: is empty; expected sections",)),
+    Mistake("curriculum empty.yaml", 2, ("empty.yaml: is empty",)),
+    Mistake("train --set split.test_sessions=99", 2, ("split.test_sessions = 99", "takes 100 sessions",
+                                                      "the data have at most 5")),
+    Mistake("train --market NQ --set split.test_sessions=40", 2, ("takes 41 sessions, and the data have at most 40",)),
+    Mistake("train --set data.start=2013-13-01", 2, ("--set: 'data.start' = '2013-13-01': not a date", "YYYY-MM-DD")),
+    Mistake("train --set data.start=2013-10-09 --set data.end=2013-10-07", 2, (
+        "data.start = 2013-10-09 is after data.end = 2013-10-07",)),
+    Mistake("train --set data.start=2031-01-01", 2, ("no session lies between them", "2013-10-07..2020-01-07")),
+    Mistake("train --data absent.csv --quotes missing.csv", 2, (
+        "absent.csv: there is no such file; check data.file (--data)",
+        "missing.csv: there is no such file; check data.quotes (--quotes)"), 2),
+    Mistake("train --data .", 2, (".: is a folder; name one file in data.file (--data)",)),
+    # advisors
+    Mistake("train advised --advisor mock:skiled:0.6", 2, ("mock:skiled: unknown; did you mean 'skilled'?",)),
+    Mistake("train advised --advisor mock:skilled:1.6", 2, ("advisor q 1.6: expected 0 to 1",)),
+    Mistake("train advised --advisor mock:delayed:5", 2, ("write it behind a '/'",)),
+    Mistake("train advised --advisor table:none.npz", 2, ("table:none.npz: there is no such file; expected table:",)),
+    Mistake("train advised --advisor http://localhost:1/v1", 2, ("option 'model' is missing",)),
+    Mistake("advise precompute --advisor mock:skiled --out a.npz", 2, ("did you mean 'skilled'?",)),
+    Mistake("ablate advisor --kinds mock:skiled,mock:orcle,mock:skilled:x --fusions trst,gat --set seed=x", 2, (
+        "'skilled'", "'oracle'", "expected a number", "'trust'", "'gate'", "'seed' = 'x'"), 6),
+    # places
+    Mistake("train --run-dir afile", 2, ("run folder afile (--run-dir): it is a file",)),
+    Mistake("train --run-dir afile/run", 2, ("run folder afile/run (--run-dir): afile is a file",)),
+    Mistake("curriculum --run-dir afile/deep/run", 2, ("afile is a file",)),
+    Mistake("ablate advisor --out afile/there", 2, ("--out afile/there: afile is a file",)),
+    Mistake("ablate advisor --out afile", 2, ("--out afile: it is a file",)),
+    Mistake("advise precompute --advisor rules --out nowhere/a.npz", 2, ("there is no folder nowhere",)),
+    Mistake("advise precompute --advisor mock:skiled --out a.csv", 2, ("ends in .npz", "did you mean 'skilled'?"), 2),
+    # all faults at once
+    Mistake("train bad.yaml", 2, ("unknown key 'ppo.lr'", "did you mean 'rollout.num_envs'", "'ppo.num_epochs' = 0",
+                                  "unknown preset 'apx'", "reward.preset", "'rsu'", "'skilled'", "'EZ'"), 8),
+    Mistake("curriculum course.yaml", 2, (
+        "unknown key 'phases.b.gate.min_trads'; did you mean 'phases.b.gate.min_trades'?",
+        "course.yaml, every phase: 'rollout.num_envs' = 'x'", "course.yaml, phase a: 'ppo.num_epochs' = 0",
+        "unknown preset 'apx'", "course.yaml, phase b: unknown key 'ppo.lr'"), 5),
+    Mistake("curriculum --set split.test_sessions=99 --set account.daily_loss=3000", 2, (
+        "curriculum, every phase: split:", "curriculum, every phase: account.daily_loss"), 2),
+    Mistake("train --contract contract.yaml", 2, ("contract.yaml: unknown key 'tick_sze'; did you mean 'tick_size'?",
+                                                  "'symbol' = 'abc'"), 0),
+    # typing
+    Mistake("tarin", 2, ("invalid choice: 'tarin'", "did you mean train?"), 0),
+    Mistake("data chekc x.csv", 2, ("did you mean check?",), 0),
+    Mistake("advise inspct x", 2, ("did you mean inspect?",), 0),
+    Mistake("train --test --run-dri x", 2, ("there is no flag --run-dri; did you mean --run-dir?",), 0),
+    Mistake("evaluate RUN --intrabar-gird", 2, ("there is no flag --intrabar-gird; did you mean --intrabar-grid?",), 0),
+    Mistake("train quickstrt", 2, ("configuration 'quickstrt': no such file", "did you mean 'quickstart'?")),
+    Mistake("train --set brackets.stop_atr=1500", 2, ("--set: 'brackets.stop_atr' = 1500", "write 1.5")),
+    Mistake("train --set seed", 2, ("--set seed: expected --set section.key=value",)),
+]
+if sys.platform == "linux":
+    MISTAKES.append(Mistake("train --run-dir /proc/run", 74, ("nothing can be written in /proc",)))
+
+CHILD = """
+import contextlib, io, json, sys
+from jaxtrade.cli import main
+found = []
+for argv in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        try:
+            code = main(argv.split())
+        except SystemExit as stop:
+            code = stop.code
+    found.append([code, said.getvalue(), sorted({"jax", "pandas", "flax"} & set(sys.modules))])
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, list[str]]]:
+    """argv -> exit code, what was printed, and which heavy libraries are loaded by then."""
+    folder = tmp_path_factory.mktemp("first_hour")
+    for name, text in FILES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    argvs = [mistake.argv for mistake in MISTAKES]
+    done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(argvs)], cwd=folder, capture_output=True, text=True,
+                          timeout=300, check=True)
+    assert {path.name for path in folder.iterdir()} == set(FILES), "a refusal leaves something behind"
+    return {argv: tuple(answer) for argv, answer in zip(argvs, json.loads(done.stdout), strict=True)}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.argv)
+def test_a_mistake_is_one_clear_message(mistake: Mistake, answers: dict[str, tuple[int, str, list[str]]]) -> None:
+    code, said, loaded = answers[mistake.argv]
+    assert code == mistake.code, said
+    for fragment in mistake.says:
+        assert fragment in said
+    assert loaded == []
+    assert "Traceback" not in said
+    assert "site-packages" not in said
+    assert "this is a bug" not in said
+    if mistake.lines:
+        assert len(said.splitlines()) == mistake.lines, said
+        assert said.startswith("error: ")
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 3 TiB"),
+                                   type("XlaRuntimeError", (RuntimeError,), {})("RESOURCE_EXHAUSTED: Out of memory")])
+def test_the_end_of_memory_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPatch,
+                                     capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def starved(args: object) -> int:
+        raise error
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules["jaxtrade.cli.entry"].COMMANDS, "train", starved)
+    assert main(["train"]) == OutOfMemoryError.exit_code == 71
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: memory ran out ({error})")
+    assert "Traceback" not in said
+    assert "bug" not in said
