@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-INSTALL = 'pip install torch (its CPU build is enough), then pip install -e ".[bench]" (README.md, Start)'
+INSTALL = 'pip install torch (its CPU build is enough), then pip install -e ".[bench]" (docs/checks.md)'
 
 
 def needed(name: str) -> ModuleType:

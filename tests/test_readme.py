@@ -1,4 +1,4 @@
-"""The README is true: its Python runs as printed, its commands parse."""
+"""The README is true: its Python runs as printed, its commands and those of docs/cli.md parse."""
 
 from __future__ import annotations
 
@@ -14,13 +14,27 @@ from jaxtrade.cli import build_parser
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMANDS = sorted({re.sub(r"[\[\]]|\.\.\.", "", command).strip()
-                   for command in re.findall(r"`(jaxtrade [^`]+)`", README)}
-                  | set(re.findall(r"bin/(jaxtrade [^\n&]+)", README)))
+PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").split("<!-- commands:begin -->")[0]
+
+
+GROUPS = {"jaxtrade --help", "jaxtrade COMMAND --help", "jaxtrade list"}  # named in text; they are no whole commands
+
+
+def commands(text: str) -> set[str]:
+    """Commands in code spans, in blocks of code, and behind a path."""
+    blocks = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    found = re.findall(r"`(jaxtrade [^`]+)`", text) + re.findall(r"bin/(jaxtrade [^\n&]+)", text) + \
+        re.findall(r"^(jaxtrade [^#\n]+)", blocks, re.MULTILINE)
+    plain = {re.sub(r"[\[\]]|\.\.\.", "", command.partition(" > ")[0]).strip() for command in found}
+    return {command.replace("SHELL", "bash") for command in plain - GROUPS}
+
+
+COMMANDS = sorted(commands(README) | commands(PAGE))
 
 
 def test_commands_were_found() -> None:
-    assert len(COMMANDS) >= 8
+    assert len(commands(README)) >= 5
+    assert len(commands(PAGE)) >= 20
 
 
 @pytest.mark.parametrize("command", COMMANDS)
