@@ -9,11 +9,17 @@ from __future__ import annotations
 import difflib
 import json
 import multiprocessing
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 
 from . import catalogue, device, figures, idle, table
@@ -22,6 +28,7 @@ from .device_parts import PARTS
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
 WORKER_DEATH, NOT_IDLE = 70, 1  # exit codes
+CHILD_GRACE_S = 0.3  # after Ctrl-C: the child of a command has less time than the command (`interrupt.GRACE_S`)
 
 
 class Request(NamedTuple):
@@ -174,14 +181,29 @@ def earlier(compare: Path | None, name: str) -> dict[str, Any] | None:
 def _child(command: list[str]) -> None:
     from jaxtrade.cli import main
 
-    sys.exit(main(command))
+    sys.exit(interrupt.run(partial(main, command), grace_s=CHILD_GRACE_S, quiet=True))
+
+
+def stop(child: BaseProcess) -> None:
+    """End a child by Ctrl-C, so that it ends its own children. The terminal may have sent it one already."""
+    if child.pid is not None and child.is_alive():
+        with suppress(ProcessLookupError):  # it ended just now
+            os.kill(child.pid, signal.SIGINT)
+        child.join(3 * CHILD_GRACE_S)
+        child.kill()
 
 
 def own_process(command: list[str], work: Callable[[list[str]], None] = _child) -> int:
     """Exit code of a command in a fresh interpreter with this one's search path."""
     child = multiprocessing.get_context("spawn").Process(target=work, args=(command,))
-    child.start()
-    child.join()
+    with interrupt.held_back():
+        child.start()
+    with interrupt.cleanup(partial(stop, child)):
+        try:
+            child.join()
+        except KeyboardInterrupt:
+            stop(child)
+            raise
     if child.exitcode is None or child.exitcode < 0:
         print(f"error: bench {command[1]}: its process was ended by signal {-(child.exitcode or 0)}", file=sys.stderr)
         return WORKER_DEATH

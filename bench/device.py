@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.storage.programs import cache_folder
 
@@ -223,13 +224,9 @@ def run(asked: Request, load: float | None, parts: Mapping[str, Part] = device_p
         suite.refuse()
         print(f"device {machine.folder} ({machine.name}): {', '.join(suite.parts)} -> {suite.folder}", file=sys.stderr,
               flush=True)
-        try:
+        with interrupt.hint(lambda: f"what is finished is in {suite.folder}; the same command goes on from there"):
             for name in suite.parts:
                 suite.one(name)
-        except KeyboardInterrupt:
-            print(f"interrupted: what is finished is in {suite.folder}; the same command goes on from there",
-                  file=sys.stderr)
-            raise
     print("\n".join([f"device {machine.folder}, correctness {suite.correctness}:",
                      *(f"  {name}: {text}" for name, text in suite.said.items())]), file=sys.stderr, flush=True)
     return max(suite.codes.values(), default=0)

@@ -18,8 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from jaxtrade import interrupt
 
 from . import idle
 
@@ -63,10 +66,13 @@ def run(name: str, arguments: Mapping[str, Any], seconds: float, variables: Mapp
         process = subprocess.Popen([sys.executable, "-P", "-c", CODE, *words], env=_environment(variables or {}),
                                    stdin=subprocess.DEVNULL, stdout=2, start_new_session=True)
         try:
-            status = process.wait(seconds)
+            with interrupt.cleanup(partial(interrupt.kill, process)):
+                status = process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise LateError(f"{name}: it was ended after {seconds:.0f} seconds, its limit") from None
         finally:  # Ctrl-C does not reach a group of its own
+            if interrupt.received():
+                interrupt.kill(process)
             end(process)
         if status or not reply.exists():
             raise JobError(f"{name}: its process ended with status {status}; its error is above")

@@ -10,10 +10,11 @@ the same matplotlib; both files carry the digest of what they show, so that `pub
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,10 +27,13 @@ PANELS = (  # bench, beginning of its sides' names, title
     ("ppo_train", "large/", "Whole PPO training, 256-256-128"),
 )
 BENCHES = tuple(dict.fromkeys(bench for bench, _, _ in PANELS))
-# Okabe and Ito's colours, told apart under every common colour blindness; markers and dashes tell them apart in grey
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7f7f7f")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-DASHES = ("-", "--", ":")
+# Okabe and Ito's colours, told apart under every common colour blindness. Every line has a marker of its own too, which
+# tells it apart in grey. jaxtrade's lines share its colour; all but the first are dashed, with hollow markers.
+OURS, COLOUR = "jaxtrade", "#0072B2"
+COLOURS = ("#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7f7f7f", "#F0E442")
+MARKERS = ("s", "^", "D", "v", "P", "X", "*", "H")
+OWN_MARKERS = ("o", "h", "p", "d", "<", ">", "8")
+OWN_DASHES = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)), (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (2, 4)))
 NAMES = {"ours": "jaxtrade", "sb3_dummy": "SB3, DummyVecEnv", "sb3_subproc": "SB3, SubprocVecEnv",
          "purejaxrl": "PureJaxRL", "rejax": "rejax", "sbx": "sbx", "twin": "NumPy twin alone",
          "gymnax_rollout": "gymnax's rollout"}
@@ -73,6 +77,32 @@ def series(result: Mapping[str, Any], prefix: str = "") -> dict[str, list[Point]
     return {name: sorted(points) for name, points in lines.items()}
 
 
+class Style(NamedTuple):
+    """How a side is drawn, the same in every panel."""
+
+    colour: str
+    marker: str
+    dash: Any
+    hollow: bool
+
+
+def styles(sides: Iterable[str]) -> dict[str, Style]:
+    """Side -> its style; no two are alike. Those in `NAMES` come first, so that a new side changes none of them.
+
+    Raises ValueError for more sides than there are styles.
+    """
+    known = list(dict.fromkeys([*NAMES.values(), *sides]))
+    own = [side for side in known if side.partition(",")[0] == OURS]
+    others = [side for side in known if side not in own]
+    if len(own) > len(OWN_MARKERS) or len(others) > len(COLOURS):
+        raise ValueError(f"{len(own)} lines of {OURS} and {len(others)} of others, for {len(OWN_MARKERS)} and "
+                         f"{len(COLOURS)} styles; add colours and markers")
+    found = {side: Style(COLOUR, marker, dash, i > 0)
+             for i, (side, marker, dash) in enumerate(zip(own, OWN_MARKERS, OWN_DASHES, strict=False))}
+    return found | {side: Style(colour, marker, "-", False)
+                    for side, colour, marker in zip(others, COLOURS, MARKERS, strict=False)}
+
+
 def panels(results: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, list[Point]]]:
     """Title -> lines, of the benches that there are results of."""
     drawn = {title: series(results[bench], prefix) for bench, prefix, title in PANELS if bench in results}
@@ -85,8 +115,10 @@ def shown(results: Mapping[str, Mapping[str, Any]]) -> bool:
 
 
 def digest(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Of everything that the picture shows."""
-    return hashlib.sha256(json.dumps([panels(results), caption(results)]).encode()).hexdigest()
+    """Of everything that the picture shows, and how."""
+    chosen = panels(results)
+    return hashlib.sha256(json.dumps([chosen, caption(results), styles(itertools.chain(*chosen.values()))])
+                          .encode()).hexdigest()
 
 
 def caption(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -114,33 +146,31 @@ def draw(results: Mapping[str, Mapping[str, Any]], paths: Mapping[str, Path]) ->
         figure = Figure(figsize=(11, 4.6 * rows), layout="constrained")
         figure.suptitle("Throughput by number of environments: medians, bars from the least to the greatest repeat")
         figure.supxlabel(f"Measured on {caption(results)}", fontsize=7.5, color="#444444", x=0.01, ha="left")
-        styles = {name: i for i, name in enumerate(NAMES.values())}  # a side looks the same in every panel
+        looks = styles(itertools.chain(*chosen.values()))
         handles: dict[str, Any] = {}
         *cells, last = figure.subplots(rows, 2).flat
         for axis, (title, lines) in zip(cells, chosen.items(), strict=False):
-            for side in lines:
-                styles.setdefault(side, len(styles))
-            handles |= _panel(axis, title, lines, styles)
+            handles |= _panel(axis, title, lines, looks)
         for axis in (*cells[len(chosen):], last):
             axis.axis("off")
-        last.legend(handles.values(), handles.keys(), loc="center left", frameon=False)
+        last.legend([handles[side] for side in looks if side in handles], [side for side in looks if side in handles],
+                    loc="center left", frameon=False, handlelength=4.5)
         saved.save(figure, digest(results), paths)
     return True
 
 
-def _panel(axis: Any, title: str, lines: Mapping[str, list[Point]], styles: Mapping[str, int]) -> dict[str, Any]:
+def _panel(axis: Any, title: str, lines: Mapping[str, list[Point]], looks: Mapping[str, Style]) -> dict[str, Any]:
     """Draw one panel -> side -> its legend entry."""
     from matplotlib.ticker import NullLocator
 
     handles = {}
     for side, points in lines.items():
-        style = styles[side]
+        look = looks[side]
         counts, rates = [p.num_envs for p in points], [p.median for p in points]
         spread = [[p.median - p.low for p in points], [p.high - p.median for p in points]]
         handles[side] = axis.errorbar(
-            counts, rates, yerr=spread, color=COLOURS[style % len(COLOURS)], marker=MARKERS[style % len(MARKERS)],
-            linestyle=DASHES[style // len(COLOURS) % len(DASHES)], linewidth=1.6, markersize=5.5, capsize=2.5,
-            elinewidth=1.0)
+            counts, rates, yerr=spread, color=look.colour, marker=look.marker, linestyle=look.dash, linewidth=1.6,
+            markersize=6, markerfacecolor="white" if look.hollow else look.colour, capsize=2.5, elinewidth=1.0)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
     axis.set_xticks(sorted({p.num_envs for points in lines.values() for p in points}))

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs.computing import threads_of
 
@@ -57,7 +58,9 @@ class Child:
     def __init__(self, code: Path, shape: Mapping[str, Any], sessions: int, threads: int) -> None:
         words = [sys.executable, "-P", CHILD, json.dumps(dict(shape)), str(sessions)]
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                         env=environment(code) | {"NPROC": str(threads)})
+                                         env=environment(code) | {"NPROC": str(threads)}, start_new_session=True)
+        self._held = ExitStack()
+        self._held.enter_context(interrupt.child(self._process))
 
     def run(self) -> Sample:
         """One repeat. Raises ConfigError if the process ended."""
@@ -73,8 +76,9 @@ class Child:
     def close(self) -> None:
         """End the process."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        with self._held:
+            self._process.stdin.close()
+            self._process.wait()
 
 
 def environment(code: Path) -> dict[str, str]:

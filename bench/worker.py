@@ -16,8 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from jaxtrade import interrupt
 
 from . import idle
 from .harness import Sample
@@ -54,7 +57,9 @@ class Worker:
         # -P: a checkout that is the working directory must not stand before what is installed
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", code, __package__ or "bench", module, function, json.dumps(dict(arguments))],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=own, start_new_session=True)
+        self._held = ExitStack()
+        self._held.enter_context(interrupt.child(self._process))
 
     def run(self) -> Reply:
         """One repeat. Raises WorkerError."""
@@ -76,14 +81,18 @@ class Worker:
     def close(self) -> None:
         """End the child; it stops what it started."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        with self._held:
+            self._process.stdin.close()
+            self._process.wait()
 
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is KeyboardInterrupt:  # do not wait for the end of its repeat
+            self._held.close()
+        else:
+            self.close()
 
 
 def _cpu_seconds() -> float:

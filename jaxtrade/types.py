@@ -40,9 +40,8 @@ class IntrabarPath(struct.PyTreeNode):
     Column [:, 0] is for a long position; column [:, 1] is for a short one and is computed on the inverted bar. With
     two-sided bars, long positions use the bid and short positions use the ask.
 
-    falls: int32[T, 2, 3, K] ticks from the bar's open, in time order, padded with zeros. The three entries of a fall
-        are the running high before the second in which the low occurs, the running high including that second, and
-        the low.
+    falls: int32[T, 2, 3, K] ticks from the bar's open, in time order, padded with zeros. Entries of a fall: the running
+        high before the second in which the low occurs, the running high including that second, and the low.
     ambiguous: bool[T, 2] True without second bars, where they do not rebuild the bar, and with more than K falls. The
         intrabar rule `stop_first` resolves such a bar.
     """
@@ -101,8 +100,7 @@ class MarketData(struct.PyTreeNode):
     """A market on device: a traced argument inside `EnvParams`. A closure would compile it into the program.
 
     open, high, low, close: int32[T] ticks; the bid if the bars are two-sided.
-    tr_sum: int32[T] sum of the last 14 true ranges in ticks, this bar included; -1 until there are 14. Two-sided bars
-        use the mid price.
+    tr_sum: int32[T] sum of the last 14 true ranges (two-sided: of the mid price) in ticks, with this bar; before: -1.
     bars_to_flat: int32[T] whole bars from this bar's scheduled close to the session's flat time, 0 at the flat bar. It
         depends on the calendar alone, so it reveals nothing about later bars.
     fingerprint: uint32[8] sha256 of everything above, as read on the host.

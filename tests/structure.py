@@ -19,7 +19,7 @@ PACKAGE = ROOT / "jaxtrade"
 ROOMS = {
     "errors": (0, 0, "exceptions, exit codes"), "types": (0, 1, "pytrees, Protocols"),
     "registry": (0, 2, "parts by name"), "parts": (0, 3, "the built-in parts"), "text": (0, 4, "lines, tables"),
-    "version": (0, 5, "the version"),
+    "version": (0, 5, "the version"), "interrupt": (0, 6, "Ctrl-C"),
     "config": (1, 0.3, "typed settings"),
     "storage": (2, 1.4, "checkpoints, sinks"), "networks": (2, 2.5, "torsos, heads"),
     "data": (3, 0, "bars to a market"), "training": (3, 1, "the loop, its hooks"),

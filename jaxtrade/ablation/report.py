@@ -13,6 +13,7 @@ from jaxtrade.ablation import picture
 from jaxtrade.ablation.claims import claims
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
 from jaxtrade.ablation.statistics import Comparison, Interval
+from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled
 
 FORMAT = 2
@@ -154,8 +155,9 @@ def _plain(value: Any) -> Any:
 
 def write(ablation: Ablation, folder: Path) -> list[Path]:
     """Write `ablation.json`, `ablation.txt` and, if matplotlib is installed, `ablation.png`. Returns the paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    document, text, plot = (folder / name for name in FILES)
-    document.write_text(json.dumps(to_json(ablation), allow_nan=False) + "\n", encoding="utf-8")
-    text.write_text(table(ablation) + "\n", encoding="utf-8")
-    return [document, text, *([plot] if picture.draw(ablation, plot) else [])]
+    with staged(folder) as new:
+        document, text, plot = (new / name for name in FILES)
+        document.write_text(json.dumps(to_json(ablation), allow_nan=False) + "\n", encoding="utf-8")
+        text.write_text(table(ablation) + "\n", encoding="utf-8")
+        written = [document, text, *([plot] if picture.draw(ablation, plot) else [])]
+    return [folder / path.name for path in written]

@@ -26,7 +26,7 @@ from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.outcomes import what_followed
 from jaxtrade.advisor.questions import QuestionBook, in_sessions
 from jaxtrade.advisor.table import AdviceTable, empty_table
-from jaxtrade.config import AdvisorConfig, RunConfig
+from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.market import Market
@@ -255,10 +255,11 @@ def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None
 def config_digest(config: RunConfig) -> str:
     """sha256 (hex) of the configuration fields in which a recording and its replay must agree.
 
-    The advisor's kind, options and service and the TensorBoard switch may differ, so they are left out. The transport
-    is included: it decides at which updates advice becomes visible.
+    The advisor's kind, options and service, the TensorBoard switch and the places of files may differ, so they are left
+    out: a journal names the bars by their content. The transport is included: it decides at which updates advice
+    becomes visible.
     """
-    values = config.model_dump(mode="json")
+    values = config.model_dump(mode="json", exclude={"data": set(PLACES)})
     for name in ("kind", "options", "service"):
         del values["advisor"][name]
     del values["train"]["tensorboard"]

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from jaxtrade import interrupt
 from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_unused
 from jaxtrade.cli.shared import data_options, keep_programs, print_result, quiet_option, resolve, screen_of
 from jaxtrade.config import RunConfig
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ConfigError or DataError before anything is trained.
     """
-    from jaxtrade.ablation.folder import check_new, reopen, settings_of
+    from jaxtrade.ablation.folder import BEGIN, check_new, reopen, settings_of
     from jaxtrade.ablation.kinds import parse_fusions, parse_kinds
 
     # These bars are synthetic even if --market names a market with bundled ones: a week is too short.
@@ -84,8 +85,10 @@ def run(args: argparse.Namespace) -> int:
 
         keep_programs(args)
         paths = list[Path]()
-        found = ablate(config, kinds, fusions, screen.message, lambda so_far: paths.extend(write(so_far, folder)),
-                       folder, screen)
+        with interrupt.hint(lambda: f"continue with the same flags, --out {folder} and --resume"
+                            if (folder / BEGIN).is_file() else ""):
+            found = ablate(config, kinds, fusions, screen.message, lambda so_far: paths.extend(write(so_far, folder)),
+                           folder, screen)
         screen.at_end(f"wrote {path}" for path in dict.fromkeys(paths))
     print_result(table(found), screen)
     return 0

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from jaxtrade import interrupt
 from jaxtrade.cli import ablate, advise, completion, config_command, init, listing, menu, training
 from jaxtrade.cli.parser import build_parser
 from jaxtrade.cli.shared import keep_programs, print_result, resolve, screen_of
-from jaxtrade.errors import ConfigError, DataError, JaxtradeError, OutOfMemoryError
+from jaxtrade.errors import ConfigError, DataError, InterruptedRunError, JaxtradeError, OutOfMemoryError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.memory import first_line, is_exhausted
 from jaxtrade.storage.source import declare, read_source
@@ -34,10 +35,10 @@ def _evaluate(args: argparse.Namespace) -> int:
 
         if args.intrabar_grid or args.cost_grid:
             text = grid_run(Path(args.run), args.split, args.intrabar_grid, args.cost_grid, args.json,
-                            args.seed, args.advisor, args.overrides, screen)
+                            args.seed, args.advisor, args.overrides, args.data, screen)
         else:
             text = evaluate_run(Path(args.run), args.split, as_json=args.json, seed=args.seed, advisor=args.advisor,
-                                overrides=args.overrides, store=store, screen=screen)
+                                overrides=args.overrides, store=store, data=args.data, screen=screen)
     print_result(text, screen)
     return 0
 
@@ -67,7 +68,7 @@ def _replay(args: argparse.Namespace) -> int:
     keep_programs(args)
     from jaxtrade.runs.evaluate import replay_run
 
-    for line in replay_run(Path(args.run), args.session, args.seed):
+    for line in replay_run(Path(args.run), args.session, args.seed, args.data):
         print(line)
     return 0
 
@@ -128,34 +129,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     declare(args.source_files)
     try:
         return COMMANDS[args.command](args)
-    except JaxtradeError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except InterruptedRunError as error:
+        interrupt.say(f"error: {error}")
         return error.exit_code
-    except BrokenPipeError:  # the reader of the output closed the pipe; the run has no fault
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        if error.errno not in DISK_FAULTS:
-            return _internal(error)
-        flag = "--out" if args.command in ("bench", "advise", "ablate") else "--run-dir"
-        print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
-        return DISK_ERROR
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except Exception as error:  # any other exception is a bug, so its traceback is shown
-        if is_exhausted(error):
+        interrupt.say(interrupt.line())
+        return interrupt.EXIT_CODE
+    except Exception as error:
+        if interrupt.received():  # XLA, for example, turns the KeyboardInterrupt of a callback into an error of its own
+            interrupt.say(interrupt.line())
+            return interrupt.EXIT_CODE
+        return _failed(error, args.command)
+
+
+def _failed(error: Exception, command: str) -> int:
+    """Print an error -> the exit code. A `JaxtradeError` is the user's to mend; any other exception is a bug, so its
+    traceback is shown."""
+    match error:
+        case JaxtradeError():
+            print(f"error: {error}", file=sys.stderr)
+            return error.exit_code
+        case BrokenPipeError():  # the reader of the output closed the pipe; the run has no fault
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        case OSError() if error.errno in DISK_FAULTS:
+            flag = "--out" if command in ("bench", "advise", "ablate") else "--run-dir"
+            print(f"error: {error}; free some space, or name another {flag}", file=sys.stderr)
+            return DISK_ERROR
+        case _ if is_exhausted(error):
             print(f"error: memory ran out ({first_line(error)}); free some, or make the work smaller "
                   "(rollout.num_envs, train.num_seeds, less data)", file=sys.stderr)
             return OutOfMemoryError.exit_code
-        return _internal(error)
-
-
-def _internal(error: Exception) -> int:
     traceback.print_exception(error)
     print(f"this is a bug in jaxtrade {__version__}; please report the lines above", file=sys.stderr)
     return INTERNAL_ERROR
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -79,6 +79,7 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")
     evaluate.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
                           help="a key of that advisor, e.g. --set advisor.options.model=NAME (repeatable)")
+    evaluate.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
     evaluate.add_argument("--seed", type=int, help="one seed of a run with several (default: all; a grid needs one)")
 
 
@@ -101,6 +102,7 @@ def _add_replay(commands: Any) -> None:
     replay = commands.add_parser("replay", help="one session bar by bar: seen, masked, chosen, filled")
     replay.add_argument("run", metavar="RUN", help="the run's folder")
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
+    replay.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
     replay.add_argument("--seed", type=int, help="which policy, of a run with several")
 
 

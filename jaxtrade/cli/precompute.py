@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxtrade import interrupt
 from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
 from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
 from jaxtrade.advisor.host.cache import AdviceCache
@@ -26,7 +27,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
-from jaxtrade.errors import ConfigError, DataError, InterruptedRunError
+from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.version import __version__
 
 _REPORT_S = 5.0
@@ -68,7 +69,7 @@ class _Result(NamedTuple):
 def precompute(config: RunConfig, request: Request) -> int:
     """Handle the command. Returns 0, or 1 if it stopped before every bar had an answer or a failure.
 
-    Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all), InterruptedRunError (Ctrl-C).
+    Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all).
     """
     market = load_market(config)
     book = make_book(market, config)
@@ -156,10 +157,8 @@ def plan_lines(plan: AskPlan, config: RunConfig, slow: bool) -> list[str]:
 
 
 def _directly(backend: Backend, book: QuestionBook, bars: np.ndarray) -> _Result:
-    try:
+    with interrupt.hint(lambda: "nothing was written, and nothing was paid for"):
         advice, failures = ask_each(backend, book, bars, _reporter())
-    except KeyboardInterrupt:
-        raise InterruptedRunError("interrupted; nothing was written, and nothing was paid for") from None
     return _Result(*arrays_of(advice), failures, 0, "")
 
 
@@ -171,14 +170,14 @@ def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, ba
         last = asked
         report(asked)
 
-    try:
-        with service_of(config, backend, tell=say) as service:
-            found, rows, statistics = ask_service(service, book, bars, progress=progress)
-    except KeyboardInterrupt:
-        cache = config.advisor.service.cache
-        raise InterruptedRunError("interrupted; nothing was written" if cache is None else
-                                  f"interrupted; at least {last.advised} answers are kept in {cache}. Run the same "
-                                  "command again to go on from there") from None
+    cache = config.advisor.service.cache
+
+    def kept() -> str:
+        return "nothing was written" if cache is None else (
+            f"at least {last.advised} answers are kept in {cache}; the same command goes on from there")
+
+    with interrupt.hint(kept), service_of(config, backend, tell=say) as service:
+        found, rows, statistics = ask_service(service, book, bars, progress=progress)
     unsettled = last.total - last.settled
     failures = {kind: count for kind, count in statistics["failures"].items() if count}
     return _Result(found, rows, failures, unsettled, str(statistics["mode"]) if unsettled else "")

@@ -6,6 +6,7 @@ No heavy library is loaded before the configuration has been checked.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from jaxtrade.cli.shared import (
     screen_of,
 )
 from jaxtrade.config import RunConfig, make_config, overridden
-from jaxtrade.runs import rundir
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.preflight import check_memory
 
 if TYPE_CHECKING:
@@ -69,14 +70,15 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
 
 
 def _resume(args: argparse.Namespace) -> int:
-    refuse(args, (*_KEPT, "onward"), f"--resume {args.resume}: a resumed run keeps its configuration")
+    kept = [name for name in (*_KEPT, "onward") if name != "data"]
+    refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration")
     rundir.read_run(Path(args.resume))
     with screen_of(args) as screen:
         screen.phase("loading", "JAX")
         store = keep_programs(args)
         from jaxtrade.runs.train import resume
 
-        result = resume(Path(args.resume), store, screen)
+        result = resume(Path(args.resume), store, None if args.data is None else Path(args.data), screen)
     print_result(result.table, screen)
     return result.exit_code
 
@@ -86,9 +88,11 @@ def _continue(args: argparse.Namespace) -> int:
     refuse(args, _INHERITED, f"--continue {args.onward}: goes on with that run's configuration",
            " (change single keys by --set)")
     source = Path(args.onward)
-    rundir.read_run(source)
+    located = files.values(rundir.read_run(source)[0])
+    overrides = [f"{key}={json.dumps(value)}" for key, value in located.items()
+                 if key != "advisor.kind" or args.advisor is None]
     config = resolve(args, config=str(source / "config.yaml"), values=rundir.written_values(source),
-                     overrides=["transfer.moments=true", *args.overrides])
+                     overrides=[*overrides, "transfer.moments=true", *args.overrides])
     return _begin(args, config, args.onward)
 
 

@@ -31,6 +31,7 @@ from jaxtrade.config.load import (
     validated,
 )
 from jaxtrade.config.market import (
+    PLACES,
     AccountConfig,
     BracketConfig,
     CostConfig,
@@ -45,6 +46,7 @@ from jaxtrade.config.market import (
 
 __all__ = [
     "MAX_BYTES",
+    "PLACES",
     "AccountConfig",
     "AdvisorConfig",
     "BracketConfig",

@@ -66,6 +66,10 @@ Code = Annotated[str, BeforeValidator(lambda value: str(value) if type(value) is
 Roll = Literal["off", "volume"] | dict[str, str]
 
 
+# Keys of `DataConfig` that only say where a file is: its content is in the market's fingerprint, or in the contract.
+PLACES = frozenset(("contract", "file", "seconds", "conversion", "quotes"))
+
+
 class DataConfig(Section, frozen=True):
     """Where the bars come from. Zone, stamp side and price scale are given or known, never guessed."""
 
@@ -119,6 +123,14 @@ class DataConfig(Section, frozen=True):
     synthetic_seed: int = Field(default=0, ge=0, description="seed of the synthetic bars")
     synthetic_drift: float | None = Field(default=None, description="trend: expected ticks per bar; None: 0.05")
     synthetic_pull: float | None = Field(default=None, description="mean_reversion: strength, in (0, 1]; None: 0.4")
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Key -> the file that it names, for all files that a market's bars are made from."""
+        calendar = None if self.calendar in ("table", "infer") else self.calendar
+        known = {"file": self.file, "quotes": self.quotes, "seconds": self.seconds, "conversion": self.conversion,
+                 "calendar": calendar}
+        return {key: path for key, path in known.items() if path is not None}
 
     @model_validator(mode="after")
     def _in_order(self) -> DataConfig:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from jaxtrade import interrupt
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import (
     CURRICULUM,
@@ -33,7 +34,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json, percent
 from jaxtrade.rl.transfer import movement
-from jaxtrade.runs import rundir
+from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.beginning import transferred
 from jaxtrade.runs.computing import settle
@@ -117,11 +118,12 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     (new / CURRICULUM).write_text(dump_curriculum(curriculum), encoding="utf-8")
     rundir.write_json(new / BEGIN, {"digest": curriculum.digest(), "first": first, "nproc": os.environ["NPROC"],
                              "from": None if source is None else str(source.resolve()),
+                             "files": {phase.name: files.record(phase.config, path) for phase in curriculum.phases},
                              "xla_flags": os.environ.get("XLA_FLAGS", "")})
     if path.exists():  # the check above has shown that it is empty
         path.rmdir()
     new.rename(path)
-    with rundir.locked(path):
+    with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store, shown)
 
 
@@ -148,14 +150,30 @@ def resume_curriculum(path: Path, store: Store | None = None, screen: Screen | N
 
     Raises ConfigError (no curriculum there, or it has changed), RunLockedError.
     """
-    curriculum = read_curriculum(path)
     begin = read_json(path / BEGIN)
+    curriculum = _located(read_curriculum(path), begin.get("files", {}), path)
     if written_digest(path) != begin["digest"]:
         raise ConfigError(f"{path / CURRICULUM}: has changed since the curriculum began; restore it, or start "
                           "a new one with the change")
     os.environ["NPROC"], os.environ["XLA_FLAGS"] = begin["nproc"], begin["xla_flags"]  # must be set before JAX starts
-    with rundir.locked(path):
+    with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store, Plain() if screen is None else screen)
+
+
+def _located(curriculum: Curriculum, recorded: Mapping[str, Any], path: Path) -> Curriculum:
+    """The curriculum with the paths at which its files are now. recorded: phase -> its files."""
+    phases = []
+    for phase in curriculum.phases:
+        manifest = {files.FILES: recorded.get(phase.name, {})}
+        config = files.locate(phase.config, manifest, path)
+        files.require(config, manifest, path)
+        phases.append(phase.model_copy(update={"config": config}))
+    return curriculum.model_copy(update={"phases": tuple(phases)})
+
+
+def how_to_continue(path: Path) -> str:
+    """What to say about a curriculum that has been stopped."""
+    return f"continue with: jaxtrade curriculum --resume {path}"
 
 
 def _run_phases(curriculum: Curriculum, path: Path, store: Store | None, screen: Screen) -> CurriculumResult:
@@ -213,10 +231,10 @@ def _train_phase(phase: Phase, folder: Path, source: Path | None, store: Store |
             shutil.rmtree(folder, ignore_errors=True)  # left by a process that was killed early; it holds no results
             run(phase.config, folder, loaded, store, screen)
         else:
-            resume(folder, store, screen)
+            resume(folder, store, screen=screen)
     except (InterruptedRunError, PreemptedError) as stop:
         what = str(stop).partition("; continue with")[0]
-        raise type(stop)(f"{what}; continue with: jaxtrade curriculum --resume {folder.parents[1]}") from None
+        raise type(stop)(f"{what}; {how_to_continue(folder.parents[1])}") from None
 
 
 def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxtrade.config import DataConfig, RunConfig
+from jaxtrade.config import RunConfig
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.data.read.bars import Bars
@@ -101,7 +101,7 @@ def shelf_of(config: RunConfig, contract: Contract) -> Shelf | None:
     """
     limit, source = limit_bytes(), of_command()
     names = (*config.env.features, *context_features(config.env.task))
-    files = files_of(config.data)
+    files = config.data.files
     own = config.imports or any(name in FEATURES for name in names)
     if source is None or not limit or own or config.data.source != "file":
         return None
@@ -118,14 +118,6 @@ def shelf_of(config: RunConfig, contract: Contract) -> Shelf | None:
              "libraries": {name: version(name) for name in ("jaxtrade", "numpy", "pandas", "tzdata")}}
     return Shelf(folder, hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest(), limit, digests,
                  source)
-
-
-def files_of(data: DataConfig) -> dict[str, str]:
-    """Key of the configuration -> the file that it names, for all files that a market is made from."""
-    calendar = None if data.calendar in ("table", "infer") else data.calendar
-    named = {"file": data.file, "quotes": data.quotes, "seconds": data.seconds, "conversion": data.conversion,
-             "calendar": calendar}
-    return {key: path for key, path in named.items() if path is not None}
 
 
 def digests_of(files: dict[str, str]) -> dict[str, str]:
@@ -161,7 +153,7 @@ def keep(shelf: Shelf, host: HostMarket, config: RunConfig, tell: Tell) -> None:
     `tell` gets a line if the market cannot be written.
     """
     try:
-        if digests_of(files_of(config.data)) == shelf.digests and unchanged(shelf.source):
+        if digests_of(config.data.files) == shelf.digests and unchanged(shelf.source):
             write_entry(shelf.folder, shelf.key, _packed(host), shelf.limit)
     except OSError as error:
         tell(f"the prepared market is not kept for the next run ({error}); free some space, or set "

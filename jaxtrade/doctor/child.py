@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from jaxtrade import interrupt
+
 # Windows has no signals. It reports a crash as an NTSTATUS in the exit code.
 _NTSTATUS = {0xC0000005: "access violation", 0xC000001D: "illegal instruction", 0xC00000FD: "stack overflow",
              0xC0000135: "DLL not found", 0xC0000409: "stack buffer overrun"}
@@ -64,12 +66,10 @@ def run_child(program: str, timeout: float, env: Mapping[str, str] | None = None
     path = os.pathsep.join(entry for entry in sys.path if entry)
     merged = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", **(env or {})}
     try:
-        done = subprocess.run([sys.executable, "-P", "-X", "faulthandler", "-c", program], env=merged, timeout=timeout,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8",
-                              errors="replace", check=False)
+        done = _ended([sys.executable, "-P", "-X", "faulthandler", "-c", program], merged, timeout)
     except subprocess.TimeoutExpired as late:
-        partial = late.stderr.decode("utf-8", "replace") if isinstance(late.stderr, bytes) else late.stderr or ""
-        return ChildResult("hang", time.monotonic() - start, {}, f"no answer in {timeout:.0f} s", partial)
+        said = late.stderr.decode("utf-8", "replace") if isinstance(late.stderr, bytes) else late.stderr or ""
+        return ChildResult("hang", time.monotonic() - start, {}, f"no answer in {timeout:.0f} s", said)
     except OSError as error:  # the fork failed: process limit reached, or out of memory
         return ChildResult("error", time.monotonic() - start, {}, f"could not start a process: {error}")
     seconds = time.monotonic() - start
@@ -84,6 +84,19 @@ def run_child(program: str, timeout: float, env: Mapping[str, str] | None = None
     if not isinstance(values, dict):
         return ChildResult("error", seconds, {}, "ended without a result", done.stderr)
     return ChildResult("ok", seconds, values, "", done.stderr)
+
+
+def _ended(words: list[str], env: Mapping[str, str], timeout: float) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` for a thread: Ctrl-C, which reaches the main thread only, ends the child too."""
+    with subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, encoding="utf-8", errors="replace", start_new_session=True) as process, \
+            interrupt.child(process):
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            interrupt.kill(process)
+            raise subprocess.TimeoutExpired(words, timeout, *process.communicate()) from None
+    return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
 
 
 def crashed_in(stderr: str) -> str:

@@ -27,6 +27,7 @@ from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.staged import staged
 from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 if TYPE_CHECKING:
@@ -240,10 +241,14 @@ def write(result: EvaluationResult, directory: Path, agent: str | None = None) -
 
     agent: its name; default: the first agent. Returns the paths.
     """
-    directory.mkdir(parents=True, exist_ok=True)
+    names = ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png")
     shown = result.agents[0] if agent is None else result.agent(agent)
-    paths = {name: directory / name for name in
-             ("evaluation.json", "evaluation.txt", "trades.csv", "equity.csv", "equity.png", "day.png")}
+    with staged(directory) as new:
+        _write(result, shown, {name: new / name for name in names})
+    return [directory / name for name in names]
+
+
+def _write(result: EvaluationResult, shown: AgentResult, paths: dict[str, Path]) -> None:
     document = json.dumps(report.to_json(result), indent=2, allow_nan=False)
     paths["evaluation.json"].write_text(document + "\n", encoding="utf-8")
     paths["evaluation.txt"].write_text(report.table(result) + "\n", encoding="utf-8")
@@ -255,4 +260,3 @@ def write(result: EvaluationResult, directory: Path, agent: str | None = None) -
                                         result.start_balance))
     equity.draw(result, shown, paths["equity.png"])
     day.draw(result, shown, paths["day.png"])
-    return list(paths.values())

@@ -14,6 +14,7 @@ from typing import Any
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned
 
 POLICY = "greedy"
@@ -98,5 +99,6 @@ def write(results: Mapping[int, EvaluationResult], folder: Path) -> None:
     if len(results) == 1:
         return
     document = json.dumps(to_json(results), indent=2, allow_nan=False)
-    (folder / "seeds.json").write_text(document + "\n", encoding="utf-8")
-    (folder / "seeds.txt").write_text(table(results) + "\n", encoding="utf-8")
+    with staged(folder) as new:
+        (new / "seeds.json").write_text(document + "\n", encoding="utf-8")
+        (new / "seeds.txt").write_text(table(results) + "\n", encoding="utf-8")

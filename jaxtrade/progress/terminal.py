@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from jaxtrade import interrupt
+
 LEAST_COLUMNS, LEAST_ROWS = 60, 16  # smaller terminals get plain lines
 DUMB = ("dumb", "unknown")
 _shown_on: list[int] = []  # file descriptors of the terminals that show a panel now
@@ -67,7 +69,8 @@ class LastingStream:
 
 
 def panel_opened(descriptor: int) -> None:
-    """Note that a terminal shows a panel."""
+    """Note that a terminal shows a panel. Ctrl-C then restores it, also where it ends the process at once."""
+    interrupt.before_line(restore)
     _shown_on.append(descriptor)
 
 

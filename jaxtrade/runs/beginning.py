@@ -150,8 +150,12 @@ def resumed(setup: Setup, path: Path, manifest: dict[str, Any], programs: Progra
 
 
 def source_again(path: Path, named: dict[str, Any]) -> Source:
-    """The source of a run that stopped before its first checkpoint. Raises ConfigError if the source has changed."""
-    source = open_source(named["path"])
+    """The source of a run that stopped before its first checkpoint, beside the run or where it was then.
+
+    Raises ConfigError if the source has changed.
+    """
+    beside = path / named["relative"] if "relative" in named else None  # runs of earlier versions lack it
+    source = open_source(named["path"] if beside is None or not beside.is_dir() else str(beside))
     if (source.update, source.config_sha256) != (named["update"], named["config_sha256"]):
         raise ConfigError(f"{path}: began with update {named['update']} of {named['path']}, whose newest checkpoint is "
                           f"now of update {source.update}; nothing of this run was saved, so train a new one")

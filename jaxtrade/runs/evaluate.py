@@ -19,7 +19,7 @@ from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_ag
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
 from jaxtrade.progress.screen import Screen
-from jaxtrade.runs import machine, rundir
+from jaxtrade.runs import files, machine, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
@@ -31,22 +31,46 @@ from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several
 from jaxtrade.types import PyTree, SessionSet
 
+# Keys that may be set for another advisor: those that decide what it answers, and when. The others decide how the
+# policy listens, which it has learned.
+OF_EVALUATION = ("advisor.options.", "advisor.service.", "advisor.template=", "advisor.horizon=", "advisor.latency=",
+                 "advisor.latency_seed=", "advisor.max_age=", "advisor.evaluation_wait_s=")
 
-def open_run(path: Path) -> tuple[Setup, dict[str, Any]]:
+
+def open_run(path: Path, data: Path | None = None, advisor: bool = True) -> tuple[Setup, dict[str, Any]]:
     """Setup and manifest of an existing run. Its configuration and data must be those that it was trained with.
 
-    Raises ConfigError (not a run, edited configuration) or DataError (the data have changed).
+    Args:
+        data: a file that holds the run's bars, instead of its own.
+        advisor: whether the run's own advisor is used.
+    Raises:
+        ConfigError (not a run, edited configuration), DataError (the data are not there, or have changed).
     """
-    config, manifest = rundir.read_run(path)
+    config, manifest = rundir.read_run(path, _instead(path, data))
     if (found := rundir.config_digest(path)) != manifest["config_sha256"]:
         raise ConfigError(f"{path / 'config.yaml'}: sha256 {found[:16]}..., the run was made with "
                           f"{manifest['config_sha256'][:16]}...; restore the file, or train a new run with the change")
     restore(config, manifest)  # before `prepare` starts JAX
+    files.require(config, manifest, path, advisor)
     setup = prepare(config)
     if setup.market.fingerprint != manifest["data_sha256"]:
-        raise DataError(f"{path}: trained on data with sha256 {manifest['data_sha256'][:16]}..., the data now have "
-                        f"{setup.market.fingerprint[:16]}...; bring back the old file, or train a new run")
+        raise DataError(files.explain(config, manifest, path) if data is None else
+                        f"--data {data}: holds other bars than {path} was trained on (fingerprint "
+                        f"{setup.market.fingerprint[:16]}..., then {manifest['data_sha256'][:16]}...); give a file of "
+                        "the same bars, or train a new run")
     return setup, manifest
+
+
+def _instead(path: Path, data: Path | None) -> dict[str, str]:
+    """`--data` as a key. Raises ConfigError if the run reads no file of bars, DataError if there is no such file."""
+    if data is None:
+        return {}
+    source = rundir.read_run(path)[0].data.source
+    if source != "file":
+        raise ConfigError(f"--data {data}: {path} was trained on {source} bars, not on a file; leave --data out")
+    if not data.is_file():
+        raise DataError(f"--data {data}: there is no such file")
+    return {"data.file": str(data)}
 
 
 def policy_path(path: Path, config: RunConfig, seed: int, folder: str = FOLDER) -> Path:
@@ -115,7 +139,7 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
 
 def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: int | None = None,
                  advisor: str | None = None, overrides: Sequence[str] = (), store: Store | None = None,
-                 screen: Screen | None = None) -> str:
+                 data: Path | None = None, screen: Screen | None = None) -> str:
     """Evaluate a finished run again. Returns the table as text, or JSON.
 
     Args:
@@ -124,13 +148,14 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
             results go to `evaluation/<split>-advised`, beside those of the run's own advisor.
         overrides: options of that advisor, as `advisor.key=value`.
         store: where compiled programs are kept, as in `runs.train.run`.
+        data: a file of the run's bars, instead of its own.
         screen: shows the progress. Default: nothing does.
     Raises:
         ConfigError, DataError, CheckpointError.
     """
     shown = Screen() if screen is None else screen
     shown.phase("loading", "the market and the policy")
-    setup = _advised(open_run(path)[0], path, advisor, overrides)
+    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides)
     chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
     policies = {each: _load(path, setup.config, each) for each in chosen}
     with rundir.locked(path), programs_of(setup, store) as programs:
@@ -145,8 +170,11 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
 
 def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str]) -> Setup:
     """The setup with another advisor. Raises ConfigError if the run was trained without an advisor."""
-    if other := [key for key in overrides if not key.strip().startswith("advisor.")]:
-        raise ConfigError(f"--set {other[0]}: an evaluation takes the run's configuration; only advisor.* may be set")
+    if other := [key for key in overrides if not key.strip().startswith(OF_EVALUATION)]:
+        known = ", ".join(f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION)
+        raise ConfigError(f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
+                          f"--advisor you may set {known} (else train a run with the change, or see --cost-grid and "
+                          "--intrabar-grid)")
     if overrides and advisor is None:
         raise ConfigError(f"--set {overrides[0]}: belongs to another advisor; name it with --advisor")
     if advisor is None:
@@ -159,27 +187,31 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
     values = setup.config.model_dump(mode="json")
     if advisor != setup.config.advisor.kind:
         values["advisor"] |= {"kind": advisor, "options": {}}
-    config = make_config(overridden(values, overrides), f"--advisor {advisor}")
+    config, where = make_config(values, f"--advisor {advisor}"), f"--advisor {advisor}"
+    for override in overrides:
+        before, config = config, make_config(overridden(config.model_dump(mode="json"), [override]), where)
+        if config == before:
+            raise ConfigError(f"--set {override}: changes nothing, this is its value already; leave it out")
     check_advisor(config, setup.market)
     return replace(setup, config=config)
 
 
 def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool = False, as_json: bool = False,
              seed: int | None = None, advisor: str | None = None, overrides: Sequence[str] = (),
-             screen: Screen | None = None) -> str:
+             data: Path | None = None, screen: Screen | None = None) -> str:
     """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order and by costs.
 
     The grids are returned, not written. Answers of the run's own advisor are saved, as in `evaluate_run`.
 
     Args:
         seed: the seed whose policy is used; needed if the run has several.
-        advisor, overrides, screen: as in `evaluate_run`.
+        advisor, overrides, data, screen: as in `evaluate_run`.
     Raises:
         ConfigError, DataError, CheckpointError.
     """
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
-    setup = _advised(open_run(path)[0], path, advisor, overrides)
+    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides)
     config, sessions = setup.config, _held_out(setup, split)
     policy = _load(path, config, _chosen_seed(config, seed))
     agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
@@ -207,13 +239,13 @@ def _keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
     return nullcontext() if setup.fusion is None else rundir.locked(path)
 
 
-def replay_run(path: Path, session: str, seed: int | None = None) -> Iterator[str]:
+def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None) -> Iterator[str]:
     """Replay one session under the run's greedy policy, line by line.
 
-    session: its trade date. seed: the seed whose policy is used; needed if the run has several. Raises ConfigError if
-    the date is not a session of the run.
+    session: its trade date. seed: the seed whose policy is used; needed if the run has several. data: as in
+    `evaluate_run`. Raises ConfigError if the date is not a session of the run.
     """
-    setup, _ = open_run(path)
+    setup, _ = open_run(path, data)
     policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
     split = _split_of(setup, session)
     with _keeping(setup, path):

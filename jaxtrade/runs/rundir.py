@@ -8,9 +8,9 @@ import os
 import platform
 import re
 import secrets
-import subprocess
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +18,8 @@ from typing import IO, Any
 from jaxtrade.config import RunConfig, digest_of, dump_config, make_config, read_values
 from jaxtrade.config.legacy import migrated
 from jaxtrade.errors import ConfigError, RunLockedError, StorageError
-from jaxtrade.runs import machine
+from jaxtrade.runs import files, machine
+from jaxtrade.runs.commit import commit
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
@@ -64,11 +65,23 @@ def check_place(path: Path, where: str) -> None:
 
 
 def create_run(path: Path, config: RunConfig, manifest: dict[str, Any]) -> None:
-    """Create the folder with `config.yaml` and `manifest.json`. Raises ConfigError as `check_new` does."""
+    """Create the folder with `config.yaml` and `manifest.json`: with both, or not at all.
+
+    Raises ConfigError as `check_new` does.
+    """
     check_new(path)
-    path.mkdir(parents=True, exist_ok=True)
-    (path / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-    write_manifest(path, manifest)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # left by a process that was killed
+    new.mkdir()
+    try:
+        (new / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        write_manifest(new, manifest | {files.FILES: files.record(config, path)})
+        if path.exists():  # the check above has shown that it is empty; Windows does not rename over it
+            path.rmdir()
+        new.rename(path)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:
@@ -83,10 +96,11 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     write_json(path / "manifest.json", manifest)
 
 
-def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
+def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration and manifest of a run. Runs of earlier versions can be read too.
 
-    Raises ConfigError if `path` is not a run folder.
+    Paths in the configuration are those at which the run's files are now (`files.locate`). instead: key -> path of
+    files that the user names now, e.g. `data.file`. Raises ConfigError if `path` is not a run folder.
     """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
@@ -99,7 +113,8 @@ def read_run(path: Path) -> tuple[RunConfig, dict[str, Any]]:
     if missing:
         raise ConfigError(f"{path / 'manifest.json'}: no '{missing[0]}'; restore the file or train again")
     config = path / "config.yaml"
-    return make_config(written_values(path), str(config)), manifest
+    files.find_imports(manifest, path)
+    return files.locate(make_config(written_values(path), str(config)), manifest, path, instead), manifest
 
 
 def written_values(path: Path) -> dict[str, Any]:
@@ -153,28 +168,6 @@ def _try_lock(handle: IO[str]) -> bool:
     return True
 
 
-def _git_commit() -> str | None:
-    """Commit of the source tree in use, with '-dirty' if it has uncommitted changes.
-
-    None if the package does not run from its own checkout: an installed copy may lie inside another repository, whose
-    commit would say nothing.
-    """
-    package = Path(__file__).resolve().parent.parent
-
-    def git(*words: str) -> str | None:
-        try:
-            done = subprocess.run(["git", "-C", str(package), *words], capture_output=True, text=True, timeout=10,
-                                  check=False)
-        except (OSError, subprocess.TimeoutExpired):
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    top = git("rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != package.parent or git("ls-files", "--error-unmatch", __file__) is None:
-        return None
-    return git("describe", "--always", "--dirty", "--abbrev=40")
-
-
 def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
     """Where a result comes from: versions, commit, device, seeds and digests. Starts JAX."""
     return machine.facts() | {
@@ -182,6 +175,6 @@ def provenance(config: RunConfig, fingerprint: str) -> dict[str, Any]:
         "config_sha256": config.digest(),
         "data_sha256": fingerprint,
         "seed": config.seed,
-        "git": _git_commit(),
+        "git": commit(),
         "compute": config.compute.model_dump(mode="json"),
     }

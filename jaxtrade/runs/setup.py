@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from jaxtrade.advisor.table import empty_table
-from jaxtrade.config import EnvConfig, RunConfig
+from jaxtrade.config import PLACES, EnvConfig, RunConfig
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
@@ -65,9 +65,10 @@ class Setup:
     def facts(self) -> dict[str, Any]:
         """All that decides what the run's programs compute, besides the source code: configuration, data, contract.
 
-        The seed is left out: it is an argument of the programs.
+        The seed is left out: it is an argument of the programs. So are the places of files: their content is in the
+        fingerprint and the contract.
         """
-        config = self.config.model_dump(mode="json", exclude={"seed"})
+        config = self.config.model_dump(mode="json", exclude={"seed": True, "data": set(PLACES)})
         return {"config": config, "data": self.market.fingerprint, "contract": repr(self.market.contract)}
 
     def evaluation_split(self) -> str:

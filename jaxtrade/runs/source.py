@@ -20,7 +20,7 @@ from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
-from jaxtrade.runs import rundir
+from jaxtrade.runs import files, rundir
 from jaxtrade.storage import checkpoint
 from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
@@ -164,9 +164,10 @@ def require_same(source: Source, config: RunConfig) -> None:
                               "env that decides them, or begin from its policy (--from), which widens")
 
 
-def describe(source: Source, coverage: Coverage) -> dict[str, Any]:
-    """The entry about the source in a run's manifest."""
-    return {"path": str(source.path.resolve()), "update": source.update, "total_updates": source.total_updates,
+def describe(source: Source, coverage: Coverage, folder: Path) -> dict[str, Any]:
+    """The entry about the source in the manifest of the run in `folder`."""
+    places = files.places(source.path, folder)
+    return {"path": places.pop("absolute"), **places, "update": source.update, "total_updates": source.total_updates,
             "config_sha256": source.config_sha256, "new_actions": list(coverage.new_actions)}
 
 

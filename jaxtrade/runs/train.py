@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from jaxtrade import interrupt
 from jaxtrade.config import RunConfig
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
@@ -36,6 +38,7 @@ from jaxtrade.runs.preflight import check, check_device, check_memory, memory_no
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
@@ -89,25 +92,34 @@ def _run(setup: Setup, path: Path | None, source: Source | None, programs: Progr
     path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
     manifest = rundir.provenance(config, setup.market.fingerprint)
     if source is not None and begins.coverage is not None:
-        manifest["source"] = describe(source, begins.coverage)
+        manifest["source"] = describe(source, begins.coverage, path)
     check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
-    with rundir.locked(path):
+    with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
         return _train_and_evaluate(setup, path, begins, programs, screen)
 
 
-def resume(path: Path, store: Store | None = None, screen: Screen | None = None) -> RunResult:
-    """Continue a run from its newest good checkpoint, then evaluate it. store, screen: as in `run`.
+def resume(path: Path, store: Store | None = None, data: Path | None = None,
+           screen: Screen | None = None) -> RunResult:
+    """Continue a run from its newest good checkpoint, then evaluate it. store, screen: as in `run`. data: a file of
+    the run's bars, instead of its own.
 
     The result has the same bits as if the run had never stopped. Raises ConfigError (not a run), DataError (the data
     have changed), CheckpointError, RunLockedError.
     """
-    with _shown(screen) as shown:
+    with interrupt.hint(partial(how_to_continue, path)), _shown(screen) as shown:
         shown.phase("loading", "the market and the checkpoint")
-        setup, manifest = open_run(path)
+        setup, manifest = open_run(path, data)
         with explained(setup.config), programs_of(setup, store) as programs, rundir.locked(path):
             return _train_and_evaluate(setup, path, resumed(setup, path, manifest, programs), programs, shown,
                                        differences(manifest, facts()))
+
+
+def how_to_continue(path: Path) -> str:
+    """What to say about a run that Ctrl-C has stopped."""
+    if not checkpoint.list_checkpoints(path / "checkpoints"):
+        return "the run had saved nothing yet"
+    return f"continue with: jaxtrade train --resume {path}"
 
 
 class _Job:

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import jax
 
+from jaxtrade import interrupt
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.source import described, program_key, text_key
 from jaxtrade.types import PyTree
@@ -92,9 +93,10 @@ class Programs:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  where: TracebackType | None) -> None:
-        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal.
+        # XLA cannot be interrupted. What has not begun is dropped if the run ends by an error or a signal. A command
+        # that Ctrl-C ends does not wait for what has begun either: its process ends at once, and its threads with it.
         self._closing = True
-        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+        self._pool.shutdown(wait=not interrupt.received(), cancel_futures=kind is not None)
 
     def begin(self, name: str, program: Any, args: tuple[Any, ...], static: tuple[Hashable, ...] = (),
               keep: bool = True, later: bool = False) -> Pending:
@@ -179,7 +181,7 @@ class Programs:
 
 def _tell_failure(future: Future[Any]) -> None:
     """Nobody waits for this task, so its error is printed here."""
-    if not future.cancelled() and (error := future.exception()) is not None:
+    if not future.cancelled() and not interrupt.received() and (error := future.exception()) is not None:
         traceback.print_exception(error)
 
 

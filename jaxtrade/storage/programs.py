@@ -11,9 +11,14 @@ import importlib.util
 import os
 import platform
 import sys
+import time
 from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from jaxtrade import interrupt
 
 if TYPE_CHECKING:
     from jaxtrade.storage.kept import Store
@@ -123,8 +128,19 @@ def use_cache() -> str:
     except (OSError, RuntimeError) as error:
         return f"compiled programs are not kept for the next run ({error}); set {VARIABLE} to a folder of your own"
     jax.config.update("jax_compilation_cache_dir", str(folder))
+    interrupt.at_end(partial(drop_unfinished, folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
     return ""
+
+
+def drop_unfinished(folder: Path, seconds: float = 3.0) -> None:
+    """Remove what JAX wrote to its cache in the last few seconds: JAX writes an entry in place, so it may be half an
+    entry, and JAX never writes it again. A whole one that is removed is only compiled again."""
+    since = time.time() - seconds
+    for path in folder.glob("*-cache"):
+        with suppress(OSError):  # another process removed it, or owns it
+            if path.stat().st_mtime >= since:
+                path.unlink()
 
 
 def kept_programs(source: Source | None, warn: Callable[[str], None],

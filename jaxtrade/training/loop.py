@@ -310,7 +310,8 @@ class _Run:
 def _loop(run: _Run, max_rollbacks: int | None) -> None:
     """Run chunk by chunk to the end of the run, or until a hook, a signal or a divergence ends it."""
     with catch_signals() as signals:
-        run.compile()
+        with signals.no_border():
+            run.compile()
         while run.unfinished:
             rows = run.advance()
             action = divergence.respond(rows, run.rollbacks, max_rollbacks)
@@ -324,5 +325,5 @@ def _loop(run: _Run, max_rollbacks: int | None) -> None:
                 raise divergence.diverged(rows, run.rollbacks, run.io.newest(), run.algorithm)
             run.call_hooks()
             run.save(signals.received is not None, keep=bool(max_rollbacks))
-            if signals.received is not None and run.update < run.total:
+            if signals.received is not None and signals.stops(finished=run.update >= run.total):
                 raise run.io.interrupted(signals.received, run.update)

@@ -117,7 +117,7 @@ def test_ctrl_c_and_the_same_command_again(tmp_path: Path, capsys: pytest.Captur
         assert main(command(out, server)) == 130
         seen.set()
         said = capsys.readouterr().err
-        kept = re.search(r"error: interrupted; at least (\d+) answers are kept in (\S+)\. Run the same", said)
+        kept = re.search(r"interrupted; at least (\d+) answers are kept in (\S+); the same command", said)
         assert kept is not None
         assert kept[2] == str(tmp_path / "a.cache.sqlite")
         paid = len(server.requests)  # the 8th was answered, and some more until the signal was seen

@@ -17,7 +17,7 @@ from flax import struct
 
 from bench import command, correctness, device, device_parts, idle, job, one_update, targets
 from bench.device_parts import PARTS, Context, Machine, Part
-from jaxtrade import cli
+from jaxtrade import cli, interrupt
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage import programs
 from tests.bench.made_up import STAMP, side
@@ -124,11 +124,11 @@ def test_a_commit_with_changes_is_never_the_same(made: Made) -> None:
     assert made.ran == ["correctness", "one", "two"]
 
 
-def test_an_interruption_keeps_what_is_finished(made: Made, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_keeps_what_is_finished(made: Made) -> None:
     made.faults = {"two": KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         made.run()
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command goes on from there" in interrupt.line()
     assert made.result("one")["bench"] == "one"
     made.faults = {}
     assert made.run() == 0

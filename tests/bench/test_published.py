@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import chart, pages, provenance, publish, targets
+from bench import chart, pages, picture, provenance, publish, targets
 from bench.provenance import by_name
+from jaxtrade.errors import DataError
 from tests.bench.made_up import STAMP, env_step
 from tests.bench.provenance import (
     claims,
@@ -69,6 +71,29 @@ def test_commits_of_results_are_clean_ones_of_this_history() -> None:
     if reason := provenance.no_history(ROOT):
         pytest.skip(reason)
     provenance.check(publish.load(ROOT / "bench" / "results"), ROOT)
+    every = {str(path.relative_to(ROOT)): json.loads(path.read_text(encoding="utf-8"))
+             for path in sorted((ROOT / "bench").rglob("*.json"))}
+    provenance.check({"": every}, ROOT)  # those that no page shows too
+    assert len(every) >= 16
+    for commit in ("0123abc", every["bench/results/env_step.json"]["stamp"]["commit"] + "+"):
+        every["bench/results/env_step.json"]["stamp"]["commit"] = commit  # planted
+        with pytest.raises(DataError, match=r"bench/results/env_step\.json.*measure again from a clean commit"):
+            provenance.check({"": every}, ROOT)
+
+
+def test_no_two_lines_of_the_picture_look_alike() -> None:
+    """A marker for every line; a colour for every rival, and one for jaxtrade's own lines."""
+    results = publish.load(ROOT / "bench" / "results")[""]
+    lines = [name for panel in picture.panels(results).values() for name in panel]
+    looks = picture.styles(lines)
+    assert {*lines} <= looks.keys()
+    assert len({look.marker for look in looks.values()}) == len(looks)
+    rivals = {look.colour for name, look in looks.items() if not name.startswith("jaxtrade")}
+    assert len(rivals) == sum(not name.startswith("jaxtrade") for name in looks)
+    assert {look.colour for name, look in looks.items() if name.startswith("jaxtrade")} == {picture.COLOUR}
+    assert picture.COLOUR not in rivals
+    with pytest.raises(ValueError, match="add colours and markers"):
+        picture.styles([*lines, *(f"new rival {i}" for i in range(len(picture.COLOURS)))])
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -197,7 +197,7 @@ def test_a_process_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> No
     def forked(*_: object, **__: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(subprocess, "run", forked)
+    monkeypatch.setattr(subprocess, "Popen", forked)
     assert "could not start a process" in one("pass").measured
 
 

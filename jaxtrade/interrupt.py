@@ -1,0 +1,270 @@
+"""Ctrl-C of the command: the process ends with exit code 130 within two seconds, whatever it is doing.
+
+Python runs a signal handler in the main thread, between two steps of Python code. While XLA compiles or computes, the
+main thread takes no such step, and no exception can stop XLA. So the first Ctrl-C does two things:
+
+- The handler raises KeyboardInterrupt in the main thread, which then cleans up and leaves. (Training has a handler of
+  its own: it saves at the next chunk border. See `training.signals`.)
+- A thread reads the signal from a pipe, which the operating system's handler fills at once. If the main thread has not
+  left after `GRACE_S`, or if a second Ctrl-C comes, the thread ends the process.
+
+The process ends by `os._exit` in both cases: Python's own end waits for the threads that compile, or crashes in them.
+Everything on disk is written so that a process may be killed at any time.
+
+Only the command installs this (`run`). In other programs and in notebooks, Ctrl-C works as Python defines it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import subprocess
+
+EXIT_CODE = 130
+GRACE_S = 1.5  # the time that the main thread has to save and to leave
+SAME_S = 0.2  # two signals within this time are one Ctrl-C: `timeout -s INT`, for example, sends two
+_LAST_S = 0.3  # the time that the main thread has to finish once it has begun to end the process
+
+
+class _State:
+    """The state of this process. It is global, because signals are.
+
+    received: a Ctrl-C came. handled: its handler has run. hints: what to add to the line that is printed, the outermost
+    first. kept: the hint of a block that was left after the Ctrl-C. tasks: what to do before the process ends. restore:
+    what to do before the line is printed. ending: held by the thread that prints the line and ends the process.
+    """
+
+    def __init__(self) -> None:
+        self.installed = self.quiet = self.received = self.handled = False
+        self.grace_s = GRACE_S
+        self.hints: list[Callable[[], str]] = []
+        self.kept = ""
+        self.tasks: list[Callable[[], object]] = []
+        self.restore: Callable[[], object] | None = None
+        self.ending = threading.Lock()
+
+
+_STATE = _State()
+
+
+def run(work: Callable[[], int], grace_s: float = GRACE_S, quiet: bool = False) -> int:
+    """Run a command as the whole of this process -> its exit code. After a Ctrl-C, this function does not return.
+
+    work: prints the line of a KeyboardInterrupt itself (`say`), if it can. grace_s: see `GRACE_S`. quiet: print nothing
+    about a Ctrl-C, because the process that started this one does.
+    """
+    install(grace_s, quiet)
+    try:
+        code = work()
+    except KeyboardInterrupt:
+        say(line())
+        code = EXIT_CODE
+    if received():
+        if not _STATE.ending.locked():  # the command has ended by itself meanwhile
+            say(line())
+        _leave()
+    if _STATE.installed:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command has finished: its exit code is the truth
+    return code
+
+
+def install(grace_s: float = GRACE_S, quiet: bool = False) -> None:
+    """Watch for Ctrl-C from now on. Does nothing outside the main thread, or if SIGINT has another handler already.
+
+    A shell makes the commands that it starts in the background ignore SIGINT; that is left as it is.
+    """
+    if threading.current_thread() is not threading.main_thread() or \
+            signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return
+    reader, writer = os.pipe()
+    if os.name != "nt":  # Windows neither needs this nor has it
+        os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    _STATE.installed, _STATE.grace_s, _STATE.quiet = True, grace_s, quiet
+    signal.signal(signal.SIGINT, _handle)
+    if hasattr(signal, "pthread_sigmask"):  # `held_back` in the process that started this one
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    threading.Thread(target=_watch, args=(reader,), name="jaxtrade-interrupt", daemon=True).start()
+
+
+def installed() -> bool:
+    """Whether this process is a command that ends by itself after a Ctrl-C."""
+    return _STATE.installed
+
+
+def received() -> bool:
+    """Whether a Ctrl-C came in this process. Always False where `install` was not called."""
+    return _STATE.received
+
+
+def first() -> bool:
+    """For handlers of SIGINT: whether this is the first call in this process. Always True without `install`."""
+    if not _STATE.installed:
+        return True
+    _note()
+    before, _STATE.handled = _STATE.handled, True
+    return not before
+
+
+def at_end(task: Callable[[], object]) -> None:
+    """Call `task` if Ctrl-C ends this process. It may run in any thread, and must be quick."""
+    _STATE.tasks.append(task)
+
+
+def before_line(task: Callable[[], object]) -> None:
+    """Call `task` before the line is printed: it leaves the terminal usable. It may run in any thread."""
+    _STATE.restore = task
+
+
+@contextmanager
+def cleanup(task: Callable[[], object]) -> Iterator[None]:
+    """`at_end` for as long as this block lasts."""
+    _STATE.tasks.append(task)
+    try:
+        yield
+    finally:
+        _STATE.tasks.remove(task)
+
+
+@contextmanager
+def hint(text: Callable[[], str]) -> Iterator[None]:
+    """Inside this block, the line that Ctrl-C prints ends with `text()`, for example how to continue.
+
+    An empty text adds nothing. Of several blocks, the outermost counts. `text` may run in any thread.
+    """
+    _STATE.hints.append(text)
+    try:
+        yield
+    finally:
+        if received() or isinstance(sys.exception(), KeyboardInterrupt):
+            _STATE.kept = text() or _STATE.kept
+        _STATE.hints.remove(text)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C waits for the end of this block. In a command that is started inside it, Ctrl-C waits for `install`."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def child(process: subprocess.Popen[Any]) -> Iterator[None]:
+    """Kill a process, with all that it has started, at the end of this block and when Ctrl-C ends this process.
+
+    Start it with `start_new_session=True`: the terminal then sends Ctrl-C to this process alone.
+    """
+    with cleanup(partial(kill, process)):
+        try:
+            yield
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """Kill a process that has not ended, with its group if that is its own."""
+    if process.poll() is not None:
+        return
+    with suppress(ProcessLookupError):  # it ended just now
+        if hasattr(os, "killpg") and os.getpgid(process.pid) == process.pid:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def line() -> str:
+    """The line that Ctrl-C prints."""
+    said = next((said for text in _STATE.hints if (said := text())), _STATE.kept)
+    _STATE.kept = ""
+    return f"interrupted; {said}" if said else "interrupted"
+
+
+def say(text: str) -> None:
+    """Print the one line about an interruption. If another thread has begun to end the process, wait for the end."""
+    if not _STATE.installed:
+        print(text, file=sys.stderr)
+        return
+    _STATE.ending.acquire()
+    _write(text)
+
+
+def _note() -> None:
+    if not _STATE.received:
+        _STATE.received = True
+        # What threads and destructors print about the interruption says nothing to the user.
+        sys.unraisablehook = threading.excepthook = _print_nothing
+
+
+def _handle(number: int, frame: Any) -> None:
+    """The handler outside of training. It raises once: a second exception would stop the cleaning up of the first."""
+    del number, frame
+    if first():
+        raise KeyboardInterrupt
+
+
+def _watch(reader: int) -> None:
+    """Read signals from the pipe, for ever."""
+    began = None
+    while True:
+        for number in os.read(reader, 64):
+            if number != signal.SIGINT:
+                continue
+            _note()
+            if began is None:
+                began = time.monotonic()
+                timer = threading.Timer(_STATE.grace_s, _end)
+                timer.daemon = True
+                timer.start()
+            elif time.monotonic() - began > SAME_S:
+                _end()
+
+
+def _end() -> None:
+    """End the process although the main thread has not left. If it is about to leave, wait a moment for it."""
+    with ExitStack() as stack:
+        stack.callback(_leave)
+        if _STATE.ending.acquire(timeout=_LAST_S):
+            _write(line())
+
+
+def _leave() -> None:
+    """Clean up and end the process. A task that fails stops neither the others nor the end."""
+    with ExitStack() as stack:
+        stack.callback(os._exit, EXIT_CODE)
+        if threading.current_thread() is threading.main_thread():
+            stack.callback(_flush)
+        for task in list(_STATE.tasks):
+            stack.callback(task)
+
+
+def _flush() -> None:
+    with suppress(OSError, ValueError):  # the reader has gone, or the stream is closed
+        sys.stdout.flush()
+
+
+def _write(text: str) -> None:
+    """Write a line to stderr, past Python's buffers: the thread that holds their lock may never go on."""
+    if _STATE.restore is not None:
+        _STATE.restore()
+    if not _STATE.quiet:
+        with suppress(OSError):
+            os.write(2, f"{text}\n".encode())
+
+
+def _print_nothing(*_: object) -> None:
+    """A hook that prints nothing."""

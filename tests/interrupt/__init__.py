@@ -1,0 +1,1 @@
+"""Ctrl-C at random moments of real commands."""

@@ -1,0 +1,205 @@
+"""Ctrl-C ends a command with 130, one line and no child, whatever it is doing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jaxtrade import interrupt
+from jaxtrade.storage.programs import drop_unfinished
+from tests.interrupt.tries import (
+    COMMANDS,
+    ROOT,
+    alive,
+    argv,
+    environment,
+    faults_of,
+    left_behind,
+    random_tries,
+    started,
+)
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+
+# `work` of a command in a process of its own. It says when it is ready for the signal.
+HEAD = """
+import hashlib, subprocess, sys, time
+from functools import partial
+from jaxtrade import interrupt
+
+def ready():
+    print("ready", flush=True)
+
+def in_c():  # C code that lets other threads run, and no exception in
+    hashlib.pbkdf2_hmac("sha512", b"", b"", 2**31 - 1)
+"""
+DEAF = """
+def work():
+    ready()
+    in_c()
+"""
+SWALLOWED = """
+def work():
+    ready()
+    while True:
+        try:
+            time.sleep(1000)
+        except KeyboardInterrupt:
+            pass
+"""
+TURNED = """
+from jaxtrade.cli import entry
+def turns(args):
+    ready()
+    try:
+        time.sleep(1000)
+    except KeyboardInterrupt:
+        raise RuntimeError("what XLA makes of it")
+entry.COMMANDS["doctor"] = turns
+def work():
+    return entry.main(["doctor"])
+"""
+HINTED = """
+def work():
+    with interrupt.hint(lambda: "outer"), interrupt.hint(lambda: "inner"):
+        ready()
+        time.sleep(1000)
+"""
+CHILD = """
+def work():
+    child = subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=subprocess.DEVNULL)
+    with interrupt.child(child):
+        ready()
+        {wait}
+"""
+DONE = """
+def work():
+    return 0
+def after():
+    ready()
+    time.sleep(1)
+import atexit
+atexit.register(after)
+"""
+
+
+def command(tmp_path: Path, work: str, signals: int = 1, options: str = "") -> tuple[int, list[str], list[str]]:
+    """Exit code and the lines of stdout and stderr of a command that gets Ctrl-C when it is ready."""
+    code = f"{HEAD}{work}\nsys.exit(interrupt.run(work{options}))"
+    stdout = tmp_path / "stdout"
+    with started([sys.executable, "-c", code], environment(tmp_path, str(tmp_path)), tmp_path) as process:
+        while "ready" not in stdout.read_text():
+            assert process.poll() is None, (tmp_path / "stderr").read_text()
+            time.sleep(0.01)
+        for number in range(signals):
+            time.sleep(0 if number == 0 else 2 * interrupt.SAME_S)
+            process.send_signal(signal.SIGINT)
+        code = process.wait(300)
+    return code, stdout.read_text().splitlines(), (tmp_path / "stderr").read_text().splitlines()
+
+
+@pytest.mark.parametrize("work", [DEAF, SWALLOWED, TURNED])
+def test_130_and_one_line_whatever_the_main_thread_does(tmp_path: Path, work: str) -> None:
+    code, _, said = command(tmp_path, work)
+    assert (code, said) == (130, ["interrupted"])
+
+
+def test_a_second_ctrl_c_waits_for_nothing(tmp_path: Path) -> None:
+    """Here the main thread would have an hour: the process ends, so nobody has waited."""
+    code, _, said = command(tmp_path, DEAF, signals=2, options=", grace_s=3600.0")
+    assert (code, said) == (130, ["interrupted"])
+
+
+def test_the_outermost_hint_is_printed(tmp_path: Path) -> None:
+    assert command(tmp_path, HINTED) == (130, ["ready"], ["interrupted; outer"])
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("wait", ["time.sleep(1000)", "in_c()"])
+def test_no_child_is_left(tmp_path: Path, wait: str) -> None:
+    """A child in a session of its own, which gets no signal of the terminal: with and without cleaning up in time."""
+    assert command(tmp_path, CHILD.format(wait=wait))[0] == 130
+    assert alive(str(tmp_path)) == []
+
+
+def test_a_quiet_command_leaves_the_line_to_its_parent(tmp_path: Path) -> None:
+    assert command(tmp_path, HINTED, options=", quiet=True")[::2] == (130, [])
+
+
+def test_a_command_that_has_finished_keeps_its_exit_code(tmp_path: Path) -> None:
+    code, _, said = command(tmp_path, DONE)
+    assert (code, said) == (0, [])
+
+
+def test_a_signal_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    """A shell starts background commands so."""
+    code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{HEAD}{DONE}\nsys.exit(interrupt.run(work))"
+    with started([sys.executable, "-c", code], environment(tmp_path), tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(300) in (0, -signal.SIGINT)  # the latter: before it had started
+
+
+def test_an_unfinished_entry_of_jax_s_cache_is_removed(tmp_path: Path) -> None:
+    old, new, other = (tmp_path / name for name in ("a-cache", "b-cache", "c.program"))
+    for path in (old, new, other):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 3600,) * 2)
+    drop_unfinished(tmp_path)
+    assert [path.exists() for path in (old, new, other)] == [True, False, True]
+
+
+def test_the_judge_of_tries_sees_faults(tmp_path: Path) -> None:
+    assert not [*faults_of(130, ["x", "interrupted"]), *left_behind(tmp_path)]
+    assert list(faults_of(139, ["interrupted"])) == ["exit code 139"]
+    assert list(faults_of(130, ["Traceback (most recent call last):", "interrupted"])) == ["a traceback"]
+    assert list(faults_of(130, [])) == ["0 lines about the interruption"]
+    assert list(faults_of(130, ["interrupted", "x"])) == ["a later line: x"]
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "config.yaml").write_text("")
+    assert list(left_behind(tmp_path)) == ["a.json is torn", "config.yaml or manifest.json alone"]
+
+
+@pytest.mark.slow
+def test_training_that_is_stopped_while_it_compiles_can_be_resumed(tmp_path: Path) -> None:
+    """In the compilation, which takes seconds in an empty cache: 130, one line. Then the run is resumed to its end."""
+    out, env = tmp_path / "out", environment(tmp_path / "cache")
+    with started(argv(COMMANDS[0], out, out), env, tmp_path) as process:
+        while not (out / "run.log").is_file():  # what follows is the compilation
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(300)
+    assert [*faults_of(code, (tmp_path / "stderr").read_text().splitlines()), *left_behind(out)] == []
+    done = subprocess.run([sys.executable, "-m", "jaxtrade", "train", "--resume", str(out)], env=env, cwd=ROOT,
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode in (0, 1), done.stderr  # 1: so short a run may fail its health check
+    assert "no checkpoint had been written: starting again from the beginning" in done.stderr
+    assert (out / "summary.json").is_file()
+
+
+@pytest.mark.slow
+def test_training_saves_if_the_border_is_near(tmp_path: Path) -> None:
+    """Chunks of milliseconds: the run stops at the next border, and says how to go on."""
+    out, env = tmp_path / "out", environment(tmp_path / "cache")
+    words = [*argv(COMMANDS[0], out, out), "--set", "train.total_timesteps=100_000_000"]
+    with started(words, env, tmp_path) as process:
+        while not list((out / "checkpoints").glob("update-*")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(300)
+    lines = (tmp_path / "stderr").read_text().splitlines()
+    assert [*faults_of(code, lines), *left_behind(out)] == []
+    assert lines[-1].endswith(f"continue with: jaxtrade train --resume {out}")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_random_moments_of_real_commands() -> None:
+    assert [found for found in random_tries(8, seed=0) if found.faults] == []

@@ -1,0 +1,50 @@
+"""The commit that a run records: of its own checkout, or of the installed build; never of another repository."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.runs.commit import STAMP, UNKNOWN, commit
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=x", "-c", "user.email=x@y"]
+    return subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with a package that is committed."""
+    top = tmp_path / "checkout"
+    package = top / "jaxtrade"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    git(top, "init", "-q")
+    git(top, "add", ".")
+    git(top, "commit", "-q", "-m", "x")
+    return top
+
+
+def test_a_checkout_asks_git(checkout: Path) -> None:
+    head = git(checkout, "rev-parse", "HEAD")
+    assert commit(checkout / "jaxtrade") == head
+    git(checkout, "tag", "-a", "v1", "-m", "x")  # a tag is no commit
+    (checkout / "jaxtrade" / STAMP).write_text("0" * 40)  # of an earlier build
+    assert commit(checkout / "jaxtrade") == head
+    (checkout / "jaxtrade" / "__init__.py").write_text("changed")
+    assert commit(checkout / "jaxtrade") == f"{head}-dirty"
+
+
+@pytest.mark.parametrize(("said", "expected"), [("a" * 40 + "-dirty\n", "a" * 40 + "-dirty"), ("", UNKNOWN),
+                                                (None, UNKNOWN)])
+def test_an_installed_copy_says_what_its_build_wrote(checkout: Path, said: str | None, expected: str) -> None:
+    """It lies in somebody else's repository, whose commit is not its own."""
+    installed = checkout / "lib" / "jaxtrade"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("")
+    if said is not None:
+        (installed / STAMP).write_text(said)
+    assert commit(installed) == expected

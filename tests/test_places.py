@@ -1,0 +1,283 @@
+"""A run is read from anywhere: its files are found beside it, where they were, or where the user says they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxtrade.cli import build_parser, main
+from jaxtrade.cli.shared import resolve
+from jaxtrade.config import RunConfig, make_config, read_values
+from jaxtrade.data import bundled
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.runs import files, rundir
+from jaxtrade.runs.evaluate import evaluate_run, open_run
+from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.train import how_to_continue
+from tests.reference_runs.runs import TINY
+
+_ALL = gzip.decompress((Path(bundled.__file__).parent / "es_1m_trade.csv.gz").read_bytes()).decode().splitlines(True)
+BARS = "".join([_ALL[0], *(line for line in _ALL if line < "2013-10-12" and ",201312," in line)])  # a week
+CONTRACT = """symbol: MYES
+kind: future
+currency: USD
+tick_size: 0.25
+tick_value: 12.5
+commission: 2.0
+slippage: 1
+min_stop_ticks: 4
+calendar: cme_equity
+"""
+FLAGS = ["--contract", "my.yaml", "--data", "data/bars.csv", "--set", "data.stamp=open"]
+
+
+def settings(*overrides: str) -> list[str]:
+    return [word for override in overrides for word in ("--set", override)]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with bars and a contract, which is also the current folder."""
+    folder = tmp_path / "project"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data" / "bars.csv").write_text(BARS)
+    (folder / "my.yaml").write_text(CONTRACT)
+    for name in ("NPROC", "XLA_FLAGS"):  # reading a run sets them: give them back afterwards
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def created(*flags: str) -> Path:
+    """A run that has trained nothing yet, in the folder runs/a."""
+    path = Path("runs/a")
+    config = resolve(build_parser().parse_args(["train", *FLAGS, *flags]))
+    rundir.create_run(path, config, rundir.provenance(config, prepare(config).market.fingerprint))
+    return path.resolve()
+
+
+def entries(run: Path) -> dict[str, dict[str, object]]:
+    return json.loads((run / "manifest.json").read_text())["files"]
+
+
+def test_the_manifest_says_where_the_files_are_and_what_they_hold(project: Path) -> None:
+    found = entries(created())
+    assert found.keys() == {"data.file", "data.contract"}
+    bars = project / "data" / "bars.csv"
+    assert found["data.file"] == {
+        "given": "data/bars.csv", "absolute": str(bars), "relative": "../../data/bars.csv",
+        "bytes": bars.stat().st_size,
+        "sha256": subprocess.run(["sha256sum", str(bars)], capture_output=True, text=True,
+                                 check=True).stdout.split()[0]}
+    assert found["data.contract"]["relative"] == "../../my.yaml"
+
+
+def test_a_shipped_contract_has_no_place(project: Path) -> None:
+    config = resolve(build_parser().parse_args(["train", "--contract", "SPY", "--data", "data/bars.csv"]))
+    entry = files.record(config, project / "runs" / "a")["data.contract"]
+    assert entry.keys() == {"given", "shipped", "bytes", "sha256"}
+    assert entry["given"] == "SPY"
+
+
+def test_it_is_read_from_another_folder(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = created()
+    assert rundir.read_run(run)[0].data.file == "data/bars.csv"  # still right: as it was typed
+    before = open_run(run)[0].market.fingerprint
+    monkeypatch.chdir(tmp_path)
+    config, _ = rundir.read_run(run)
+    assert (config.data.file, config.data.contract) == (str(project / "data" / "bars.csv"), str(project / "my.yaml"))
+    assert open_run(run)[0].market.fingerprint == before
+
+
+def test_it_is_moved_together_with_its_files(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    created()
+    moved = tmp_path / "elsewhere"
+    project.rename(moved)
+    monkeypatch.chdir(tmp_path)
+    setup, _ = open_run(moved / "runs" / "a")
+    assert setup.config.data.file == str(moved / "data" / "bars.csv")
+
+
+def test_it_is_moved_alone(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = created().rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    assert open_run(run)[0].config.data.file == str(project / "data" / "bars.csv")
+
+
+def test_another_file_beside_it_is_not_taken_for_its_own(project: Path, tmp_path: Path) -> None:
+    """Of two files the one with the recorded content counts, although the other is beside the copied run."""
+    run = created()
+    copied = tmp_path / "copy" / "runs" / "a"
+    shutil.copytree(run, copied)
+    beside = tmp_path / "copy" / "data" / "bars.csv"
+    beside.parent.mkdir()
+    beside.write_text("other bars")
+    assert Path(rundir.read_run(copied)[0].data.file or "").resolve() == project / "data" / "bars.csv"
+    beside.write_bytes((project / "data" / "bars.csv").read_bytes())
+    assert rundir.read_run(copied)[0].data.file == str(beside)
+
+
+def test_files_that_are_nowhere_are_named_with_all_places(project: Path, tmp_path: Path) -> None:
+    run = created()
+    (project / "data" / "bars.csv").rename(tmp_path / "bars.csv")
+    with pytest.raises(DataError) as raised:
+        open_run(run)
+    assert str(raised.value) == (f"{run}: its file data.file = data/bars.csv is not at {project}/data/bars.csv or "
+                                 "data/bars.csv; bring it back, or name it with --data FILE")
+    assert open_run(run, data=tmp_path / "bars.csv")[0].config.data.file == str(tmp_path / "bars.csv")
+    (project / "my.yaml").unlink()
+    with pytest.raises(DataError, match=r"its file data.contract = my.yaml is not at .*; bring it back"):
+        open_run(run, data=tmp_path / "bars.csv")
+
+
+def test_the_same_bars_in_another_file_are_the_same_bars(project: Path, tmp_path: Path) -> None:
+    run = created()
+    packed = tmp_path / "packed.csv.gz"
+    packed.write_bytes(gzip.compress(BARS.encode()))
+    assert open_run(run, data=packed)[0].market.fingerprint == open_run(run)[0].market.fingerprint
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
+    with pytest.raises(DataError, match=r"--data .*fewer.csv: holds other bars than .* was trained on"):
+        open_run(run, data=fewer)
+    with pytest.raises(DataError, match=r"--data none.csv: there is no such file"):
+        open_run(run, data=Path("none.csv"))
+
+
+def test_changed_bars_are_named(project: Path) -> None:
+    run = created()
+    (project / "data" / "bars.csv").write_text("".join(BARS.splitlines(keepends=True)[:-3000]))
+    with pytest.raises(DataError, match=r"since this run was trained, the file of data.file .*bars.csv has changed"):
+        open_run(run)
+
+
+def test_a_changed_contract_is_named_and_a_changed_comment_is_none(project: Path) -> None:
+    run = created()
+    (project / "my.yaml").write_text(CONTRACT + "# mine\n")
+    open_run(run)
+    (project / "my.yaml").write_text(CONTRACT.replace("slippage: 1", "slippage: 2"))
+    with pytest.raises(DataError, match=r"the contract file my.yaml has changed \(sha256 .*then ") as raised:
+        open_run(run)
+    assert "data.file" not in str(raised.value)
+
+
+def test_without_changed_files_the_version_is_to_blame(project: Path) -> None:
+    run = created()
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps(manifest | {"data_sha256": "0" * 64}))
+    with pytest.raises(DataError, match="none of its files has changed, but this version"):
+        open_run(run)
+    (run / "manifest.json").write_text(json.dumps({key: value for key, value in manifest.items() if key != "files"}
+                                                  | {"data_sha256": "0" * 64}))
+    with pytest.raises(DataError, match="its data or its contract file have changed since it was trained"):
+        open_run(run)
+
+
+def test_runs_of_earlier_versions_are_read_as_they_were(project: Path) -> None:
+    run = created()
+    manifest = json.loads((run / "manifest.json").read_text())
+    del manifest["files"]
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    assert open_run(run)[0].config.data.file == "data/bars.csv"
+
+
+def test_bundled_bars_take_no_file(project: Path) -> None:
+    config = make_config({}, "here")
+    rundir.create_run(Path("runs/b"), config, rundir.provenance(config, prepare(config).market.fingerprint))
+    with pytest.raises(ConfigError, match="was trained on bundled bars, not on a file; leave --data out"):
+        open_run(Path("runs/b"), data=project / "data" / "bars.csv")
+
+
+def test_an_advisor_s_file_is_found_and_checked(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "table.npz").write_bytes(b"advice")
+    config = RunConfig().model_copy(update={"advisor": RunConfig().advisor.model_copy(
+        update={"kind": "table:table.npz"})})
+    manifest = {"files": files.record(config, project / "runs" / "a")}
+    moved = tmp_path / "moved"
+    project.rename(moved)
+    monkeypatch.chdir(tmp_path)
+    located = files.locate(config, manifest, moved / "runs" / "a")
+    assert located.advisor.kind == f"table:{moved / 'table.npz'}"
+    files.require(located, manifest, moved / "runs" / "a")
+    (moved / "table.npz").write_bytes(b"other advice")
+    with pytest.raises(ConfigError, match=r"this file of advice \(advisor.kind\) has changed"):
+        files.require(located, manifest, moved / "runs" / "a")
+    files.require(located, manifest, moved / "runs" / "a", advisor=False)
+
+
+def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> None:
+    """In a process of its own: this one has imported the module already. A module that has changed is not found."""
+    (project / "my_own_parts.py").write_text("")
+    read = ("import sys; from pathlib import Path; from jaxtrade.runs.rundir import read_run\n"
+            "print(read_run(Path(sys.argv[1]))[0].imports)")
+    make = ("from pathlib import Path; from jaxtrade.config import load_config; from jaxtrade.runs import rundir\n"
+            "config = load_config('quickstart', ['imports=[my_own_parts]'])\n"
+            "rundir.create_run(Path('runs/a'), config, {'config_sha256': '', 'data_sha256': '', 'nproc': ''})")
+
+    def python(code: str, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-P", "-c", code, *words], cwd=cwd, capture_output=True, text=True)
+
+    assert python(make, cwd=project).returncode == 0
+    found = python(read, str(project / "runs" / "a"), cwd=tmp_path)
+    assert found.stdout == "('my_own_parts',)\n", found.stderr
+    (project / "my_own_parts.py").write_text("raise RuntimeError('planted')")
+    assert "there is no module of that name" in python(read, str(project / "runs" / "a"), cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    ((), "belongs to another advisor; name it with --advisor"),
+    (("--advisor", "rules"), "was trained without an advisor")])
+def test_evaluate_never_drops_a_setting_in_silence(project: Path, given: tuple[str, ...], said: str,
+                                                   capsys: pytest.CaptureFixture[str]) -> None:
+    run = created()
+    assert main(["evaluate", str(run), *given, "--set", "advisor.options.model=m"]) == 2
+    assert said in capsys.readouterr().err
+    assert main(["evaluate", str(run), *given, "--set", "costs.commission=5"]) == 2
+    assert "--set costs.commission=5: the run was trained with its own value" in capsys.readouterr().err
+
+
+def test_evaluate_takes_only_what_changes_something(project: Path) -> None:
+    run = created("--advisor", "mock:skilled:0.6")
+    for override, said in (("advisor.fusion=slots", "you may set advisor.options.*, advisor.service.*, "),
+                           ("advisor.horizon=30", "changes nothing, this is its value already"),
+                           ("advisor.memory=10", "you may set advisor.options.*")):
+        with pytest.raises(ConfigError, match=said.replace("*", r"\*").replace(".", r"\.")):
+            evaluate_run(run, advisor="mock:skilled:0.9", overrides=[override])
+
+
+def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
+    assert how_to_continue(tmp_path) == "the run had saved nothing yet"
+    (tmp_path / "checkpoints" / "update-00000002").mkdir(parents=True)
+    assert how_to_continue(tmp_path) == f"continue with: jaxtrade train --resume {tmp_path}"
+
+
+@pytest.mark.slow
+def test_a_whole_run_is_moved_and_read_from_elsewhere(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                      capsys: pytest.CaptureFixture[str]) -> None:
+    """Evaluated, replayed, resumed and continued from another folder, after a move with its data."""
+    assert main(["train", *FLAGS, *settings(*TINY), "--run-dir", "runs/a"]) in (0, 1)
+    run = tmp_path / "moved" / "runs" / "a"
+    before = (project / "runs" / "a" / "evaluation" / "test" / "trades.csv").read_bytes()
+    project.rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    shutil.rmtree(run / "evaluation")
+    assert main(["evaluate", str(run)]) == 0
+    assert (run / "evaluation" / "test" / "trades.csv").read_bytes() == before
+    assert main(["replay", str(run), "--session", "2013-10-11"]) == 0
+    (run / "summary.json").unlink()
+    assert main(["train", "--resume", str(run)]) in (0, 1)
+    assert main(["train", "--continue", str(run), "--run-dir", "b"]) in (0, 1)
+    capsys.readouterr()
+    (tmp_path / "moved" / "data" / "bars.csv").rename(tmp_path / "b.csv")
+    assert main(["evaluate", str(run)]) == 2
+    assert "name it with --data FILE" in capsys.readouterr().err
+    for command in (["evaluate", str(run)], ["replay", str(run), "--session", "2013-10-11"],
+                    ["train", "--resume", str(run)]):
+        assert main([*command, "--data", str(tmp_path / "b.csv")]) in (0, 1)
+    assert read_values(tmp_path / "b" / "config.yaml")["data"]["file"] == str(tmp_path / "moved" / "data" / "bars.csv")
