@@ -37,13 +37,13 @@ for name in jaxtrade.__all__:
     getattr(jaxtrade, name)
 from jaxtrade.cli.entry import bench_module
 bench_module("catalogue")
-from jaxtrade.config import load_config
+from jaxtrade.config import load_config, make_config
 from jaxtrade.curriculum.config import load_curriculum
 from jaxtrade.data.contract_file import load_contract
 configs = sorted(path.stem for path in (home / "configs").glob("*.yaml"))
 for name in configs:
     if name == "curriculum":
-        load_curriculum(name, (), (), lambda sections, where: jaxtrade.RunConfig())
+        load_curriculum(name, (), (), make_config)
     else:
         load_config(name)
 contracts = [load_contract(path.stem) for path in sorted((home / "configs" / "contracts").glob("*.yaml"))]

@@ -96,7 +96,9 @@ def test_two_sides_are_read_back_equal(bars: jt.Bars, tmp_path: Path) -> None:
 def test_a_configuration_with_bars_reads_them_from_its_file(bars: jt.Bars, tmp_path: Path) -> None:
     config = with_bars(jt.load_config("quickstart", columns={"time": "t"}, end="2013-10-08"), bars, tmp_path)
     market = jt.load_market(config)
-    np.testing.assert_array_equal(market.bars.close, bars.close)
+    shown = bars.between(None, "2013-10-08")
+    assert 0 < len(shown) < len(bars)
+    np.testing.assert_array_equal(market.bars.close, shown.close)
     assert (config.data.source, config.data.market, config.data.columns) == ("file", "ES", {})
     assert Path(config.data.file or "").is_absolute()
 
@@ -113,6 +115,9 @@ def test_bars_that_a_file_cannot_hold_are_refused(bars: jt.Bars, tmp_path: Path)
 def test_run_refuses_before_it_trains(bars: jt.Bars, tmp_path: Path) -> None:
     with pytest.raises(jt.ConfigError, match="market='NQ': these bars are of ES"):
         jt.run(data=bars, market="NQ", path=tmp_path / "run")
+    with pytest.raises(jt.ConfigError, match="stamp='close': says how to read bars"):
+        jt.run(data=bars, stamp="close", path=tmp_path / "run")
+    assert not (tmp_path / "bars").exists()
     with pytest.raises(jt.ConfigError, match="data=<list>: expected a file, a pandas frame"):
         jt.run(data=[1, 2])  # type: ignore[arg-type]
     with pytest.raises(jt.ConfigError, match="did you mean 'total_timesteps'"):

@@ -16,7 +16,10 @@ _WORDS = {"integer": "whole number", "number": "number", "string": "text", "bool
 _LIMITS = (("minimum", "at least"), ("exclusiveMinimum", "above"), ("maximum", "at most"),
            ("exclusiveMaximum", "below"))
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_SHAPES = {"data.roll": "off, volume, or a mapping expiry: first trade date"}  # pydantic knows no type of these
+_SHAPES = {  # pydantic knows no type of these
+    "data.roll": "off, volume, or a mapping expiry: first trade date",
+    "data.splits": "list of {date: YYYY-MM-DD, ratio: NEW:OLD}",
+}
 
 
 class Key(NamedTuple):

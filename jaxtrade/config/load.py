@@ -266,7 +266,8 @@ def load_config(name: str | Path | None = None, set: Changes = (), **settings: A
     Args:
         name: a file, the name of a shipped configuration, or None for the defaults.
         set: strings `section.key=value`, whose values are read as YAML, or a mapping from dotted keys to values.
-        settings: keys by name, as `keywords.placed` finds them.
+        settings: keys by name: one that only one section has (`gamma=0.99`), a section with a mapping of its keys
+            (`network={"kind": "gru"}`), or a section's preset (`account="apex_like_50k_2025"`).
     Raises:
         ConfigError: unknown key (with a suggestion), a key that several sections have, wrong type or range, duplicate
             key, no such file, an empty file.

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Keys that say how a source is read, with their values for a file that `write_bars` wrote. The other keys of the
+# section (start, end, splits, ...) say what a run makes of the bars, and keep their meaning.
+READING = {"columns": {}, "time_zone": None, "stamp": "open", "date_order": None, "price_scale": 1.0, "expiry": None,
+           "roll": "off"}
+
+
 def bars_from(frame: pd.DataFrame, config: RunConfig) -> Bars:
     """The bars of a frame, read with the keys of `config.data`. Raises DataError with every fault, ConfigError."""
     keys = read_keys(config, quotes=False)
-    start, end = keys.pop("start"), keys.pop("end")
-    del keys["follows"]
-    return from_frame(frame, contract_of(config.data), **keys).between(start, end)
+    return from_frame(frame, contract_of(config.data), **{name: keys[name] for name in READING})
 
 
 def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
@@ -39,8 +43,7 @@ def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
     """
     _check(config, bars)
     path = write_bars(bars, folder)
-    read = {"source": "file", "file": str(path.resolve()), "stamp": "open", "time_zone": None, "date_order": None,
-            "columns": {}, "price_scale": 1.0, "expiry": None, "roll": "off", "start": None, "end": None}
+    read = {"source": "file", "file": str(path.resolve()), **READING}
     if config.data.contract is None:
         read["market"] = bars.contract.symbol
     return changed_config(config, {f"data.{key}": value for key, value in read.items()})

@@ -82,8 +82,9 @@ def beaten(results: Mapping[int, EvaluationResult]) -> str:
     def net(result: EvaluationResult, name: str) -> float:
         return result.agent(name).strategy_figures["net_profit"]
 
-    counts = [f"{name}: {sum(net(each, POLICY) > net(each, name) for each in results.values())}" for name in rivals]
-    return f"of {len(results)} seeds, so many made more than {', '.join(counts)}"
+    counts = [f"{name}: {sum(net(each, POLICY) > net(each, name) for each in results.values())} of {len(results)}"
+              for name in rivals]
+    return f"seeds that made more than {', '.join(counts)}"
 
 
 def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from jaxtrade.config import Changes, RunConfig, changed_config, load_config
-from jaxtrade.data.given import bars_from, with_bars
+from jaxtrade.data.given import READING, bars_from, with_bars
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
@@ -53,7 +53,8 @@ def run(config: RunConfig | str | Path = "quickstart", path: Path | str | None =
         rundir.check_new(folder)
     if data is not None and _in_memory(data):
         bars = data if isinstance(data, Bars) else bars_from(data, chosen)
-        _same_market(bars, settings.get("market"))
+        if isinstance(data, Bars):
+            _check_keywords(data, settings)
         chosen = with_bars(chosen, bars, (Path("runs") if folder is None else folder.parent) / BARS)
     return run_config(chosen, folder, None if from_run is None else load_source(Path(from_run)))
 
@@ -68,8 +69,12 @@ def _in_memory(data: object) -> TypeGuard[pd.DataFrame | Bars]:
                       "section 'data'")
 
 
-def _same_market(bars: Bars, asked: object) -> None:
-    """Raises ConfigError if the bars are of another market than the keyword `market` says."""
-    symbol = bars.contract.symbol
+def _check_keywords(bars: Bars, settings: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a keyword that says how to read bars which are read already, or another market's name."""
+    asked, symbol = settings.get("market"), bars.contract.symbol
     if asked is not None and str(asked).upper() != symbol:
         raise ConfigError(f"market={asked!r}: these bars are of {symbol}; drop market, or read the bars as {asked}")
+    for name in READING:
+        if name in settings:
+            raise ConfigError(f"{name}={settings[name]!r}: says how to read bars, and these are read already; drop it, "
+                              "or give it to load_bars or from_frame")

@@ -52,7 +52,7 @@ class RunResult:
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. See `stored.metrics_frame`."""
+        """The metrics of training, one row per update. `action_share` and others have a column per part."""
         return metrics_frame(self.path)
 
     def plot(self) -> Figure:

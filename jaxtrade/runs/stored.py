@@ -130,7 +130,7 @@ class StoredRun:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """The metrics of training, one row per update. See `metrics_frame`."""
+        """The metrics of training, one row per update. `action_share` and others have a column per part."""
         return metrics_frame(self.path)
 
     @property

@@ -18,9 +18,9 @@ from jaxtrade.data.features.view import price_base
 from jaxtrade.data.market import Market, build_market
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.splits import split_sessions
+from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import DataError
-from jaxtrade.runs.setup import make_env
 
 CFD = replace(get_contract("ES"), symbol="USTEC", tick_size=Decimal("0.001"), tick_mills=1, price_ranges=())
 SHIFT_FREE = ["open", "high", "low", "close", "sma_5", "atr"]  # seen as distances, so a shift of all prices is unseen
@@ -40,7 +40,7 @@ def at(es_bars: Bars, points: int) -> Bars:
 
 def observations(market: Market, chosen: RunConfig) -> np.ndarray:
     """What is seen in 40 steps of the first session, with a position from the first one on. float32[40, D]."""
-    env = make_env(chosen)
+    env = TradingEnv(chosen.env)
     params = make_params(market, split_sessions(market, chosen.split)["train"], chosen)
     state, ref = env.reset(jax.random.key(0), params)
     step, seen = jax.jit(env.step), []
@@ -91,7 +91,7 @@ def test_raw_values_are_those_of_the_prices(es_bars):
     seen = np.asarray(market.data.view.value)[:, SHIFT_FREE.index("close")]
     np.testing.assert_allclose(seen, market.bars.close / 1000, rtol=1e-7)
     held = observations(market, chosen)
-    spec = make_env(chosen).spec.names
+    spec = TradingEnv(chosen.env).spec.names
     entry = held[1:, spec.index("entry")]
     assert np.all(np.abs(entry - 1) < 0.01)
     assert np.any(entry != 1)

@@ -140,9 +140,9 @@ def test_bars_without_a_quote_are_left_out_or_refused(write):
     with pytest.raises(DataError, match=r"quotes.csv: no quote of both sides for 1 of 3 bars of .*trades.csv "
                                         r"\(33.33 %, limit 1 %\), the first at 2013-10-07T13:31:00Z"):
         attach(trades, quotes.rows(np.array([0, 2])))
-    many = replace(trades, time=trades.time[0] + 60 * np.arange(300), **{
+    many = replace(trades, places=None, time=trades.time[0] + 60 * np.arange(300), **{
         name: np.resize(getattr(trades, name), 300) for name in ("open", "high", "low", "close", "volume")})
-    whole = replace(quotes, time=many.time, ask=None, **{
+    whole = replace(quotes, time=many.time, ask=None, places=None, **{
         name: np.resize(getattr(quotes, name), 300) for name in ("open", "high", "low", "close", "volume")})
     assert quotes.ask is not None
     whole = replace(whole, ask=quotes.ask._replace(**{

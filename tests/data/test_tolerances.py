@@ -11,7 +11,8 @@ import pytest
 
 from jaxtrade.cli.entry import main
 from jaxtrade.config import RunConfig, load_config, make_config
-from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for
+from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, table_schedule
+from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.describe import check
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError, DataError
@@ -127,12 +128,17 @@ def test_a_closing_bar_is_no_shift(es_bars):
     assert not any("closure" in line for line in lines)
 
 
-def test_close_stamps_read_as_opens_are_still_refused(es_bars):
-    """They put a bar at the close, too. But then no bar stands at the opening."""
-    schedule = schedule_for("table", es_bars.contract, es_bars.time, 60)
-    ends = np.concatenate([es_bars.time + 60, schedule.close])
-    with pytest.raises(DataError, match="look shifted"):
-        check_stamps(schedule, np.unique(ends), es_bars.contract)
+def test_close_stamps_read_as_opens_are_still_refused():
+    """A share's minutes of 04:00-20:00, stamped by their close: each date has a bar at 20:00, and none at 04:00."""
+    contract = load_contract("SPY")
+    days = np.array(["2013-10-07", "2013-10-11"], "datetime64[D]")
+    schedule = table_schedule(contract, *days)
+    before, after = schedule.extended
+    opens = np.concatenate([np.arange(begin - before, end + after, 60)
+                            for begin, end in zip(schedule.open, schedule.close, strict=True)])
+    check_stamps(schedule, opens, contract)
+    with pytest.raises(DataError, match=r"on 5 of 5 trade dates, first 2013-10-07 20:00 .* look shifted"):
+        check_stamps(schedule, opens + 60, contract)
 
 
 @pytest.mark.parametrize(("name", "dates"), [("spy_minute_quote", 6), ("aapl_minute_quote", 3)])

@@ -265,6 +265,11 @@ def in_session(schedule: Schedule, time_: np.ndarray, days: np.ndarray) -> tuple
     return at, inside & ~halted
 
 
+def _closing(schedule: Schedule, time_: np.ndarray, at: np.ndarray) -> np.ndarray:
+    before, after = schedule.extended
+    return closing_bars(schedule.open - before, schedule.close + after, time_, at)
+
+
 def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, source: str = "bars") -> None:
     """Check that the stamps have the right zone and side. Wrong ones put bars into closures on most days.
 
@@ -273,7 +278,7 @@ def check_stamps(schedule: Schedule, time_: np.ndarray, contract: Contract, sour
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    closed = ~open_ & ~closing_bars(schedule, time_, at)
+    closed = ~open_ & ~_closing(schedule, time_, at)
     dates, bad = np.unique(days[run_starts(days)]), np.unique(days[closed])
     if len(bad) < SHIFTED_DATES or 2 * len(bad) <= len(dates):
         return
@@ -293,7 +298,7 @@ def findings(schedule: Schedule, time_: np.ndarray, bar_seconds: int, contract: 
     """
     days = trade_dates(time_, contract)
     at, open_ = in_session(schedule, time_, days)
-    lines, last = [], closing_bars(schedule, time_, at)
+    lines, last = [], _closing(schedule, time_, at)
     last &= len(np.unique(days[last])) >= SHIFTED_DATES  # a few are named by date
     if last.any():
         first = datetime.fromtimestamp(int(time_[np.argmax(last)]), ZoneInfo(contract.zone))

@@ -7,47 +7,55 @@ an ask stays at or above its bid, and second bars rebuild adjusted bars exactly 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxtrade.config.corporate import ShareSplit
-from jaxtrade.data.calendar.schedule import trade_dates
-from jaxtrade.data.read.quotes import PRICES, Side
 from jaxtrade.data.read.validate import MAX_TICKS
 from jaxtrade.errors import ConfigError, DataError
-
-if TYPE_CHECKING:
-    from jaxtrade.data.read.bars import Bars
 
 MOST = 1 << 31  # of a numerator or denominator: its product with a price in ticks (below 2^28) fits int64
 
 
-def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
-    """The bars with prices before each split divided by its ratio, and volumes multiplied by it.
+class Adjusted(NamedTuple):
+    """Columns after the adjustment. prices: int32[T] ticks each. volume: float64[T]. notes: what was changed."""
 
-    A note says what was changed. Raises DataError if a price becomes 0 ticks or too many of them, and ConfigError if
-    the ratios multiply beyond exact arithmetic.
+    prices: tuple[np.ndarray, ...]
+    volume: np.ndarray
+    notes: tuple[str, ...]
+
+
+def adjust(days: np.ndarray, prices: Sequence[np.ndarray], volume: np.ndarray, splits: tuple[ShareSplit, ...],
+           source: str) -> Adjusted:
+    """Divide the prices before each split by its ratio, and multiply the volumes.
+
+    Args:
+        days: datetime64[D][T], the trade date of each bar.
+        prices: columns int32[T], ticks.
+        source: the name of the bars in errors.
+    Raises:
+        DataError: a price becomes 0 ticks, or too many of them.
+        ConfigError: the ratios multiply beyond exact arithmetic.
     """
-    if not splits:
-        return bars
-    days = trade_dates(bars.time, bars.contract)
     firsts = np.array([split.date for split in splits], "datetime64[D]")
     later = np.searchsorted(firsts, days, side="right")  # splits that each bar has behind it
-    columns = {name: getattr(bars, name).copy() for name in PRICES}
-    asks = None if bars.ask is None else Side(*(prices.copy() for prices in bars.ask))
-    volume, rounded = bars.volume.copy(), 0
+    columns, volume, rounded = tuple(column.copy() for column in prices), volume.copy(), 0
     for passed in np.unique(later[later < len(splits)]):
-        ratio = _product(splits[passed:])
-        rows = later == passed
-        for prices in (*columns.values(), *(asks or ())):
-            prices[rows], between = _divided(prices[rows], ratio, bars.source)
+        ratio, rows = _product(splits[passed:]), later == passed
+        for column in columns:
+            column[rows], between = _divided(column[rows], ratio, source)
             rounded += between
         volume[rows] *= float(ratio)
-    notes = (*bars.notes, *_notes(bars, splits, later, rounded))
-    return replace(bars, **columns, volume=volume, ask=asks, notes=notes)
+    notes = [f"data.splits: {split.ratio} on {split.date}: {int((later <= i).sum())} of {len(days)} bars lie before "
+             "it; prices divided by the ratio, volumes multiplied" for i, split in enumerate(splits)]
+    if rounded:
+        cells = len(columns) * int((later < len(splits)).sum())
+        notes.append(f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks and were rounded to "
+                     "the nearer one (half to even)")
+    return Adjusted(columns, volume, tuple(notes))
 
 
 def _product(splits: tuple[ShareSplit, ...]) -> Fraction:
@@ -70,17 +78,3 @@ def _divided(ticks: np.ndarray, ratio: Fraction, source: str) -> tuple[np.ndarra
                         f"(expected 1 to {MAX_TICKS - 1}). Fix: check the ratios (new shares for one old share), or "
                         "choose another tick_size in the contract file")
     return result.astype(np.int32), int((rest != 0).sum())
-
-
-def _notes(bars: Bars, splits: tuple[ShareSplit, ...], later: np.ndarray, rounded: int) -> list[str]:
-    """One note per split, and one on rounding."""
-    notes = []
-    for i, split in enumerate(splits):
-        changed = int((later <= i).sum())
-        notes.append(f"data.splits: {split.ratio} on {split.date}: {changed} of {len(bars)} bars lie before it; prices "
-                     "divided by the ratio, volumes multiplied")
-    if rounded:
-        cells = 4 * int((later < len(splits)).sum()) * (1 if bars.ask is None else 2)
-        notes.append(f"data.splits: {rounded} of {cells} adjusted prices fell between two ticks of "
-                     f"{bars.contract.tick_size} and were rounded to the nearer one (half to even)")
-    return notes

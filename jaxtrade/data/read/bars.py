@@ -16,7 +16,7 @@ from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
-from jaxtrade.data.read.adjust import adjusted
+from jaxtrade.data.read.adjust import adjust
 from jaxtrade.data.read.compose import stamp_column
 from jaxtrade.data.read.faults import Faults
 from jaxtrade.data.read.places import Places
@@ -125,6 +125,20 @@ def _date(text: str, key: str) -> np.datetime64:
         return np.datetime64(text, "D")
     except ValueError:
         raise ConfigError(f"{key} = '{text}': not a date; write YYYY-MM-DD") from None
+
+
+def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
+    """The bars with prices before each split divided by its ratio, and volumes multiplied. Notes say what was changed.
+
+    Raises DataError and ConfigError as `adjust` does.
+    """
+    if not splits:
+        return bars
+    prices = [getattr(bars, name) for name in PRICES] + list(bars.ask or ())
+    made = adjust(trade_dates(bars.time, bars.contract), prices, bars.volume, splits, bars.source)
+    ask = None if bars.ask is None else Side(*made.prices[len(PRICES):])
+    return replace(bars, **dict(zip(PRICES, made.prices, strict=False)), volume=made.volume, ask=ask,
+                   notes=(*bars.notes, *made.notes))
 
 
 def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,

@@ -275,9 +275,9 @@ def _ticks(table: Table, name: str, rows: np.ndarray, points: np.ndarray, contra
     beyond = np.flatnonzero(ticks >= MAX_TICKS)
     if len(beyond):
         i = int(beyond[0])
-        faults.add(f"{ticks[i]:.0f} ticks of {contract.tick_size}, more than {MAX_TICKS}, the most that are computed "
-                   "with", "check data.price_scale, and tick_size in the contract file", int(rows[i]), name,
-                   table.cell(name, int(rows[i])))
+        faults.add(f"{ticks[i]:.0f} ticks, more than {MAX_TICKS}, the most that are computed with (a tick is "
+                   f"{contract.tick_size})", "check data.price_scale, and tick_size in the contract file", int(rows[i]),
+                   name, table.cell(name, int(rows[i])))
     return np.clip(ticks, 0, MAX_TICKS, out=ticks).astype(np.int32)
 
 
