@@ -60,7 +60,7 @@ def _bars_alone(config: RunConfig) -> Bars:
         raise ConfigError(f"data.file = '{data.file}' is given but data.source = {data.source}; set data.source=file")
     if data.source != "file" and data.splits:
         raise ConfigError(f"data.splits is given but data.source = {data.source}, whose prices need no adjustment; "
-                          "drop it, or give your bars with --data FILE")
+                          "drop it, or give your bars in data.file (--data FILE)")
     if data.source == "synthetic":
         if data.roll != "off":
             raise ConfigError("data.roll splices the contracts of a file, and data.source = synthetic has one; drop it")
