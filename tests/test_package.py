@@ -1,0 +1,29 @@
+"""What a build packs, as far as it shows without building; `python -m tests.package_check` builds and installs."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_source_distribution_names_everything_at_the_top() -> None:
+    """MANIFEST.in has every file and folder at the top of the checkout."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no git here says which files belong to the checkout")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tops = {line.partition("/")[0] for line in listed.splitlines()}
+    lines = [line.split() for line in (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()]
+    named = {word for line in lines if line and line[0] in ("graft", "include") for word in line[1:]}
+    assert named == tops
+
+
+def test_the_wheel_has_every_package() -> None:
+    """pyproject.toml lists every folder of modules below jaxtrade/."""
+    chosen = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "jaxtrade").rglob("__init__.py")}
+    assert {*chosen} == folders | {"jaxtrade.configs", "jaxtrade.bench"}
