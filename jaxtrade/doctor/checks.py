@@ -16,7 +16,7 @@ REQUIRED = {
     "chex": ("0.1.92", "0.2"), "gymnax": ("1.0.1", "2"), "gymnasium": ("1.3", "1.4"), "six": ("1.16", ""),
     "numpy": ("2.4", "3"), "scipy": ("1.17", "2"),
     "pandas": ("3.0", "4"), "pydantic": ("2.13", "3"), "pyyaml": ("6.0", "7"), "matplotlib": ("3.10", "4"),
-    "python-dateutil": ("2.9", "5"), "tzdata": ("2026.1", ""),
+    "python-dateutil": ("2.9", "5"), "rich": ("14", ""), "tzdata": ("2026.1", ""),
 }
 THREAD_KEYS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NPROC")
 ZONES = ("America/New_York", "America/Chicago", "Europe/London")

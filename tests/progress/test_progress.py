@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -191,11 +192,22 @@ def test_chapters_begin_anew(tty: tuple[TextIO, int]) -> None:
     assert "return" not in text
 
 
+def all_of(shown: int, end: str) -> str:
+    """What a terminal shows, up to `end`. One read of a terminal returns a part, so there may be several."""
+    text = b""
+    while not text.endswith(end.encode()):
+        text += os.read(shown, 1 << 16)
+    return text.decode()
+
+
 def test_a_run_on_a_terminal_draws_and_leaves_it_usable(tty: tuple[TextIO, int]) -> None:
     stream, shown = tty
-    run(open_screen("jaxtrade train", stream=stream, environ=TERMINAL))
-    stream.flush()
-    text = os.read(shown, 1 << 20).decode()
+    with ThreadPoolExecutor(1) as reader:  # reads at once: a terminal that nobody reads is full after some frames
+        reading = reader.submit(all_of, shown, "the end\r\n")
+        run(open_screen("jaxtrade train", stream=stream, environ=TERMINAL))
+        stream.write("the end\n")
+        stream.flush()
+        text = reading.result().removesuffix("the end\r\n")
     for phase in ("loading", "compiling", "training", "evaluating"):
         assert f"{phase}" in text
     assert "\x1b[?25l" not in text  # the cursor is never hidden, so a killed process leaves it on
