@@ -60,7 +60,9 @@ def catch_signals() -> Iterator[Signals]:
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield signals
         return
-    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A shell makes the commands that it starts in the background ignore SIGINT; that is left as it is.
+    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)
+              if signal.getsignal(number) is not signal.SIG_IGN}
     try:
         yield signals
     finally:

@@ -93,8 +93,9 @@ def started(words: Sequence[str], env: Mapping[str, str], folder: Path) -> Itera
             process.kill()
 
 
-def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool) -> Try | None:
-    """Start the command, send one Ctrl-C after `delay` seconds -> what came of it. None if the command had ended.
+def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool) -> Try | float:
+    """Start the command, send one Ctrl-C after `delay` seconds -> what came of it, or the seconds that the command took
+    if it had ended before.
 
     terminal: to the whole group of processes, as a terminal does; else to the command alone.
     """
@@ -102,10 +103,12 @@ def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool) 
         folder, mark = Path(name), secrets.token_hex(8)
         out = folder / "out"
         with started(argv(command, run, out), environment(cache, mark), folder) as process:
-            time.sleep(delay)
-            if process.poll() is not None:
-                return None
-            start = time.monotonic()
+            begun = time.monotonic()
+            try:
+                process.wait(delay)
+                return time.monotonic() - begun
+            except subprocess.TimeoutExpired:
+                start = time.monotonic()
             if terminal:
                 os.killpg(process.pid, signal.SIGINT)
             else:
@@ -114,7 +117,7 @@ def one(command: Command, run: Path, cache: Path, delay: float, terminal: bool) 
             seconds = time.monotonic() - start
             orphans = alive(mark)
         if code == 0:
-            return None  # all was done: the signal came while Python ended
+            return delay  # all was done: the signal came while Python ended
         lines = (folder / "stderr").read_text().splitlines()
         faults = [*faults_of(code, lines), *(f"orphan {pid}" for pid in orphans), *left_behind(out)]
         return Try(command.name, delay, code, seconds, lines[-1] if lines else "", tuple(faults))
@@ -190,6 +193,8 @@ def random_tries(count: int, seed: int, commands: Sequence[Command] = COMMANDS) 
             command, kind = commands[done % len(commands)], chance.choice(("cold", "warm"))
             cache = warm if kind == "warm" else folder / secrets.token_hex(4)
             found = one(command, run, cache, chance.uniform(0, seconds[command.name, kind]), chance.random() < 0.5)
-            if found is not None:
+            if isinstance(found, Try):
                 done += 1
                 yield found
+            else:  # the machine has become faster
+                seconds[command.name, kind] = min(found, seconds[command.name, kind])
