@@ -49,4 +49,4 @@ def test_the_python_runs_as_printed(tmp_path: Path) -> None:
                           cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "greedy" in done.stdout
-    assert "Staying flat can be the right answer" in done.stdout or "evidence of an edge" in done.stdout
+    assert "one session cannot tell skill from luck" in done.stdout

@@ -141,8 +141,8 @@ def test_a_run_trains_with_parts_of_its_own_and_remembers_them(tmp_path: Path) -
     assert jaxtrade(tmp_path, "replay", "run", "--session", "2013-10-11").returncode == 0
     assert jaxtrade(tmp_path, "train", "--resume", "run").returncode == 0
     moved = jaxtrade(tmp_path.parent, "evaluate", str(tmp_path / "run"))
-    assert moved.returncode == 2
-    assert "there is no module 'my_parts'" in moved.stderr
+    assert moved.returncode == 0, moved.stderr  # the manifest says where the module is, relative to the run
+    assert "Trades by side" in moved.stdout
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=[command.name for command in COMMANDS])
     given = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background processes ignore it, and pass that on
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore it
     tries = []
     for found in random_tries(given.tries, given.seed, [
             command for command in COMMANDS if given.only in (None, command.name)]):
