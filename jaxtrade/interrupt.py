@@ -258,12 +258,16 @@ def _flush() -> None:
 
 
 def _write(text: str) -> None:
-    """Write a line to stderr, past Python's buffers: the thread that holds their lock may never go on."""
+    """Write the last line to stderr, past Python's buffers: the thread that holds their lock may never go on. What
+    other threads write after it is lost."""
     if _STATE.restore is not None:
         _STATE.restore()
-    if not _STATE.quiet:
-        with suppress(OSError):
-            os.write(2, f"{text}\n".encode())
+    if _STATE.quiet:
+        return
+    with suppress(OSError):
+        stderr = os.dup(2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        os.write(stderr, f"{text}\n".encode())
 
 
 def _print_nothing(*_: object) -> None:

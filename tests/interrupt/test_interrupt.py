@@ -53,6 +53,15 @@ def work():
         except KeyboardInterrupt:
             pass
 """
+NOISY = """
+def work():
+    ready()
+    while True:
+        try:
+            sys.stderr.write("progress\\n")
+        except KeyboardInterrupt:
+            pass
+"""
 TURNED = """
 from jaxtrade.cli import entry
 def turns(args):
@@ -108,6 +117,12 @@ def command(tmp_path: Path, work: str, signals: int = 1, options: str = "") -> t
 def test_130_and_one_line_whatever_the_main_thread_does(tmp_path: Path, work: str) -> None:
     code, _, said = command(tmp_path, work)
     assert (code, said) == (130, ["interrupted"])
+
+
+def test_its_line_is_the_last_one(tmp_path: Path) -> None:
+    code, _, said = command(tmp_path, NOISY)
+    assert (code, said[-1]) == (130, "interrupted")
+    assert set(said[:-1]) == {"progress"}
 
 
 def test_a_second_ctrl_c_waits_for_nothing(tmp_path: Path) -> None:
