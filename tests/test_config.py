@@ -103,7 +103,8 @@ FAULTS = {  # text of the file -> what the message has to say
     # contradictions
     "env: {fill: close}": ["fill=close exists only together with mark=close", "set env.mark=close"],
     "rollout: {num_envs: 10}": ["rollout.num_envs (10) must be a multiple of rollout.num_shards (8)"],
-    "{rollout: {num_envs: 32}, network: {kind: gru}}": ["network.kind=gru: rollout.num_envs/rollout.num_shards (4)"],
+    "{rollout: {num_envs: 32}, network: {kind: gru}, ppo: {num_minibatches: 8}}": [
+        "network.kind=gru: rollout.num_envs/rollout.num_shards (4)"],
     "ppo: {num_minibatches: 7}": ["must be a multiple of ppo.num_minibatches (7)"],
     "stages: {commission_start: 0.1}": ["stages.commission_start = 0.1", "stages.commission_until (for example 0.5)"],
     "stages: {commission_until: 0.5}": ["stages.commission_until = 0.5", "stages.commission_start = 1"],
