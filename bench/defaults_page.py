@@ -66,7 +66,7 @@ def _reached(cell: Result | None, figure: str) -> str:
 
 def changed_floats(result: Result) -> str:
     """Scores by variant and problem, mean over the seeds."""
-    cells = {key: cell for key, cell in cells_of(result, "floats").items()}
+    cells = cells_of(result, "floats")
     rows = []
     for i, variant in enumerate(FLOATS):
         rows.append([variant, *(_number(key[0], last(cell)[i].mean()) for key, cell in cells.items())])
@@ -146,8 +146,8 @@ def curves(result: Result, path: Path) -> None:
         for axis in axes[len(shown):]:
             axis.set_visible(False)
         seeds = next(iter(cells.values()))["settings"]["seeds"]
-        figure.supxlabel(f"greedy policy on sessions that no training has seen; {seeds} seeds: mean and its {LEVEL:.0%} "
-                         "bootstrap interval", fontsize=7, color="#444444", x=0.01, ha="left")
+        figure.supxlabel(f"greedy policy on sessions that no training has seen; {seeds} seeds: mean and its "
+                         f"{LEVEL:.0%} bootstrap interval", fontsize=7, color="#444444", x=0.01, ha="left")
         figure.savefig(path, dpi=130)
 
 

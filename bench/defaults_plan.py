@@ -1,7 +1,7 @@
 """The cells of the sweep: which settings are tried on which problems. A cell is one compiled program.
 
-Tunable floats are leaves of the training state, so that all variants and seeds of a cell are one population. Static keys
-(counts, widths, ...) take a cell each.
+Tunable floats are leaves of the training state, so that all variants and seeds of a cell are one population. Static
+keys (counts, widths, ...) take a cell each.
 """
 
 from __future__ import annotations

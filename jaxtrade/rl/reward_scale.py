@@ -1,9 +1,9 @@
 """Rewards divided by the running standard deviation of the discounted return.
 
-A learner's step sizes suit values of about 1. Rewards of markets are far from that: a position earns a thousandth of a
-risk unit per bar on quiet bars, and returns of a hundred on a synthetic market. Large values also swamp the policy in the
-common clipping of the gradient's norm. The return that is measured is the sum of past rewards of an episode, discounted
-to the present, as in `VecNormalize` of Stable-Baselines3 (Engstrom et al. 2020, "Implementation Matters in Deep Policy
+A learner's step sizes suit values of about 1. Rewards of markets are far from that: thousandths of a risk unit per bar
+on quiet real bars, returns of nearly a hundred on a synthetic market. Large values also swamp the policy in the common
+clipping of the gradient's norm. The return that is measured is the sum of past rewards of an episode, discounted to the
+present, as in `VecNormalize` of Stable-Baselines3 (Engstrom et al. 2020, "Implementation Matters in Deep Policy
 Gradients"). Rewards are divided, not shifted: the sign of a reward keeps its meaning, and so does a reward of 0.
 """
 

@@ -13,11 +13,12 @@ from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
-from jaxtrade.networks.normalize import RunningStats, init_stats
+from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
 from jaxtrade.rl.coverage import Coverage, require_complete
 from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.ppo.state import TrainState
+from jaxtrade.rl.reward_scale import init_scale
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
 from jaxtrade.runs import files, rundir
@@ -68,7 +69,7 @@ def load_source(path: Path) -> Source:
     like = {"params": policy.parameters, "normaliser": policy.normaliser,
             "opt_state": jax.eval_shape(optimiser().init, policy.parameters)}
     if config.ppo.normalise_rewards:
-        like["rewards"] = {"stats": jax.eval_shape(lambda: init_stats(1))}
+        like["rewards"] = jax.eval_shape(lambda: init_scale(config.rollout.num_envs))
     like = stack.like(like | {"total_updates": jax.ShapeDtypeStruct((), "int32")})
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         raise ConfigError(f"{path}: this run has saved nothing to begin from; let it reach its first checkpoint "
@@ -81,7 +82,7 @@ def load_source(path: Path) -> Source:
                           f"new actions (transfer.open_until={config.transfer.open_until:g} of {total} updates); "
                           "resume it first")
     return Source(path, config, rundir.config_digest(path), layout, state["params"], state["normaliser"],
-                  state["opt_state"], found.step, total, state.get("rewards", {}).get("stats"))
+                  state["opt_state"], found.step, total, state["rewards"].stats if "rewards" in state else None)
 
 
 def adopt(config: RunConfig, source: Source) -> RunConfig:

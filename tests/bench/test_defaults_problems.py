@@ -63,10 +63,11 @@ def test_the_walk_by_hand():
 
 
 def test_a_step_of_the_walk_by_hand():
-    """BUY at the close 10,000: filled at the next open, one tick worse; stop 8 ticks below the fill, target 24 above."""
+    """BUY at the close 10,000: filled at the next open, one tick worse, with stop 9,992 and target 10,024. The bar
+    closes at 10,001."""
     bar = OneStep(settings("entry"))
     (side, entry, stop, target, trailing), cash = bar.after(1, (0, 0, 0, 0, False), 9, 1)
-    assert (side, entry, stop, target, trailing) == (1, 0, -8, 24, False)
+    assert (side, entry, stop, target, trailing) == (1, 0, -9, 23, False)
     assert cash == -2_080
 
 

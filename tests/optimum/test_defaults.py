@@ -9,7 +9,6 @@ import pytest
 from bench.defaults_problems import PROBLEMS, config_of, world_of
 from jaxtrade.config import load_config
 from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train

@@ -1,7 +1,7 @@
 """The exact optimum of `entry` and `manage` on the walk of one tick a bar (trend, martingale), by dynamic programming.
 
-As `tests.optimum.dp`, but the walk has no levels: a position is written relative to the last close, so that the same few
-positions come up again wherever the price is. State: (bars left, position). A bar goes one tick up with probability
+As `tests.optimum.dp`, but the walk has no levels: a position is written relative to the last close, so that the same
+few positions come up again wherever the price is. State: (bars left, position). A bar goes one tick up with probability
 (1 + drift) / 2, else one tick down, and every question about a bar is asked of the oracle.
 """
 
@@ -17,7 +17,6 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams, EnvState
 from jaxtrade.evaluation.agents import Agent
 from jaxtrade.types import Array, PyTree
-
 from tests.optimum.dp import FLAT, IMPOSSIBLE, Key
 from tests.oracle.model import Account, Bars, Position, Session, Settings, Stats
 from tests.oracle.oracle import OracleEnv
