@@ -90,8 +90,10 @@ def sweep() -> list[Cell]:
 
 def scales() -> list[Cell]:
     """The defaults with other numbers of environments and other lengths."""
-    cells = [Cell("scale", "reversion", "mlp", f"{envs} environments", (f"rollout.num_envs={envs}",), PLAIN, steps, 2)
-             for envs in (16, 256, 1024) for steps in (200_000, 800_000)]
+    sizes = {f"{envs} environments": (f"rollout.num_envs={envs}",) for envs in (16, 256, 1024)}
+    sizes["16 environments x 128 steps"] = ("rollout.num_envs=16", "rollout.num_steps=128")
+    cells = [Cell("scale", "reversion", "mlp", label, static, PLAIN, steps, 2)
+             for label, static in sizes.items() for steps in (200_000, 800_000)]
     return [cell._replace(label=f"{cell.label}, {cell.steps:,} steps") for cell in cells] + [
         Cell("scale", "reversion", "mlp", "1024 environments, 10,000,000 steps", ("rollout.num_envs=1024",), PLAIN,
              10_000_000, 1)]

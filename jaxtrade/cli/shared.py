@@ -32,6 +32,9 @@ ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatibl
 # `--test` takes about a minute on two cores, with compilation.
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
+    "rollout.num_envs=64",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=auto",
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )
