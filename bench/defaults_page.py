@@ -11,7 +11,7 @@ import numpy as np
 from .defaults_plan import FLOATS, RATES, STATIC
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, FOLDER = ROOT / "docs" / "defaults.md", ROOT / "bench" / "sweeps"
+PAGE, FOLDER = ROOT / "docs" / "defaults.md", ROOT / "docs" / "sweeps"
 BEGIN, END = "<!-- defaults:begin -->", "<!-- defaults:end -->"
 DRAWS, LEVEL = 10_000, 0.95
 COLOURS = {"old": "#D55E00", "new": "#0072B2"}  # Okabe and Ito
@@ -48,10 +48,9 @@ def reached(result: Result) -> str:
     rows = []
     for problem, network in dict.fromkeys((problem, network) for problem, network, _ in cells):
         figure = UNITS.get(problem, "score")
-        shown = [_reached(cells.get((problem, network, label)), figure) for label in ("old", "new")]
-        steps = next(cell for key, cell in cells.items() if key[:2] == (problem, network))["settings"]["steps"]
-        rows.append([problem, network, f"{steps:,}", *shown])
-    return table(["problem", "network", "steps", "old defaults", "new defaults"], rows)
+        rows.append([problem, network, *(_reached(cells.get((problem, network, label)), figure)
+                                         for label in ("old", "new"))])
+    return table(["problem", "network", "old defaults", "new defaults"], rows)
 
 
 def _reached(cell: Result | None, figure: str) -> str:
@@ -61,7 +60,8 @@ def _reached(cell: Result | None, figure: str) -> str:
     number = "{:.0f}" if figure == "return" else "{:.3f}"
     low, high = interval(values)
     text = f"{number} [{number}, {number}], worst {number}".format(values.mean(), low, high, values.min())
-    return text if figure == "return" else f"{text}; {int((values >= 0.9).sum())} of {len(values)} at 0.9"
+    text += "" if figure == "return" else f"; {int((values >= 0.9).sum())} of {len(values)} at 0.9"
+    return f"{text} ({cell['steps_taken'][-1]:,} steps)"
 
 
 def changed_floats(result: Result) -> str:
