@@ -19,7 +19,7 @@ from jaxtrade.env.state import EnvParams
 
 from . import harness, programs
 from .catalogue import Options
-from .learning import learning_of, sections_of
+from .learning import FIXED, learning_of, sections_of
 
 # side: its intrabar order, and how many prices of each minute the market knows
 ORDERS = {"stop_first": ("stop_first", 4), "nearer_extreme": ("nearer_extreme", 4), "path": ("path", 4),
@@ -56,7 +56,7 @@ def with_seconds(sessions: int, count: int) -> tuple[Bars, Bars]:
 
 
 def config_of(mode: str, ppo: dict[str, int]) -> RunConfig:
-    return make_config({"data": {"market": "NQ"}, "env": {"intrabar": mode}, **sections_of(ppo)})
+    return make_config({"data": {"market": "NQ"}, "env": {"intrabar": mode}, **sections_of({**FIXED, **ppo})})
 
 
 def level_side(level: str, config: RunConfig, params: EnvParams) -> harness.Side:

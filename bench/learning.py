@@ -1,16 +1,38 @@
-"""The learner's three sections in one: how benches and tests of the learner write them down."""
+"""The learner's three sections in one: how benches and tests of the learner write them down.
+
+What they do not name has the value of `FIXED`, not the package's default: the work that a bench measures stays the same
+when a default changes.
+"""
 
 from __future__ import annotations
 
 from typing import Any
+
+from pydantic import model_validator
 
 from jaxtrade.config import NetworkConfig, PPOConfig, RolloutConfig, RunConfig, make_config
 
 SECTIONS = {"network": NetworkConfig, "rollout": RolloutConfig, "ppo": PPOConfig}
 
 
+FIXED: dict[str, Any] = {  # the package's defaults until 2026-10
+    "kind": "mlp", "hidden": (64, 64), "activation": "tanh", "rnn_width": 64, "normalise_observations": True,
+    "num_envs": 256, "num_steps": 128, "num_shards": 8,
+    "num_minibatches": 8, "num_epochs": 4, "normalise_advantages": True, "normalise_rewards": False,
+    "learning_rate": 3e-4, "learning_rate_end": 3e-5, "gamma": 0.99, "gae_lambda": 0.95, "clip_eps": 0.2,
+    "vf_clip_eps": 0.0, "ent_coef": 0.01, "ent_coef_end": None, "vf_coef": 0.5, "max_grad_norm": 0.5, "target_kl": 0.0,
+}
+
+
 class Learning(NetworkConfig, RolloutConfig, PPOConfig, frozen=True):
     """Every key of `network`, `rollout` and `ppo` by its own name."""
+
+    num_minibatches: int = FIXED["num_minibatches"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fixed(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return FIXED | given
 
     @property
     def run(self) -> RunConfig:
@@ -33,6 +55,13 @@ def sections_of(flat: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def fixed_sections() -> dict[str, dict[str, Any]]:
+    """`FIXED` by section, as far as the package has its keys (it may be one of another version)."""
+    known = {key for model in SECTIONS.values() for key in model.model_fields}
+    return sections_of({key: value for key, value in FIXED.items() if key in known})
+
+
 def learning_of(config: RunConfig) -> Learning:
     """The learner's keys of a configuration."""
-    return Learning(**config.network.model_dump(), **config.rollout.model_dump(), **config.ppo.model_dump())
+    keys = {**config.network.model_dump(), **config.rollout.model_dump(), **config.ppo.model_dump()}
+    return Learning(**keys | {"num_minibatches": config.minibatches})

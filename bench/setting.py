@@ -18,7 +18,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.types import SessionSet
 
-from .learning import sections_of
+from .learning import fixed_sections, sections_of
 
 SESSIONS = 78  # 107,000 bars, as many as three months have
 
@@ -36,7 +36,7 @@ class World(NamedTuple):
 def config(sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> RunConfig:
     """The shared configuration with some keys changed, e.g. `config(ppo={"num_envs": 1024})`; `ppo` holds all keys
     of the learner (`learning.sections_of`)."""
-    own: dict[str, dict[str, Any]] = {
+    own: dict[str, dict[str, Any]] = fixed_sections() | {
         "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
         "split": {"test_sessions": 0},
     }

@@ -48,6 +48,10 @@ CHILD = str(Path(__file__).with_name("versions_child.py"))
 CHUNK = 5  # updates, the default of `train.chunk_updates`
 UNHEALTHY = 1  # exit code
 COMMAND = "import sys; from jaxtrade.cli import main; sys.exit(main())"
+# The counts of quickstart.yaml when this bench was made: both versions know these keys, whatever their defaults are.
+QUICKSTART = tuple(word for key in (
+    "rollout.num_envs=256", "rollout.num_steps=64", "ppo.num_minibatches=8", "ppo.num_epochs=4",
+    "train.total_timesteps=1_000_000", "train.chunk_updates=5", "train.checkpoint_every=2") for word in ("--set", key))
 QUICK_FLAGS = ("--set", "train.total_timesteps=20480")
 REPEATS_OF_COMMANDS = 5  # at most: each takes half a minute
 
@@ -99,7 +103,7 @@ def command(code: Path, caches: Path, quick: bool) -> Sample:
     own.pop("NPROC", None)
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-P", "-c", COMMAND, "train", "quickstart", "--run-dir", f"{folder}/run",
-                 *(QUICK_FLAGS if quick else ())]
+                 *QUICKSTART, *(QUICK_FLAGS if quick else ())]
         wall, before = time.perf_counter(), os.times()
         done = subprocess.run(words, env=own, capture_output=True, text=True, cwd=folder)
         seconds, after = time.perf_counter() - wall, os.times()

@@ -39,7 +39,8 @@ def test_operations_of_a_minibatch_are_counted_by_hand():
     (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4"), 1),  # 19 million operations
     (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "train.num_seeds=8"), 6),
     (("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "network.hidden=[256,256,128]"), 6),
-    ((), 6),
+    ((), 1),
+    (("rollout.num_envs=2048",), 6),
     (("compute.threads=3",), 3),
     (("compute.threads=1",), 1),
 ])

@@ -103,7 +103,8 @@ FAULTS = {  # text of the file -> what the message has to say
     # contradictions
     "env: {fill: close}": ["fill=close exists only together with mark=close", "set env.mark=close"],
     "rollout: {num_envs: 10}": ["rollout.num_envs (10) must be a multiple of rollout.num_shards (8)"],
-    "{rollout: {num_envs: 32}, network: {kind: gru}}": ["network.kind=gru: rollout.num_envs/rollout.num_shards (4)"],
+    "{rollout: {num_envs: 32}, network: {kind: gru}, ppo: {num_minibatches: 8}}": [
+        "network.kind=gru: rollout.num_envs/rollout.num_shards (4)"],
     "ppo: {num_minibatches: 7}": ["must be a multiple of ppo.num_minibatches (7)"],
     "stages: {commission_start: 0.1}": ["stages.commission_start = 0.1", "stages.commission_until (for example 0.5)"],
     "stages: {commission_until: 0.5}": ["stages.commission_until = 0.5", "stages.commission_start = 1"],
@@ -308,3 +309,26 @@ def test_the_models_are_frozen_and_hashable() -> None:
     assert hash(config.env) == hash(make_config({}).env)
     assert not config.env.optimistic
     assert make_config({"env": {"mark": "close", "fill": "close"}}).env.optimistic
+
+
+# ---- minibatches
+
+
+@pytest.mark.parametrize(("overrides", "count"), [
+    ((), 4),  # 64 x 32 rows: four times 512
+    (("rollout.num_envs=16",), 1),
+    (("rollout.num_envs=3",), 1),
+    (("rollout.num_envs=1024",), 32),  # not 64: there are at most 32
+    (("rollout.num_envs=1024", "rollout.num_steps=128"), 32),
+    (("rollout.num_envs=40", "rollout.num_steps=65"), 5),  # 2600 rows; a group has 5 x 65
+    (("rollout.num_envs=256", "network.kind=gru"), 16),
+    (("rollout.num_envs=16", "rollout.num_steps=512", "network.kind=gru"), 2),  # each group has 2 environments
+    (("ppo.num_minibatches=8",), 8),
+])
+def test_minibatches(overrides: tuple[str, ...], count: int) -> None:
+    assert load_config(None, overrides).minibatches == count
+
+
+def test_minibatches_are_a_count_or_auto() -> None:
+    with pytest.raises(ConfigError, match=r"ppo\.num_minibatches"):
+        load_config(None, ["ppo.num_minibatches=many"])

@@ -49,6 +49,12 @@ def test_a_month_alone_was_its_first_day() -> None:
     assert (data.start, data.end) == ("2013-10-01", "2013-11-05")
 
 
+def test_a_run_from_before_rewards_were_scaled_goes_on_without() -> None:
+    assert RunConfig().ppo.normalise_rewards
+    assert make_config(migrated(OLD)).ppo.normalise_rewards is False
+    assert make_config(migrated({"seed": 3, "ppo": {"normalise_rewards": True}})).ppo.normalise_rewards is True
+
+
 def test_the_network_of_an_old_bundle() -> None:
     assert migrated_network({"network": "gru", "rnn_width": 8}) == {"kind": "gru", "rnn_width": 8}
     assert migrated_network({"kind": "mlp"}) == {"kind": "mlp"}

@@ -38,10 +38,11 @@ def test_the_parts_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("values", "rows"), [
-    ({}, 16_384), ({"gradient_rows": 1000}, 1000), ({"num_minibatches": 1024}, 4096 * 128 // 1024),
+    ({"num_minibatches": 8}, 16_384), ({"gradient_rows": 1000}, 1000), ({"num_minibatches": 1024}, 4096 * 128 // 1024),
+    ({}, 4096 * 128 // 32),  # auto: at most 32 minibatches
 ])
 def test_a_gradient_has_no_more_rows_than_are_computed_at_once(values: dict[str, Any], rows: int) -> None:
-    config = make_config({"rollout": {"num_envs": 4096}, "ppo": values})
+    config = make_config({"rollout": {"num_envs": 4096, "num_steps": 128}, "ppo": values})
     per_row = 4 * (4 * memory.observation_slots(config) + 2 * 128)
     assert {part.name: part.bytes for part in memory.parts(config)}["gradient"] == rows * per_row
 
@@ -66,7 +67,7 @@ def test_what_cannot_fit_is_refused_with_the_number_and_the_key_to_lower() -> No
         memory.check(config, int(need / memory.FACTOR) - 1, "this machine")
     assert str(caught.value).startswith(f"memory: the run needs about {memory.size(need)}, and this machine has ")
     assert "rollout" in str(caught.value)
-    assert str(caught.value).endswith("Lower rollout.num_envs (1,000,000) or rollout.num_steps (64) or "
+    assert str(caught.value).endswith("Lower rollout.num_envs (1,000,000) or rollout.num_steps (32) or "
                                       "train.num_seeds (4)")
     assert list(memory.note(config, need, "this machine")) == []
     line, = memory.note(config, need - 1, "this machine")
@@ -113,7 +114,7 @@ def test_an_accelerator_is_asked_once_jax_has_started(monkeypatch: pytest.Monkey
     monkeypatch.setattr(jax, "local_devices", lambda: [device])
     preflight.check_device(RunConfig())
     with pytest.raises(ConfigError, match=r"the NVIDIA H100 has 80 GB. Made of: rollout"):
-        preflight.check_device(load_config(None, ["rollout.num_envs=8M"]))
+        preflight.check_device(load_config(None, ["rollout.num_envs=8M", "rollout.num_steps=128"]))
     assert list(preflight.memory_notes(RunConfig())) == []
 
 

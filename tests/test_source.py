@@ -53,6 +53,8 @@ def test_the_transferred_policy_does_what_its_source_did(entry: Path) -> None:
     assert begun.coverage.complete
     assert begun.coverage.new_slots == ("can_enter", "can_manage", "has_position")
     assert begun.coverage.new_actions == ("MOVE_STOP_TO_BREAKEVEN", "ENABLE_TRAIL", "DISABLE_TRAIL", "CLOSE")
+    np.testing.assert_array_equal(begun.state.rewards.stats.variance, source.returns.variance)
+    assert source.returns.count[0, 0] == 1536  # every step of the source's training
     check = start_check(source, setup, begun)
     assert check["sessions"] == 1
     assert check["equal"] is True

@@ -33,8 +33,8 @@ ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatibl
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
     "rollout.num_envs=64",
-    "rollout.num_steps=64",
-    "ppo.num_minibatches=4",
+    "rollout.num_steps=32",
+    "ppo.num_minibatches=auto",
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )

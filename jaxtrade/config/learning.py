@@ -25,6 +25,9 @@ def name_in(registry: Registry[Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
+AUTO_ROWS, AUTO_MOST = 512, 32  # of `ppo.num_minibatches: auto`: rows of a minibatch, and how many there may be
+
+
 class NetworkConfig(Section, frozen=True):
     """The network of a policy. All learners share these keys."""
 
@@ -43,8 +46,8 @@ class NetworkConfig(Section, frozen=True):
 class RolloutConfig(Section, frozen=True):
     """The rollout: how many environments run in parallel, and how many steps they take between two updates. Static."""
 
-    num_envs: Count = Field(default=256, ge=1, description="environments in parallel")
-    num_steps: Count = Field(default=128, ge=1, description="steps of each environment between two updates")
+    num_envs: Count = Field(default=64, ge=1, description="environments in parallel")
+    num_steps: Count = Field(default=32, ge=1, description="steps of each environment between two updates")
     num_shards: int = Field(default=8, ge=1, description="fixed groups of environments; minibatches are shuffled "
                             "inside each group")
 
@@ -64,7 +67,9 @@ class RolloutConfig(Section, frozen=True):
 class PPOConfig(Section, frozen=True):
     """PPO with action masks. Counts are static. Floats become leaves of the train state, so one vmap runs a sweep."""
 
-    num_minibatches: Count = Field(default=8, ge=1, description="gru: each holds whole rollouts of some envs")
+    num_minibatches: Annotated[Count, Field(ge=1)] | Literal["auto"] = Field(
+        default="auto", description="per epoch; gru: each holds whole rollouts of some envs; auto: as many as leave "
+        f"{AUTO_ROWS} rows or more to each, at most {AUTO_MOST}")
     num_epochs: int = Field(default=4, ge=1, description="passes over a rollout in each update")
     gradient_rows: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto", description="mlp: a larger minibatch computes its gradient in equal blocks, if it divides: "
@@ -72,8 +77,10 @@ class PPOConfig(Section, frozen=True):
     adapter_freeze: float = Field(default=0.0, ge=0, description="share of the run, below 1, in which only the adapter "
                                   "learns")
     normalise_advantages: bool = Field(default=True, description="in each minibatch: mean 0, deviation 1")
-    learning_rate: float = Field(default=3.0e-4, gt=0, description="of Adam, at the first update; it changes linearly")
-    learning_rate_end: float = Field(default=3.0e-5, gt=0, description="reached at the last update")
+    normalise_rewards: bool = Field(default=True, description="divide rewards by the running standard deviation of "
+                                    "the discounted return")
+    learning_rate: float = Field(default=1.0e-3, gt=0, description="of Adam, at the first update; it changes linearly")
+    learning_rate_end: float = Field(default=1.0e-4, gt=0, description="reached at the last update")
     gamma: float = Field(default=0.99, ge=0, le=1, description="discount of rewards per step")
     gae_lambda: float = Field(default=0.95, ge=0, le=1, description="weight of longer returns in the advantages (GAE)")
     clip_eps: float = Field(default=0.2, gt=0, description="the policy's ratio is clipped to 1 - this and 1 + this")
@@ -198,7 +205,7 @@ class TrainConfig(Section, frozen=True):
                                    "all environments, rounded up to whole chunks")
     num_seeds: Count = Field(default=1, ge=1, le=1024, description="agents trained side by side as one program, from "
                            "seed, seed+1, ...; each for total_timesteps")
-    chunk_updates: int = Field(default=5, ge=1, description="updates per compiled call; part of the run's identity")
+    chunk_updates: int = Field(default=20, ge=1, description="updates per compiled call; part of the run's identity")
     checkpoint_every: int = Field(default=10, ge=1, description="chunks between checkpoints; the last has one")
     keep_checkpoints: int = Field(default=3, ge=1, description="newest checkpoints that stay on disk")
     tensorboard: bool = Field(default=True, description="write event files for TensorBoard")

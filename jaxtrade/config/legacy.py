@@ -1,4 +1,5 @@
-"""Read configurations that earlier versions wrote: rename old keys to today's, and convert values whose unit changed.
+"""Read configurations that earlier versions wrote: rename old keys to today's, convert values whose unit changed, and
+write out a key that they lack and whose default is not what they did.
 
 Pure functions of plain values. Only run folders and policy bundles are migrated. In a user's own file, an old key is an
 error that gives the new name (`MOVED`), and an old value one that gives the new value (`config.base.Atrs`).
@@ -47,6 +48,8 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     data = result.get("data")
     if isinstance(data, dict):  # a month alone was read as its first day
         data |= {key: f"{data[key]}-01" for key in ("start", "end") if _MONTH.fullmatch(str(data.get(key)))}
+    if isinstance(result.get("ppo"), dict):  # a run writes every key: one without this key did not scale its rewards
+        result["ppo"].setdefault("normalise_rewards", False)
     return result
 
 

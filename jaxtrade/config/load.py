@@ -22,6 +22,8 @@ from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.faults import faults_of, suggest, without
 from jaxtrade.config.keywords import placed
 from jaxtrade.config.learning import (
+    AUTO_MOST,
+    AUTO_ROWS,
     AdvisorConfig,
     ControlConfig,
     EvaluationConfig,
@@ -110,6 +112,8 @@ class RunConfig(Section, frozen=True):
         if self.algorithm != "ppo":
             return self
         rollout, count = self.rollout, self.ppo.num_minibatches
+        if count == "auto":
+            return self
         envs = rollout.num_envs // rollout.shards
         if envs * rollout.num_steps % count:
             raise ValueError(f"rollout.num_envs/rollout.num_shards*rollout.num_steps ({envs * rollout.num_steps}) must "
@@ -118,6 +122,17 @@ class RunConfig(Section, frozen=True):
             raise ValueError(f"network.kind=gru: rollout.num_envs/rollout.num_shards ({envs}) must be a multiple of "
                              f"ppo.num_minibatches ({count}), because a minibatch holds whole rollouts of some envs")
         return self
+
+    @property
+    def minibatches(self) -> int:
+        """Minibatches per epoch. For `auto`, the most that have `AUTO_ROWS` rows or more, at most `AUTO_MOST`; a
+        network with a memory keeps whole rollouts together, so it may get fewer."""
+        if self.ppo.num_minibatches != "auto":
+            return self.ppo.num_minibatches
+        rollout = self.rollout
+        sequences = rollout.num_envs // rollout.shards * (rollout.num_steps if self.network.kind == "mlp" else 1)
+        wanted = min(max(rollout.num_envs * rollout.num_steps // AUTO_ROWS, 1), AUTO_MOST)
+        return next(count for count in range(wanted, 0, -1) if sequences % count == 0)
 
     def __repr__(self) -> str:
         """The keys whose values are not the defaults."""

@@ -74,7 +74,7 @@ def minibatch_work(config: RunConfig) -> float | None:
     widths = (width, *network.hidden)
     outputs = len(task_of(config.env).actions(config.env)) + 1  # the logits, and the value
     weights += 2 * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
-    rows = rollout.num_envs * rollout.num_steps / config.ppo.num_minibatches
+    rows = rollout.num_envs * rollout.num_steps / config.minibatches
     return 2.0 * weights * rows * config.train.num_seeds
 
 

@@ -64,7 +64,7 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
     envs, steps, seeds = config.rollout.num_envs, config.rollout.num_steps, config.train.num_seeds
     memory = config.network.rnn_width if config.network.kind == "gru" else 0
     slots, units = observation_slots(config), sum(config.network.hidden)
-    rows = envs * steps // config.ppo.num_minibatches
+    rows = envs * steps // config.minibatches
     if not memory:
         most = config.ppo.gradient_rows
         rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)

@@ -18,6 +18,7 @@ from jaxtrade.rl import transfer
 from jaxtrade.rl.coverage import Coverage, require_complete
 from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.ppo.state import TrainState
+from jaxtrade.rl.reward_scale import init_scale
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.transfer import Layout
 from jaxtrade.runs import files, rundir
@@ -31,6 +32,7 @@ class Source(NamedTuple):
 
     The arrays are those of its `TrainState`, with a leading axis of agents if it has several. config_sha256: digest of
     its `config.yaml`. update, total_updates: the update of its newest good checkpoint, and the length of the run.
+    returns: the moments by which it scaled its rewards; None without `ppo.normalise_rewards`.
     """
 
     path: Path
@@ -42,6 +44,7 @@ class Source(NamedTuple):
     opt_state: Any
     update: int
     total_updates: int
+    returns: RunningStats | None = None
 
 
 def layout_of(config: RunConfig) -> Layout:
@@ -65,6 +68,8 @@ def load_source(path: Path) -> Source:
                               fusion=make_fusion(config.advisor, config.env))
     like = {"params": policy.parameters, "normaliser": policy.normaliser,
             "opt_state": jax.eval_shape(optimiser().init, policy.parameters)}
+    if config.ppo.normalise_rewards:
+        like["rewards"] = jax.eval_shape(lambda: init_scale(config.rollout.num_envs))
     like = stack.like(like | {"total_updates": jax.ShapeDtypeStruct((), "int32")})
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         raise ConfigError(f"{path}: this run has saved nothing to begin from; let it reach its first checkpoint "
@@ -77,7 +82,7 @@ def load_source(path: Path) -> Source:
                           f"new actions (transfer.open_until={config.transfer.open_until:g} of {total} updates); "
                           "resume it first")
     return Source(path, config, rundir.config_digest(path), layout, state["params"], state["normaliser"],
-                  state["opt_state"], found.step, total)
+                  state["opt_state"], found.step, total, state["rewards"].stats if "rewards" in state else None)
 
 
 def adopt(config: RunConfig, source: Source) -> RunConfig:
@@ -148,8 +153,10 @@ def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainSt
     moments = source.opt_state if config.transfer.moments else None
     carried = transfer.transfer(source.params, source.normaliser, moments, source.layout, fresh, layout)
     require_complete(carried.coverage, config.transfer.allow_dropped)
-    return transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer)), \
-        carried.coverage
+    begun = transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer))
+    if begun.rewards is not None and source.returns is not None:  # the carried values are in units of this scale
+        begun = begun.replace(rewards=begun.rewards.replace(stats=source.returns))
+    return begun, carried.coverage
 
 
 def require_same(source: Source, config: RunConfig) -> None:

@@ -18,7 +18,8 @@ MARTINGALE = (
     "env.window=1", "brackets.stop_atr=3", "brackets.target_multiple=1", "brackets.min_stop_ticks=3",
     "advisor.horizon=8", "advisor.latency=[0]", "rollout.num_envs=32", "rollout.num_steps=64", "ppo.num_minibatches=4",
     "ppo.num_epochs=2", "network.hidden=[16]", "ppo.learning_rate=0.003", "ppo.gamma=0.95", "ppo.gae_lambda=0.9",
-    "ppo.ent_coef=0.003", "train.num_seeds=3", "train.total_timesteps=204_800", "train.chunk_updates=5")
+    "ppo.ent_coef=0.003", "ppo.normalise_rewards=false", "ppo.learning_rate_end=3e-5",
+    "train.num_seeds=3", "train.total_timesteps=204_800", "train.chunk_updates=5")
 KINDS = ("none", "mock:random", "mock:permuted/mock:skilled:0.7", "mock:skilled:0.6", "mock:skilled:0.7",
          "mock:skilled:0.85", "mock:oracle", "mock:adversarial:0.7", "mock:delayed:8/mock:skilled:0.85",
          "mock:available:0/mock:skilled:0.85", "mock:available:0.2/mock:skilled:0.85", "turn:0.85")

@@ -102,7 +102,7 @@ def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
         "rollout.num_envs",
         "  environments in parallel",
         "  type        whole number, at least 1",
-        "  default     256",
+        "  default     64",
         "  flag        --envs",
         "  documented  docs/training.md",
         "  example     jaxtrade train --set rollout.num_envs=512",

@@ -53,7 +53,7 @@ def test_set_reaches_every_phase_or_one(tmp_path: Path) -> None:
     course = load(tmp_path, TEXT, "rollout.num_envs=32", "phases.second.run.rollout.num_steps=8",
                   "phases.first.gate.min_kl=0.1", "enforce_gates=false")
     assert [phase.config.rollout.num_envs for phase in course.phases] == [32, 32]
-    assert [phase.config.rollout.num_steps for phase in course.phases] == [128, 8]
+    assert [phase.config.rollout.num_steps for phase in course.phases] == [32, 8]
     assert course.phases[0].gate.min_kl == 0.1
     assert not course.enforce_gates
 

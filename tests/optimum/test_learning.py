@@ -14,7 +14,7 @@ from tests.optimum.learner import chain_config, fresh, optimum_of, profits, sess
 
 # Tasks, observation, brackets, costs, network and reward are the defaults; these are the learner's.
 BOTH = ("rollout.num_envs=64", "rollout.num_steps=128", "ppo.num_minibatches=4", "ppo.learning_rate=0.001",
-        "ppo.learning_rate_end=0.0001")
+        "ppo.learning_rate_end=0.0001", "ppo.normalise_rewards=false")
 OF_TASK = {
     "entry": ("ppo.gamma=0.998", "ppo.gae_lambda=0.95", "ppo.ent_coef=0.05", "ppo.ent_coef_end=0.003",
               "train.total_timesteps=500_000"),

@@ -17,6 +17,7 @@ from jaxtrade.types import Env, Stage, Summary
 class PPO:
     """The static context, first argument of PPO's functions.
 
+    num_minibatches: per epoch, what `config` says or what its `auto` means here (`RunConfig.minibatches`).
     settings: configuration of the network. network: see `make_network`. summary: extra metrics, computed from the
     environment's `info`. stage: changes the environment's parameters as the run goes on. fusion: combines the policy
     with advice. reduce: forms figures over environments that several devices share; the counts of `rollout` are then
@@ -24,6 +25,7 @@ class PPO:
     """
 
     config: PPOConfig
+    num_minibatches: int
     rollout: RolloutConfig
     settings: NetworkConfig
     env: Env

@@ -122,7 +122,7 @@ def pick(ppo: PPO, rows: Rows, of: Array, advantage: Array) -> Batch:
     With a memory, each sequence starts at the first step of the rollout. The row numbers of these first steps are then
     the numbers of their environments.
     """
-    envs = of[:ppo.rollout.num_envs // ppo.config.num_minibatches]
+    envs = of[:ppo.rollout.num_envs // ppo.num_minibatches]
     picked = rows.packing.unpack(jax.tree.map(lambda x: x[of], rows.packed), axis=1)
     return picked._replace(advantage=advantage, carry=jax.tree.map(lambda x: x[envs], rows.carry))
 

@@ -20,6 +20,7 @@ from jaxtrade.rl.ppo.form import form_of
 from jaxtrade.rl.ppo.network import first_parameters, in_precision, make_network
 from jaxtrade.rl.ppo.state import TrainState, halved_rates, make_hparams, policy_of
 from jaxtrade.rl.ppo.update import update
+from jaxtrade.rl.reward_scale import init_scale
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.state import EpisodeTotals, strong_types
@@ -47,7 +48,7 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
         carry=jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), ppo.first_carry),
         episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
         update=jnp.int32(0), total_updates=jnp.int32(ppo.total_updates), hparams=make_hparams(ppo.config),
-        rollbacks=jnp.int32(0),
+        rollbacks=jnp.int32(0), rewards=init_scale(num_envs) if ppo.config.normalise_rewards else None,
     ))
 
 
@@ -76,9 +77,9 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     Raises:
         ConfigError: the network has a memory, but a minibatch cannot hold whole rollouts of some environments.
     """
-    rollout, count, precision = config.rollout, config.ppo.num_minibatches, config.compute.precision
-    exact = PPO(config.ppo, rollout, config.network, env, make_network(config.network, env.num_actions), total_updates,
-                summarise, stage, fusion, reduce, form_of(platform))
+    rollout, count, precision = config.rollout, config.minibatches, config.compute.precision
+    exact = PPO(config.ppo, count, rollout, config.network, env, make_network(config.network, env.num_actions),
+                total_updates, summarise, stage, fusion, reduce, form_of(platform))
     ppo = in_precision(exact, dot_general_of(precision, platform))
     if ppo.first_carry is not None and rollout.num_envs // rollout.shards % count:
         raise ConfigError(f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "

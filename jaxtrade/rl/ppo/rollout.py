@@ -13,6 +13,7 @@ from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.ppo.loss import Batch
 from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.rl.returns import gae, next_values
+from jaxtrade.rl.reward_scale import scaled
 from jaxtrade.rl.rollout import EpisodeTally, add_step, final_values, start_episodes, unroll
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree, Transition
@@ -71,10 +72,14 @@ def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
     values = seen.extras.value
     # `carry` is not reset here. Where an episode has just ended, `gae` does not read the value of `ref`.
     following = next_values(values, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)
-    advantage = gae(seen.reward, values, following, seen.terminated, seen.truncated, state.hparams.gamma,
+    scale, reward = state.rewards, seen.reward
+    if scale is not None:
+        scale, reward, _ = scaled(scale, reward, seen.terminated | seen.truncated, state.hparams.gamma, ppo.reduce)
+    advantage = gae(reward, values, following, seen.terminated, seen.truncated, state.hparams.gamma,
                     state.hparams.gae_lambda)
     terms = jax.vmap(jax.vmap(partial(advice_terms, ppo, policy)))(seen.ref)
     batch = Batch(state.carry, seen.ref, seen.first, terms, seen.action, seen.extras.log_prob, values, advantage,
                   advantage + values)
-    state = state.replace(env_state=env_state, ref=ref, first=first, carry=carry, episodes=tally.episodes.running)
+    state = state.replace(env_state=env_state, ref=ref, first=first, carry=carry, episodes=tally.episodes.running,
+                          rewards=scale)
     return state, seen, batch, tally

@@ -9,6 +9,7 @@ from jaxtrade.config import PPOConfig
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.opening import OpeningPlan, opening_at
+from jaxtrade.rl.reward_scale import RewardScale
 from jaxtrade.rl.schedules import progress
 from jaxtrade.rl.state import EpisodeTotals, Policy
 from jaxtrade.types import Array, PyTree
@@ -56,6 +57,7 @@ class TrainState(struct.PyTreeNode):
     rollbacks: int32[], number of times that the run went back to a checkpoint.
     opening: schedule of actions that a transfer added, else None.
     advice: state of the advisor, shared by all agents of a population; None without an advisor.
+    rewards: what rewards are divided by; None without `normalise_rewards`.
     """
 
     params: PyTree
@@ -73,6 +75,7 @@ class TrainState(struct.PyTreeNode):
     rollbacks: Array
     opening: OpeningPlan | None = None
     advice: AdviceState | None = None
+    rewards: RewardScale | None = None
 
 
 def policy_of(state: TrainState) -> Policy:

@@ -98,7 +98,7 @@ def learn(ppo: PPO, state: TrainState, objective: Objective, batch: Batch, key: 
         return (parameters, opt_state, stopped), jnp.stack([x.astype(jnp.float32) for x in figures.values()])
 
     def epoch(carry: Any, key: Array) -> tuple[Any, Array]:
-        picked = minibatch_rows(key, rollout.num_steps, rollout.num_envs, rollout.shards, config.num_minibatches,
+        picked = minibatch_rows(key, rollout.num_steps, rollout.num_envs, rollout.shards, ppo.num_minibatches,
                                 ppo.sequence, ppo.reduce.offset(rollout.shards))
         chosen = advantages[picked]
         chosen = losses.standardised(chosen, ppo.reduce) if config.normalise_advantages else chosen
