@@ -41,7 +41,7 @@ LAST = ("entropy", "approx_kl", "clip_fraction", "explained_variance")  # metric
 def trained(cell: Cell, config: RunConfig, world: World) -> dict[str, Any]:
     """Train every variant and seed of a cell as one program, and judge the greedy policies on the way."""
     per_update = config.rollout.num_envs * config.rollout.num_steps
-    updates = max(round(cell.steps / per_update), cell.points)
+    updates = max(cell.steps // per_update, cell.points)
     ends = [updates * (i + 1) // cell.points for i in range(cell.points)]
     algorithm = make_ppo(config, world.env, updates)
     agents = Stack((len(cell.variants) * cell.seeds,)).wrap(algorithm)
