@@ -29,6 +29,7 @@ def unlike(config: Learning) -> str | None:
     refused = {
         "kind": (config.kind != "mlp", "mlp"),
         "normalise_observations": (config.normalise_observations, "false"),
+        "normalise_rewards": (config.normalise_rewards, "false"),
         "normalise_advantages": (not config.normalise_advantages, "true"),
         "target_kl": (config.target_kl != 0, "0"),
     }

@@ -44,6 +44,7 @@ def arguments(config: Learning) -> dict[str, Any]:
         "adapter": (config.adapter != 0, "0: its policy has no layer in front of both networks"),
         "num_shards": (config.shards != 1, "1 (or more than num_envs): SB3 permutes all rows together"),
         "normalise_observations": (config.normalise_observations, "false: VecNormalize is another normaliser"),
+        "normalise_rewards": (config.normalise_rewards, "false: MaskablePPO itself does not scale rewards"),
         "learning_rate_end": (config.learning_rate_end != config.learning_rate, "learning_rate: SB3 counts the "
                               "progress of a schedule one update later"),
         "ent_coef_end": (config.ent_coef_end not in (None, config.ent_coef), "None: SB3's coefficient is constant"),

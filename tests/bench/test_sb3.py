@@ -22,10 +22,10 @@ OTHER = {  # another value of every field
     "normalise_advantages": False, "learning_rate": 1e-3, "learning_rate_end": 1e-4, "gamma": 0.5, "gae_lambda": 0.5,
     "clip_eps": 0.1, "vf_clip_eps": 0.2, "ent_coef": 0.02, "ent_coef_end": 0.001, "vf_coef": 0.25,
     "max_grad_norm": 1.0, "target_kl": 0.03, "gradient_rows": 4_096,
-    "adapter": 8, "adapter_freeze": 0.1,
+    "adapter": 8, "adapter_freeze": 0.1, "normalise_rewards": True,
 }
-REFUSED = {"adapter", "num_shards", "kind", "normalise_observations", "learning_rate_end", "vf_clip_eps",
-           "ent_coef_end", "learning_rate"}  # the last alone: the rate would fall to its other end
+REFUSED = {"adapter", "num_shards", "kind", "normalise_observations", "normalise_rewards", "learning_rate_end",
+           "vf_clip_eps", "ent_coef_end", "learning_rate"}  # the last alone: the rate would fall to its other end
 # A width and a freeze that this network has not, on either side; and blocks, which change no result.
 WITHOUT_EFFECT = {"rnn_width", "gradient_rows", "adapter_freeze"}
 
