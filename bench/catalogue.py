@@ -24,6 +24,7 @@ BENCHES = {  # module -> what it measures
     "memory": "bytes of state, storage and compiled temporaries; peak resident memory",
     "compile": "seconds to compile a train chunk, cold, from JAX's cache and kept whole; recompiles, host transfers",
     "startup": "seconds until `import jaxtrade` and `jaxtrade --help` are done, against an empty Python",
+    "first_result": "seconds from `git clone` to the quickstart's table, with nothing installed and nothing cached",
     "data": "seconds and memory from a file of ten years of minute bars to a market, and at a second start",
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
@@ -36,6 +37,7 @@ BENCHES = {  # module -> what it measures
 # They measure no time of this machine: run by name alone, and on a busy machine too.
 TIMELESS = ("accelerator", "precision_curves")
 WITH_CODE = ("versions",)  # need another checkout: run by name alone
+WITH_NETWORK = ("first_result",)  # download packages: run by name alone
 SUITES = ("device",)  # several parts, each with a result of its own in a folder of the device; run by name alone
 
 WITH_PUREJAXRL = ("ppo_train", "memory")  # benches that have its side

@@ -56,7 +56,7 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
             near = difflib.get_close_matches(name, catalogue.BENCHES, n=1)
             raise ConfigError(f"no bench is called '{name}'{f'; did you mean {near[0]!r}?' if near else ''} "
                               f"(benches: {', '.join(catalogue.BENCHES)})")
-    by_name = (*catalogue.TIMELESS, *catalogue.SUITES, *catalogue.WITH_CODE)
+    by_name = (*catalogue.TIMELESS, *catalogue.SUITES, *catalogue.WITH_CODE, *catalogue.WITH_NETWORK)
     chosen = tuple(dict.fromkeys(names)) or tuple(name for name in catalogue.BENCHES if name not in by_name)
     if (targets or shapes or install) and chosen != ("accelerator",):
         raise ConfigError("--target, --shape and --install belong to `jaxtrade bench accelerator`; leave them out, or "
