@@ -10,8 +10,9 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from jaxtrade.evaluation.pictures import style
+
 LINE, FALL, GRID = "#1f4e9c", "#c0392b", "#e6e8eb"
-TICKS = 7
 
 
 class ResultFigure(Figure):
@@ -50,14 +51,14 @@ def draw_equity(equity: pd.DataFrame, title: str) -> ResultFigure:
 
 
 def _mark_time(axis: Any, equity: pd.DataFrame) -> None:
-    """Dates below the axis, or times if there is one session."""
-    session, zone = equity["session"].to_numpy(), getattr(equity.index, "tz", "")
-    first = np.flatnonzero(np.r_[True, session[1:] != session[:-1]])
+    """Dates below the axis, or full hours if there is one session."""
+    session = equity["session"]
+    first = np.flatnonzero(np.r_[True, session.to_numpy()[1:] != session.to_numpy()[:-1]])
+    dates = [session.iloc[i] for i in first]
     if len(first) == 1:
-        at = np.unique(np.linspace(0, len(equity) - 1, TICKS).astype(int))
-        axis.set_xticks(at, [equity.index[i].strftime("%H:%M") for i in at])
-        axis.set_xlabel(f"{equity['session'].iloc[0]:%Y-%m-%d}, {zone}")
+        axis.set_xticks(*style.time_marks(list(equity.index)))
+        axis.set_xlabel(f"{style.span_of(dates)}, {getattr(equity.index, 'tz', '')}")
         return
-    shown = first[np.unique(np.linspace(0, len(first) - 1, min(len(first), TICKS)).astype(int))]
-    axis.set_xticks(shown, [f"{equity['session'].iloc[i]:%Y-%m-%d}" for i in shown])
+    chosen, labels = style.date_marks(dates)
+    axis.set_xticks([first[i] for i in chosen], labels)
     axis.set_xlabel("session")
