@@ -4,7 +4,8 @@ Python runs a signal handler in the main thread, between two steps of Python cod
 main thread takes no such step, and no exception can stop XLA. So the first Ctrl-C does two things:
 
 - The handler raises KeyboardInterrupt in the main thread, which then cleans up and leaves. (Training has a handler of
-  its own: it saves at the next chunk border. See `training.signals`.)
+  its own: it saves at the next chunk border. See `training.signals`.) While a module is being imported, the handler ends
+  the process itself: an exception there crashes the C code of NumPy and JAX, or makes it print a traceback.
 - A thread reads the signal from a pipe, which the operating system's handler fills at once. If the main thread has not
   left after `GRACE_S`, or if a second Ctrl-C comes, the thread ends the process.
 
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import subprocess
+    from types import FrameType
 
 EXIT_CODE = 130
 GRACE_S = 1.5  # the time that the main thread has to save and to leave
@@ -210,11 +212,23 @@ def _note() -> None:
         sys.unraisablehook = threading.excepthook = _print_nothing
 
 
-def _handle(number: int, frame: Any) -> None:
+def _handle(number: int, frame: FrameType | None) -> None:
     """The handler outside of training. It raises once: a second exception would stop the cleaning up of the first."""
-    del number, frame
-    if first():
-        raise KeyboardInterrupt
+    del number
+    if not first():
+        return
+    if _importing(frame):
+        _end()
+    raise KeyboardInterrupt
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported in this frame or in one that called it."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _watch(reader: int) -> None:
@@ -235,7 +249,7 @@ def _watch(reader: int) -> None:
 
 
 def _end() -> None:
-    """End the process although the main thread has not left. If it is about to leave, wait a moment for it."""
+    """End the process now. If the main thread is about to leave (and this is another), wait a moment for it."""
     with ExitStack() as stack:
         stack.callback(_leave)
         if _STATE.ending.acquire(timeout=_LAST_S):

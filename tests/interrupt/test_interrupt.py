@@ -87,6 +87,22 @@ def work():
         ready()
         {wait}
 """
+IMPORTING = """
+from pathlib import Path
+Path("half_loaded.py").write_text('''
+import time
+try:
+    print("ready", flush=True)
+    time.sleep(1000)
+except BaseException as error:
+    print("raised", type(error).__name__, flush=True)
+    raise
+''')
+sys.path.insert(0, ".")
+def work():
+    with interrupt.hint(lambda: "how to continue"):
+        import half_loaded
+"""
 DONE = """
 def work():
     return 0
@@ -123,6 +139,11 @@ def test_its_line_is_the_last_one(tmp_path: Path) -> None:
     code, _, said = command(tmp_path, NOISY)
     assert (code, said[-1]) == (130, "interrupted")
     assert set(said[:-1]) == {"progress"}
+
+
+def test_an_import_is_not_interrupted_by_an_exception(tmp_path: Path) -> None:
+    """The module would see it before it is whole: NumPy and JAX print a traceback then, or crash in their C code."""
+    assert command(tmp_path, IMPORTING) == (130, ["ready"], ["interrupted; how to continue"])
 
 
 def test_a_second_ctrl_c_waits_for_nothing(tmp_path: Path) -> None:
