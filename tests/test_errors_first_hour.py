@@ -108,6 +108,8 @@ MISTAKES = [
     Mistake("advise inspct x", 2, ("did you mean inspect?",), 0),
     Mistake("train --test --run-dri x", 2, ("there is no flag --run-dri; did you mean --run-dir?",), 0),
     Mistake("evaluate RUN --intrabar-gird", 2, ("there is no flag --intrabar-gird; did you mean --intrabar-grid?",), 0),
+    Mistake("train --timestep 10", 2, ("there is no flag --timestep; did you mean --timesteps?",), 0),
+    Mistake("", 2, ("give a command; `jaxtrade --help` lists them",), 0),
     Mistake("train quickstrt", 2, ("configuration 'quickstrt': no such file", "did you mean 'quickstart'?")),
     Mistake("train --set brackets.stop_atr=1500", 2, ("--set: 'brackets.stop_atr' = 1500", "write 1.5")),
     Mistake("train --set seed", 2, ("--set seed: expected --set section.key=value",)),

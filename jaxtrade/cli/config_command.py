@@ -13,6 +13,7 @@ from jaxtrade.cli.tables import columns, table
 from jaxtrade.config import RunConfig, config_path, overridden, read_values
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.legacy import MOVED
+from jaxtrade.config.load import shipped
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import aligned
 
@@ -122,6 +123,17 @@ def rendered(config: RunConfig, origins: Mapping[str, str], changed: bool) -> li
     return [f"{text.ljust(column)}  # {origin}" if origin else text for text, origin in lines]
 
 
+def shipped_values(key: str) -> dict[str, str]:
+    """Name of a shipped configuration -> the value that it gives a key, as in YAML, of those that give one."""
+    found = {}
+    for path in shipped("."):
+        values = read_values(path)
+        given, value = lookup(values.get("base", values), key)
+        if given:
+            found[path.stem] = written(value)
+    return found
+
+
 def explain(name: str) -> list[str]:
     """What `config explain` prints. Raises ConfigError for an unknown key, with a suggestion."""
     name = name.strip().strip(".")
@@ -130,6 +142,8 @@ def explain(name: str) -> list[str]:
     key = find_key(name)
     example = examples.of(key)
     rows = [("type", key.kind), ("default", written(key.default))]
+    if others := [f"{value} in {name}" for name, value in shipped_values(key.name).items()]:
+        rows.append(("shipped", ", ".join(others)))
     rows += [("flag", f"--{each.flag}") for each in flags.KEY_FLAGS if each.key == key.name]
     rows += [("values", f"jaxtrade list {LISTS[key.name]}")] if key.name in LISTS else []
     rows += [("documented", page_of(key.name)), ("example", f"jaxtrade train {' '.join(example)}")]

@@ -6,6 +6,7 @@ Imports no heavy library at load time.
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,8 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
             + dump_yaml(values))
     with out.open("x", encoding="utf-8") as file:
         file.write(text)
-    print(f"\nwritten: {out}\nnext:\n  jaxtrade data describe {out}\n  jaxtrade train {out}")
+    named = shlex.quote(str(out))
+    print(f"\nwritten: {out}\nnext:\n  jaxtrade data describe {named}\n  jaxtrade train {named}")
     return 0
 
 

@@ -18,12 +18,20 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors about a mistyped command or flag name the nearest one. Exit code 2, as usual."""
+    """An ArgumentParser whose errors about a mistyped command or flag name the nearest one. Exit code 2, as usual.
+
+    A flag is not completed: `--timestep` is a mistake and not `--timesteps`.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         found = _CHOICE.search(message)
         if found is not None:
             message += nearest_word(found[1], re.findall(r"[\w-]+", found[2]))
+        elif message.endswith("required: COMMAND"):
+            message = f"give a command; `{self.prog} --help` lists them"
         super().error(message)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:

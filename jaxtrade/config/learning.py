@@ -86,7 +86,8 @@ class PPOConfig(Section, frozen=True):
     clip_eps: float = Field(default=0.2, gt=0, description="the policy's ratio is clipped to 1 - this and 1 + this")
     vf_clip_eps: float = Field(default=0.0, ge=0, description="0: no value clipping")
     ent_coef: float = Field(default=0.01, ge=0, description="weight of the entropy bonus in the loss")
-    ent_coef_end: float | None = Field(default=None, ge=0, description="None: constant")
+    ent_coef_end: float | None = Field(default=None, ge=0, description="entropy bonus at the end of "
+                                       "training; None: constant")
     vf_coef: float = Field(default=0.5, ge=0, description="weight of the value loss")
     max_grad_norm: float = Field(default=0.5, gt=0, description="gradients of a larger norm are scaled down to it")
     target_kl: float = Field(default=0.0, ge=0, description="0: off; else epochs stop once KL passes it")

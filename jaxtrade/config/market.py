@@ -207,7 +207,8 @@ class BracketConfig(Section, frozen=True):
     stop_atr: Atrs = Field(default=1.5, ge=0.001, le=1000, description="distance of the stop in ATRs, e.g. 1.5")
     target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
     trail_atr: Atrs = Field(default=1.0, ge=0.001, le=1000, description="distance of a trailing stop in ATRs")
-    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="None: the contract's")
+    min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="least distance of a "
+                                       "stop in ticks; None: the contract's")
     be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: "
                                  "1 tick (0.25 points with env.scaling=seed)")
 

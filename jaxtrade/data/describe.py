@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,21 +55,47 @@ def mean_spread(market: Market, rows: np.ndarray) -> float:
     return float((ask - bid).mean())
 
 
+class RoundTurn(NamedTuple):
+    """Dollars per contract over the decision bars. cost: commission, mean spread (two-sided bars only) and slippage,
+    with a market or stop order on both sides. risk: the money between entry and the median stop. tick: the value of a
+    tick; if profits are converted, the median. spread, stop: ticks, the mean and the median."""
+
+    cost: float
+    risk: float
+    tick: float
+    spread: float
+    stop: float
+
+
+def round_turn(market: Market, config: RunConfig) -> RoundTurn:
+    """What a round turn costs, and what it risks."""
+    rows, contract = decision_rows(market), market.contract.under(config)
+    stop = float(np.median(stop_ticks(market, config, rows)))
+    spread, tick = mean_spread(market, rows), dollars_per_tick(contract, market.data.tick_value, rows)
+    cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick
+    return RoundTurn(cost, stop * tick, tick, spread, stop)
+
+
+def cost_warning(found: RoundTurn) -> str | None:
+    """A warning if a round turn costs more than a quarter of the money at risk; None otherwise."""
+    if found.cost <= COST_WARNING * found.risk:
+        return None
+    return (f"WARNING: a round turn costs {100 * found.cost / found.risk:.0f} % of the median stop, which is more than "
+            f"{100 * COST_WARNING:.0f} %; most trades must lose. Widen the stop (brackets.stop_atr, "
+            "brackets.min_stop_ticks) or check the costs")
+
+
 def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     """Figures of a market under a configuration. Money is in dollars, shares are fractions.
 
     `tick_value`: if profits are converted, the median over the decision bars. `cost_over_stop`: the cost of a round
-    turn divided by the money at risk at the median stop. The cost is commission, mean spread (two-sided bars only) and
-    slippage, with a market or stop order on both sides. `calendar_verified_to`: the last trade date of the shipped
-    calendar that exchange notices have verified; None for a calendar file or inferred hours. `projected_sessions`: the
-    number of sessions after that date.
+    turn divided by the money at risk at the median stop (`RoundTurn`). `calendar_verified_to`: the last trade date of
+    the shipped calendar that exchange notices have verified; None for a calendar file or inferred hours.
+    `projected_sessions`: the number of sessions after that date.
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
-    stop = float(np.median(stop_ticks(market, config, rows)))
-    spread, tick = mean_spread(market, rows), dollars_per_tick(contract, market.data.tick_value, rows)
-    cost = 2 * contract.commission_mills / 1000 + (2 * contract.slippage_ticks + spread) * tick
-    risk = stop * tick
+    turn = round_turn(market, config)
     schedule = schedule_for(config.data.calendar, contract, market.bars.time, market.bars.bar_seconds)
     at = schedule.find(market.trade_dates)
     halts = np.clip(schedule.halts[at], None, schedule.flat[at][:, None])
@@ -94,14 +120,14 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "missing_window_bars": int(np.maximum(due - found, 0).sum()),
         "has_volume": market.has_volume,
         "two_sided": market.bars.ask is not None,
-        "mean_spread_ticks": spread,
+        "mean_spread_ticks": turn.spread,
         "commission_per_side": contract.commission_mills / 1000,
         "slippage_ticks": contract.slippage_ticks,
-        "tick_value": tick,
-        "median_stop_ticks": stop,
-        "median_stop_money": risk,
-        "round_turn_cost": cost,
-        "cost_over_stop": cost / risk,
+        "tick_value": turn.tick,
+        "median_stop_ticks": turn.stop,
+        "median_stop_money": turn.risk,
+        "round_turn_cost": turn.cost,
+        "cost_over_stop": turn.cost / turn.risk,
         "ambiguous_bar_share": ambiguous_share(market, config, rows),
         "fingerprint": market.fingerprint,
         "notes": list(market.notes),
@@ -129,9 +155,8 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  ambiguous bars {100 * facts['ambiguous_bar_share']:.2f} % of decisions (next bar touches stop and target)",
         f"  fingerprint    {facts['fingerprint']}",
     ]
-    if facts["cost_over_stop"] > COST_WARNING:
-        lines.append(f"  WARNING: a round turn costs more than {100 * COST_WARNING:.0f} % of the median stop; most "
-                     "trades must lose. Widen the stop (brackets.stop_atr, brackets.min_stop_ticks) or check the costs")
+    if warning := cost_warning(round_turn(market, config)):
+        lines.append(f"  {warning}")
     lines += _notes(facts["notes"])
     return "\n".join(lines)
 

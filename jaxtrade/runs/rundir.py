@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import difflib
 import json
 import os
 import platform
@@ -104,7 +105,8 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
     """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
-            raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'")
+            raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
+                              f"{_nearest_run(path)}")
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     except ValueError as error:
@@ -115,6 +117,14 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
     config = path / "config.yaml"
     files.find_imports(manifest, path)
     return files.locate(make_config(written_values(path), str(config)), manifest, path, instead), manifest
+
+
+def _nearest_run(path: Path) -> str:
+    """The end of a message about `path`: the run beside it whose name is like it or begins like it, or nothing."""
+    runs = sorted(each.parent.name for each in path.parent.glob("*/manifest.json")) if path.name else []
+    begins = [name for name in runs if name.startswith(path.name)]
+    near = begins or difflib.get_close_matches(path.name, runs, n=1)
+    return f"; did you mean {path.parent / near[0]}?" if near else ""
 
 
 def written_values(path: Path) -> dict[str, Any]:

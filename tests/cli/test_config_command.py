@@ -111,6 +111,11 @@ def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_explain_names_shipped_configurations_with_another_value(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "explain", "stop_atr"]) == 0
+    assert "  shipped     6 in advised, 6 in curriculum, 6 in quickstart" in capsys.readouterr().out.splitlines()
+
+
 @pytest.mark.parametrize(("name", "kind"), [
     ("ppo.gamma", "number, at least 0, at most 1"),
     ("control.plateau_lr_factor", "number, above 0, below 1"),

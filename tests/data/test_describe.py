@@ -26,7 +26,8 @@ def test_figures_of_the_real_week(es_market):
 
 
 def test_costs_over_a_quarter_of_the_stop_warn(es_market, nq_market):
-    assert "WARNING: a round turn costs more than 25 %" in describe_text(es_market, RunConfig())
+    """29.16 of 100 dollars."""
+    assert "  WARNING: a round turn costs 29 % of the median stop" in describe_text(es_market, RunConfig())
     assert "WARNING" not in describe_text(nq_market, RunConfig())
     assert "SYNTHETIC" in describe_text(nq_market, RunConfig())
 
