@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 import jaxtrade as jt
-from jaxtrade.config import changed_config
+from jaxtrade.config import changed_config, find_file
+from jaxtrade.data.contract_file import load_contract
 from jaxtrade.data.given import with_bars, write_bars
 from jaxtrade.data.read.quotes import Side
 
@@ -101,6 +102,40 @@ def test_a_configuration_with_bars_reads_them_from_its_file(bars: jt.Bars, tmp_p
     np.testing.assert_array_equal(market.bars.close, shown.close)
     assert (config.data.source, config.data.market, config.data.columns) == ("file", "ES", {})
     assert Path(config.data.file or "").is_absolute()
+
+
+def frame_of_shares() -> pd.DataFrame:
+    """Three days of regular hours."""
+    days = [pd.date_range(f"2023-03-0{day} 09:30", periods=390, freq="min", tz="America/New_York") for day in (1, 2, 3)]
+    index = days[0].append(days[1:])
+    close = 400 + np.cumsum(np.sin(np.arange(len(index)))).round(2)
+    return pd.DataFrame({"open": close, "high": close + 0.05, "low": close - 0.05, "close": close, "volume": 100.0},
+                        index=index)
+
+
+def test_contracts_go_by_name(tmp_path: Path) -> None:
+    frame = frame_of_shares()
+    bars = jt.from_frame(frame, "spy", stamp="open")
+    assert bars.contract == load_contract("SPY")
+    assert len(bars) == 1170
+    config = with_bars(jt.load_config("quickstart"), bars, tmp_path)
+    assert (config.data.contract, jt.load_market(config).contract.symbol) == ("SPY", "SPY")
+    path = tmp_path / "share.csv"
+    frame.rename_axis("time").to_csv(path)
+    assert jt.load_bars(path, "SPY", stamp="open").contract == bars.contract
+    own = tmp_path / "QQQ.yaml"
+    own.write_text(find_file("SPY", "contracts", "contract").read_text().replace("symbol: SPY", "symbol: QQQ"))
+    assert jt.from_frame(frame, str(own), stamp="open").contract.symbol == "QQQ"
+
+
+def test_a_contract_that_is_not_known_names_the_choices() -> None:
+    with pytest.raises(jt.ConfigError) as caught:
+        jt.from_frame(frame_of_shares(), "QQQ", stamp="open")
+    for words in ("contract 'QQQ': not one that jaxtrade knows (markets: NQ, ES, ", "shipped contracts: 6B, ",
+                  "GOOG, SPY)", "write its figures into a YAML file (docs/data.md, Markets)"):
+        assert words in str(caught.value)
+    with pytest.raises(jt.ConfigError, match=r"data\.contract=SPY .*contract='SPY' in Python"):
+        jt.run(data=frame_of_shares(), market="SPY", stamp="open")
 
 
 def test_bars_that_a_file_cannot_hold_are_refused(bars: jt.Bars, tmp_path: Path) -> None:

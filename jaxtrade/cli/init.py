@@ -19,6 +19,8 @@ from jaxtrade.errors import ConfigError
 if TYPE_CHECKING:
     from jaxtrade.data.contracts import Contract
     from jaxtrade.data.examine import Examined
+    from jaxtrade.data.read.bars import Bars
+    from jaxtrade.data.whole import CutShort
 
 HELD_OUT = 10  # one session in so many is held out for validation, and as many for the test
 SUFFIXES = (".gz", ".csv", ".txt", ".zip", ".parquet")
@@ -123,9 +125,15 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     from jaxtrade.data.describe import check_text
     from jaxtrade.data.sources import bars_of
 
-    bars = bars_of(config)
-    print(check_text(bars, config))
-    sessions = _sessions(config, bars)
+    bars, sessions, left_out = _whole_sessions(config, bars_of(config))
+    if left_out is not None:
+        values["data"]["end"] = str(left_out.before)
+        config = make_config(values, "the new configuration")
+    checked = check_text(bars, config)
+    if left_out is not None:
+        print(f"left out: {left_out.date}, the last session, is cut short: {left_out.bars} "
+              f"(data.end={left_out.before})")
+    print(checked)
     values["split"] = {"validation_sessions": sessions // HELD_OUT, "test_sessions": max(1, sessions // HELD_OUT),
                        **split}
     text = (f"# Written by jaxtrade init from {seen.file}, read as {seen.title}: {sessions} sessions.\n"
@@ -137,10 +145,23 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
     return 0
 
 
-def _sessions(config: RunConfig, bars: Any) -> int:
-    """The number of sessions with decisions."""
+def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort | None]:
+    """(the bars, their sessions with decisions, the last session if it is cut short and was therefore left out).
+
+    It stays if the user states data.end, or if no other session could be the test.
+    """
     from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
     from jaxtrade.data.market import decision_sessions
+    from jaxtrade.data.whole import cut_short
 
     schedule = schedule_for(config.data.calendar, bars.contract, bars.time, bars.bar_seconds, bars.source)
-    return len(decision_sessions(bars, schedule, trade_dates(bars.time, bars.contract), config).date)
+
+    def sessions(of: Bars) -> int:
+        return len(decision_sessions(of, schedule, trade_dates(of.time, of.contract), config).date)
+
+    for cut in cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config):
+        if cut.last and config.data.end is None:
+            whole = bars.between(None, str(cut.before))
+            if (left := sessions(whole)) > 1:
+                return whole, left, cut
+    return bars, sessions(bars), None

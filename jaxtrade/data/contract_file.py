@@ -9,7 +9,16 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jaxtrade.config import DataConfig, find_file, read_values, shown, validated
-from jaxtrade.data.contracts import Calendar, Contract, Kind, get_contract, whole_mills
+from jaxtrade.config.faults import suggest
+from jaxtrade.data.contracts import (
+    CONTRACTS,
+    Calendar,
+    Contract,
+    Kind,
+    get_contract,
+    shipped_contracts,
+    whole_mills,
+)
 from jaxtrade.errors import ConfigError
 
 CALENDARS: dict[Kind, tuple[Calendar, ...]] = {
@@ -74,3 +83,24 @@ def _tick_mills(value: float, path: Path) -> int:
 def contract_of(data: DataConfig) -> Contract:
     """The contract of `data.contract` if that is given, else the known contract of `data.market`."""
     return get_contract(data.market) if data.contract is None else load_contract(data.contract)
+
+
+def contract_named(given: Contract | str) -> Contract:
+    """A contract as it is, or the one that a name means: a market (`ES`), a shipped contract (`SPY`) or a contract
+    file.
+
+    Raises ConfigError with the known names, and with the way to state a contract of one's own.
+    """
+    if not isinstance(given, str):
+        return given
+    if given.upper() in CONTRACTS:
+        return CONTRACTS[given.upper()]
+    if given.upper() in shipped_contracts():
+        return load_contract(given.upper())
+    if Path(given).is_file():
+        return load_contract(given)
+    near = suggest(given.upper(), [*CONTRACTS, *shipped_contracts()])
+    raise ConfigError(f"contract '{given}': not one that jaxtrade knows (markets: {', '.join(CONTRACTS)}; shipped "
+                      f"contracts: {', '.join(shipped_contracts())}), and no such file{near}. For another market, "
+                      "write its figures into a YAML file (docs/data.md, Markets) and give the file's name, or a "
+                      "jaxtrade.Contract")

@@ -17,6 +17,7 @@ from decimal import Decimal
 from typing import Literal
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.load import shipped
 from jaxtrade.errors import ConfigError
 
 ZONE = "America/New_York"
@@ -211,14 +212,28 @@ CONTRACTS: dict[str, Contract] = {
 }
 
 
+def shipped_contracts() -> tuple[str, ...]:
+    """The contracts that come with the package and are no built-in market."""
+    return tuple(path.stem for path in shipped("contracts"))
+
+
 def get_contract(symbol: str) -> Contract:
-    """The contract of a market symbol. Raises ConfigError with the known symbols and the nearest match."""
+    """The contract of a market symbol. Raises ConfigError with the known symbols, the nearest match, and the ways to
+    name another market's contract."""
     contract = CONTRACTS.get(symbol.upper())
-    if contract is None:
-        near = difflib.get_close_matches(symbol.upper(), CONTRACTS, n=1, cutoff=0.4)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ConfigError(f"data.market = '{symbol}': unknown market (known: {', '.join(CONTRACTS)}){hint}")
-    return contract
+    if contract is not None:
+        return contract
+    others = shipped_contracts()
+    if symbol.upper() in others:
+        raise ConfigError(f"data.market = '{symbol}': unknown market, but a shipped contract has this name; set "
+                          f"data.contract={symbol.upper()} instead (--contract {symbol.upper()}; "
+                          f"contract='{symbol.upper()}' in Python)")
+    near = difflib.get_close_matches(symbol.upper(), CONTRACTS, n=1, cutoff=0.4)
+    hint = f"; did you mean '{near[0]}'?" if near else "."
+    raise ConfigError(f"data.market = '{symbol}': unknown market (known: {', '.join(CONTRACTS)}){hint} Shipped "
+                      f"contracts: {', '.join(others)} (data.contract=NAME). For any other market, a share for "
+                      "example, write its figures into a file (docs/data.md, Markets) and set data.contract=FILE "
+                      "(--contract FILE; contract='FILE' in Python)")
 
 
 def require_bundled(symbol: str) -> None:

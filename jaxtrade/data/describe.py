@@ -15,6 +15,7 @@ from jaxtrade.data.market import Market, decision_sessions, history_needed
 from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.sources import read_keys
+from jaxtrade.data.whole import cut_short
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
 NOTES_SHOWN = 20
@@ -202,10 +203,12 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     row_dates = trade_dates(bars.time, bars.contract)
     dates = np.unique(row_dates)
     suspect = require_stated(bars, schedule, row_dates, config.data)
+    cut = [each.text() for each in cut_short(bars, schedule, row_dates, config)]
+    warnings = sum(line.startswith("WARNING: ") for line in (*suspect, *cut))
     low, high = (int(x) * bars.contract.tick_size for x in (bars.low.min(), bars.sides[1].high.max()))
     lines = [
         f"{bars.source}: {len(bars)} bars of {bars.bar_seconds} s read as {bars.contract.symbol}, "
-        f"{_counted(len(suspect))}",
+        f"{_counted(warnings)}",
         f"  span           {iso(bars.time[0])} .. {iso(bars.time[-1])} (open stamps), {len(dates)} trade dates",
         f"  prices         {low:.{bars.contract.decimals}f} .. {high:.{bars.contract.decimals}f}",
         f"  sides          {'one' if bars.ask is None else 'bid and ask'}",
@@ -213,7 +216,7 @@ def check_text(bars: Bars, config: RunConfig) -> str:
     ]
     if not len(decision_sessions(bars, schedule, row_dates, config).date):
         lines.append(f"  too few to train on: {history_needed(config)} bars of history are needed before a decision")
-    return "\n".join(lines + _notes([*suspect, *bars.notes, *schedule.notes, *found]))
+    return "\n".join(lines + _notes([*suspect, *cut, *bars.notes, *schedule.notes, *found]))
 
 
 def _counted(warnings: int) -> str:

@@ -23,6 +23,7 @@ from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.read.validate import NO_VOLUME_COLUMN
 from jaxtrade.data.scale import Scale, scale_of
+from jaxtrade.data.weekend import weekend_bars
 from jaxtrade.errors import DataError
 
 # A bad print stands off both neighbours by 60 usual bar moves and by 4 usual daily moves, and leaves no trace: the
@@ -86,7 +87,8 @@ def bar_findings(bars: Bars, schedule: Schedule, dates: np.ndarray, splits: tupl
     scale = scale_of(bars, starts)
     if scale is not None:
         found += [*_level_changes(bars, schedule, dates, starts, scale, splits), _spikes(bars, scale)]
-    found += [_stale(bars, starts), _copied(bars), _without_volume(bars), _gaps(bars), _shifted(bars, starts)]
+    found += [_stale(bars, starts), _copied(bars), _without_volume(bars), _gaps(bars),
+              _shifted(bars, schedule, dates, starts)]
     return tuple(each for each in found if each is not None)
 
 
@@ -264,10 +266,14 @@ def _gaps(bars: Bars) -> BarFinding | None:
                       "export the bars again, without a filter; or resample them to a length that the file holds whole")
 
 
-def _shifted(bars: Bars, starts: np.ndarray) -> BarFinding | None:
+def _shifted(bars: Bars, schedule: Schedule, dates: np.ndarray, starts: np.ndarray) -> BarFinding | None:
     found = wrong_hours(bars, starts)
-    if found is None:
+    if found is not None:
+        row, count, size, zone = found
+        return BarFinding("zone", row, _where(bars, row), count, size, "a wrong data.time_zone",
+                          f"set data.time_zone to the zone of the file's stamps{zone}")
+    weekend = weekend_bars(bars, schedule, dates)
+    if weekend is None:
         return None
-    row, count, size, zone = found
-    return BarFinding("zone", row, _where(bars, row), count, size, "a wrong data.time_zone",
-                      f"set data.time_zone to the zone of the file's stamps{zone}")
+    return BarFinding("zone", weekend.row, _where(bars, weekend.row), weekend.count, weekend.size, weekend.cause,
+                      weekend.fix)

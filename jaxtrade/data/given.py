@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxtrade.config import RunConfig, changed_config
-from jaxtrade.data.contract_file import contract_of
-from jaxtrade.data.contracts import CONTRACTS
+from jaxtrade.data.contract_file import contract_named, contract_of
+from jaxtrade.data.contracts import CONTRACTS, shipped_contracts
 from jaxtrade.data.read.bars import Bars, from_frame
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.sources import read_keys
@@ -44,8 +44,9 @@ def with_bars(config: RunConfig, bars: Bars, folder: Path) -> RunConfig:
     _check(config, bars)
     path = write_bars(bars, folder)
     read = {"source": "file", "file": str(path.resolve()), **READING}
+    symbol = bars.contract.symbol
     if config.data.contract is None:
-        read["market"] = bars.contract.symbol
+        read |= {"market": symbol} if symbol in CONTRACTS else {"contract": symbol}
     return changed_config(config, {f"data.{key}": value for key, value in read.items()})
 
 
@@ -56,8 +57,9 @@ def _check(config: RunConfig, bars: Bars) -> None:
     if bars.legs:
         raise ConfigError("data=: these bars are spliced from several contracts; give their file and the roll: "
                           "data='FILE', roll=...")
-    own = config.data.contract is not None
-    known = contract_of(config.data) if own else CONTRACTS.get(bars.contract.symbol)
+    own, symbol = config.data.contract is not None, bars.contract.symbol
+    known = contract_of(config.data) if own else contract_named(symbol) if symbol in (
+        *CONTRACTS, *shipped_contracts()) else None
     if known is None or replace(known, slippage_ticks=0) != replace(bars.contract, slippage_ticks=0):
         hint = f"contract={config.data.contract!r} is another" if own else "it is not a market of jaxtrade"
         raise ConfigError(f"data=: the contract of these bars is {bars.contract.symbol}, and {hint}; give "

@@ -11,10 +11,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from jaxtrade.config.load import shipped
 from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
 from jaxtrade.data.contract_file import load_contract
-from jaxtrade.data.contracts import CONTRACTS, Contract
+from jaxtrade.data.contracts import CONTRACTS, Contract, shipped_contracts
 from jaxtrade.data.examine import Examined
 from jaxtrade.data.formats.vendors import SERVER
 from jaxtrade.data.read.stamps import known_zone
@@ -32,11 +31,6 @@ class Candidate(NamedTuple):
 
     symbol: str
     why: tuple[str, ...]
-
-
-def shipped_contracts() -> tuple[str, ...]:
-    """The contracts that come with the package and are no built-in market."""
-    return tuple(path.stem for path in shipped("contracts"))
 
 
 def market_named(text: str) -> str | None:

@@ -44,6 +44,7 @@ from jaxtrade.data.read.bars import Bars
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.read.roll import splice_dates
 from jaxtrade.data.sources import bars_of, seconds_of
+from jaxtrade.data.whole import cut_short
 from jaxtrade.data.windows import wants_tables, with_tables
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.text import several, short_repr
@@ -175,7 +176,8 @@ def host_market(bars: Bars, config: RunConfig, seconds: Bars | None = None, rate
         arrays |= {f"tick_value.{name}": array for name, array in vars(value).items()}
     rule = describe_conversion(contract)
     digest = fingerprint(arrays, contract)
-    notes = (*found, *bars.notes, *([] if rule is None else [rule]),
+    cut = (each.text() for each in cut_short(bars, schedule, dates, config))
+    notes = (*found, *cut, *bars.notes, *([] if rule is None else [rule]),
              *(note for found in passages or () for note in found.notes),
              *schedule.notes,
              *findings(schedule, bars.time, bars.bar_seconds, contract),

@@ -60,6 +60,14 @@ def test_an_unknown_market_lists_and_suggests():
         get_contract("MESS")
 
 
+def test_a_shipped_contract_given_as_a_market_names_its_key():
+    with pytest.raises(ConfigError, match=r"'spy': unknown market, but a shipped contract .* data\.contract=SPY .*"
+                                          r"--contract SPY; contract='SPY' in Python"):
+        get_contract("spy")
+    with pytest.raises(ConfigError, match=r"'QQQ': .*Shipped contracts: 6B, EURGBP, GOOG, SPY .*data\.contract=FILE"):
+        get_contract("QQQ")
+
+
 @pytest.mark.parametrize(("money", "mills"), [(2.08, 2080), ("0.001", 1), (0, 0), (2.1, 2100)])
 def test_money_in_whole_mills(money, mills):
     assert whole_mills(money, "costs.commission") == mills

@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxtrade.config import Roll, ShareSplit
 from jaxtrade.data.calendar.schedule import trade_dates
+from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
 from jaxtrade.data.formats.layout import Order
 from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
@@ -141,7 +142,7 @@ def adjusted(bars: Bars, splits: tuple[ShareSplit, ...]) -> Bars:
                    notes=(*bars.notes, *made.notes))
 
 
-def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str] | None = None,
+def load_bars(path: str | Path, contract: Contract | str, *, columns: Mapping[str, str] | None = None,
               time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
               expiry: str | None = None, roll: Roll = "off", start: str | None = None, end: str | None = None,
               missing: float = MISSING_LIMIT, follows: str | None = None, date_order: Order | None = None,
@@ -153,6 +154,7 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
 
     Args:
         path: the file. Gzip, zip and Parquet are recognised by content.
+        contract: a contract, the symbol of a market (ES), the name of a shipped contract (SPY), or a contract file.
         columns: field -> column name. The fields are time, open, high, low, close, volume, expiry and symbol, and
             bid_open .. ask_close for two-sided bars. A field that is not mapped is looked for under obvious names, and
             a note says which name was used. A file with all of bid_open .. ask_close is read as two-sided, unless
@@ -170,19 +172,25 @@ def load_bars(path: str | Path, contract: Contract, *, columns: Mapping[str, str
         splits: share splits for which the prices are adjusted (`data.read.adjust`).
     Raises:
         DataError: lists the faults with file, line, column, value and fix.
+        ConfigError: no contract has the name that is given.
     """
+    contract = contract_named(contract)  # before a large file is read
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
     bars = _bars(read_table(path), contract, stated, expiry, roll, missing, follows)
     return adjusted(bars.between(start, end), splits)
 
 
-def from_frame(frame: pd.DataFrame, contract: Contract, *, columns: Mapping[str, str] | None = None,
+def from_frame(frame: pd.DataFrame, contract: Contract | str, *, columns: Mapping[str, str] | None = None,
                time_zone: str | None = None, stamp: Stamp | None = None, price_scale: float = 1.0,
                expiry: str | None = None, roll: Roll = "off", source: str = "frame",
                date_order: Order | None = None, splits: tuple[ShareSplit, ...] = ()) -> Bars:
-    """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from 0."""
+    """Bars from a pandas frame. Checks and errors are those of `load_bars`; rows are counted from 0.
+
+    contract: as for `load_bars`; `from_frame(frame, "SPY", stamp="open")`.
+    """
     stated = Stated(columns or {}, time_zone, stamp, price_scale, date_order)
-    return adjusted(_bars(table_of_frame(frame, source), contract, stated, expiry, roll, MISSING_LIMIT), splits)
+    return adjusted(_bars(table_of_frame(frame, source), contract_named(contract), stated, expiry, roll, MISSING_LIMIT),
+                    splits)
 
 
 def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[str]]:

@@ -1,0 +1,171 @@
+"""A first or last session that the export cut short is named, and not held out for the test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.cli import main
+from jaxtrade.config import RunConfig, load_config, make_config
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar.schedule import in_session, schedule_for, trade_dates
+from jaxtrade.data.contract_file import load_contract
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.describe import check_text, describe_text
+from jaxtrade.data.market import build_market, load_market
+from jaxtrade.data.read.bars import Bars
+from jaxtrade.data.read.stamps import iso
+from jaxtrade.data.whole import CutShort, cut_short
+from tests import vendors
+from tests.data.damaged import regular_hours
+
+OVERNIGHT = make_config({"session": {"overnight": True}})
+
+
+def cuts(bars: Bars, config: RunConfig | None = None, calendar: str = "table") -> tuple[CutShort, ...]:
+    schedule = schedule_for(calendar, bars.contract, bars.time, bars.bar_seconds)
+    return cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config or RunConfig())
+
+
+def until(bars: Bars, stamp: str) -> Bars:
+    """The bars that open before a UTC stamp, as an export of that moment has them."""
+    return bars.rows(slice(0, int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64)))))
+
+
+def since(bars: Bars, stamp: str) -> Bars:
+    return bars.rows(slice(int(np.searchsorted(bars.time, np.datetime64(stamp, "s").astype(np.int64))), None))
+
+
+def test_an_export_that_ends_within_the_day(es_bars):
+    (cut,) = cuts(until(es_bars, "2013-10-11T15:00"))  # 11:00 in New York
+    assert (str(cut.date), cut.last, str(cut.before), cut.found, cut.due, cut.edge) == (
+        "2013-10-11", True, "2013-10-10", 90, 434, "10:59")
+    assert cut.text() == (
+        "WARNING: 2013-10-11: the last session is cut short: 90 of 434 bars in the trading window, the last at 10:59 "
+        "exchange time; sessions are held out from the end, so a test day is no whole day. Fix: leave it out with "
+        "data.end=2013-10-10 (--set), or export the day again when it is over")
+
+
+def test_an_export_that_ends_in_the_evening_lacks_the_next_session(es_bars):
+    (cut,) = cuts(until(es_bars, "2013-10-11T00:00"))
+    assert (str(cut.date), cut.found, cut.edge) == ("2013-10-11", 0, None)
+    assert cut.text() == ("2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision "
+                          "is taken in it")
+
+
+def test_an_export_that_begins_within_the_day(es_bars):
+    (cut,) = cuts(since(es_bars, "2013-10-07T15:30"))
+    assert (str(cut.date), cut.last, cut.found, cut.edge) == ("2013-10-07", False, 314, "11:30")
+    assert cut.text().startswith("2013-10-07: the first session is cut short: 314 of 434 bars in the trading window, "
+                                 "the first at 11:30 exchange time")
+
+
+def test_both_ends(es_bars):
+    bars = until(since(es_bars, "2013-10-07T15:30"), "2013-10-11T15:00")
+    assert [(str(cut.date), cut.last) for cut in cuts(bars)] == [("2013-10-07", False), ("2013-10-11", True)]
+
+
+def test_two_sessions_suffice_and_one_does_not(es_bars):
+    assert [str(cut.date) for cut in cuts(until(es_bars, "2013-10-08T15:00"))] == ["2013-10-08"]
+    assert cuts(until(es_bars, "2013-10-07T15:00")) == ()
+
+
+def test_the_decision_window_counts(es_bars):
+    """A file that begins at 07:00 in New York lacks nothing of regular hours, and eleven hours of the whole session."""
+    bars = since(es_bars, "2013-10-07T11:00")
+    assert cuts(bars) == ()
+    assert [(str(cut.date), cut.edge) for cut in cuts(bars, OVERNIGHT)] == [("2013-10-07", "07:00")]
+
+
+def test_whole_files_say_nothing(es_bars):
+    assert cuts(es_bars) == cuts(es_bars, OVERNIGHT) == ()
+    assert cuts(regular_hours(es_bars)) == ()  # all sessions end at 16:00, before the flat time
+    eurusd = bundled(get_contract("EURUSD"), start="2013-10-07", end="2013-11-08")
+    assert cuts(eurusd) == ()
+    assert cuts(es_bars.rows(es_bars.time % 120 == 0)) == ()  # a thin market
+
+
+@pytest.mark.parametrize("name", ["quickstart", "advised"])
+def test_shipped_configurations_say_nothing(name):
+    assert not [note for note in load_market(load_config(name)).notes if "cut short" in note]
+
+
+def test_an_early_close_of_the_calendar_is_a_whole_session(es_bars):
+    """The week of Thanksgiving 2013, made of another one: both Thursday and Friday close early, at 13:15."""
+    bars = replace(es_bars, time=es_bars.time + 49 * 86_400 + 3600, places=None)
+    schedule = schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+    traded = bars.rows(in_session(schedule, bars.time, trade_dates(bars.time, bars.contract))[1])
+    assert iso(traded.time[-1]) == "2013-11-29T18:14:00Z"
+    assert cuts(traded) == ()
+    (cut,) = cuts(until(traded, "2013-11-29T17:00"))
+    assert (str(cut.date), cut.found, cut.due, cut.edge) == ("2013-11-29", 150, 224, "11:59")
+
+
+def test_shares(es_bars):
+    bars = regular_hours(es_bars)
+    share = replace(bars, contract=replace(load_contract("SPY"), price_ranges=()))
+    assert cuts(share) == ()
+    assert [str(cut.date) for cut in cuts(until(share, "2013-10-11T18:00"))] == ["2013-10-11"]
+
+
+def test_a_long_bar_before_the_flat_time_is_no_cut(es_bars):
+    """Hours of FX never end at 16:59. One that is missing at the end is one of 24, and two are a cut."""
+    eurusd = bundled(get_contract("EURUSD"), start="2013-10-07", end="2013-11-08")
+    assert cuts(eurusd.rows(slice(0, -1))) == ()
+    assert [cut.found for cut in cuts(eurusd.rows(slice(0, -8)))] == [16]
+
+
+def test_the_notes_of_every_command(es_bars):
+    bars = until(es_bars, "2013-10-11T19:00")
+    for text in (check_text(bars, RunConfig()), describe_text(build_market(bars, RunConfig()), RunConfig())):
+        assert "WARNING: 2013-10-11: the last session is cut short: 330 of 434 bars" in text
+
+
+# --- jaxtrade init ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_init_leaves_a_cut_last_session_out(es_bars, here, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
+    assert main(["init", "bars.csv", "--non-interactive"]) == 0
+    said = capsys.readouterr().out
+    assert ("left out: 2013-10-11, the last session, is cut short: 90 of 434 bars in the trading window, the last at "
+            "10:59 exchange time (data.end=2013-10-10)") in said
+    assert "WARNING" not in said
+    config = load_config("bars.yaml")
+    assert config.data.end == "2013-10-10"
+    market = load_market(config)
+    assert str(market.trade_dates[-1]) == "2013-10-10"
+    assert not [note for note in market.notes if "cut short" in note]
+    assert ": 4 sessions." in (here / "bars.yaml").read_text()
+
+
+def test_init_keeps_what_the_user_states(es_bars, here, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
+    assert main(["init", "bars.csv", "--non-interactive", "--set", "data.end=2013-10-11"]) == 0
+    assert "WARNING: 2013-10-11: the last session is cut short" in capsys.readouterr().out
+    assert load_config("bars.yaml").data.end == "2013-10-11"
+
+
+def test_init_keeps_the_last_session_where_nothing_else_is_left_to_test_on(es_bars, here, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-08T15:00")))
+    assert main(["init", "bars.csv", "--non-interactive"]) == 0
+    assert "WARNING: 2013-10-08: the last session is cut short" in capsys.readouterr().out
+    assert load_config("bars.yaml").data.end is None
+
+
+def test_init_of_a_whole_file_sets_no_dates(es_bars, here, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(es_bars))
+    assert main(["init", "bars.csv", "--non-interactive"]) == 0
+    assert "cut short" not in capsys.readouterr().out
+    config = load_config("bars.yaml")
+    assert (config.data.start, config.data.end) == (None, None)

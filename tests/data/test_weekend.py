@@ -1,0 +1,122 @@
+"""Bars on weekends show shifted stamps where every weekday still looks right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade.config import make_config
+from jaxtrade.data.bundled import bundled
+from jaxtrade.data.calendar.schedule import Schedule, file_schedule, schedule_for, trade_dates
+from jaxtrade.data.contracts import get_contract
+from jaxtrade.data.describe import check_text
+from jaxtrade.data.findings import BarFinding, bar_findings
+from jaxtrade.data.read.bars import Bars
+
+EURUSD = get_contract("EURUSD")
+HOUR = 3600
+
+
+@pytest.fixture(scope="module")
+def fx() -> Bars:
+    """Five weeks of hours in winter."""
+    return bundled(EURUSD, start="2014-01-06", end="2014-02-07")
+
+
+def moved(bars: Bars, hours: float) -> Bars:
+    return replace(bars, time=bars.time + int(hours * HOUR), places=None)
+
+
+def found(bars: Bars, schedule: Schedule | None = None) -> tuple[BarFinding, ...]:
+    schedule = schedule or schedule_for("table", bars.contract, bars.time, bars.bar_seconds)
+    return bar_findings(bars, schedule, trade_dates(bars.time, bars.contract))
+
+
+@pytest.mark.parametrize("hours", [9, 7, 5, 2, -2, -5, -8, -12, 12, 24])
+def test_shifted_weeks_are_named_with_their_shift(fx, hours):
+    (one,) = found(moved(fx, hours))
+    assert one.kind == "zone"
+    assert f"{5 * abs(hours)} bars lie on weekends, when the market is closed (on 5 of 5 weekends)" in one.size
+    assert one.size.endswith(f"all bars look {abs(hours)} h {'late' if hours > 0 else 'early'}")
+    assert one.bars == 5 * abs(hours)
+    assert one.cause == "a wrong data.time_zone"
+    assert f"{abs(hours)} h {'ahead of' if hours > 0 else 'behind'} the one they were read with" in one.fix
+    likely = {2: "(perhaps America/New_York+7h, if that was UTC)", -5: "(perhaps America/New_York, if that was UTC)"}
+    assert one.fix.endswith(likely.get(hours, "read with"))
+
+
+def test_the_first_row_is_named(fx):
+    (one,) = found(moved(fx, 9))
+    assert one.where.endswith("bar 2014-01-10T22:00:00Z")  # Friday, 17:00 in New York
+    text = check_text(moved(fx, 9), make_config({"data": {"market": "EURUSD"}}))
+    assert "read as EURUSD, 1 warning" in text
+    assert "bar 2014-01-10T22:00:00Z: 45 bars lie on weekends" in text
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_shift_by_one_bar_may_be_the_stamp_side(fx, hours):
+    (one,) = found(moved(fx, hours))
+    assert one.cause == "a wrong data.time_zone or data.stamp"
+
+
+@pytest.mark.parametrize("hours", [9, -8])
+def test_one_week_suffices(fx, hours):
+    (one,) = found(moved(fx.between("2014-01-06", "2014-01-10"), hours))
+    assert f"all bars look {abs(hours)} h" in one.size
+
+
+def with_rows(bars: Bars, stamps: list[str]) -> Bars:
+    """The bars and further ones at these UTC stamps, each a copy of the bar before it."""
+    times = np.array([np.datetime64(stamp, "s").astype(np.int64) for stamp in stamps])
+    order = np.concatenate([np.arange(len(bars)), np.searchsorted(bars.time, times) - 1])
+    time = np.concatenate([bars.time, times])
+    place = np.argsort(time, kind="stable")
+    return replace(bars.rows(order[place]), time=time[place], places=None)
+
+
+FRIDAYS = ("2014-01-10", "2014-01-17", "2014-01-24", "2014-01-31", "2014-02-07")
+
+
+def test_closing_prints_and_early_openings_are_no_shift(fx):
+    assert found(with_rows(fx, [f"{day}T22:00" for day in FRIDAYS])) == ()
+    sundays = [str(np.datetime64(day) + 2) for day in FRIDAYS[:-1]]
+    assert found(with_rows(fx, [f"{day}T21:00" for day in sundays])) == ()
+
+
+def test_one_weekend_among_five_is_no_shift(fx):
+    assert found(with_rows(fx, [f"2014-01-18T{hour:02d}:00" for hour in range(9, 17)])) == ()
+
+
+def test_weekends_full_of_quotes_are_another_cause(fx):
+    saturdays = [str(np.datetime64(day) + 1) for day in FRIDAYS]
+    (one,) = found(with_rows(fx, [f"{day}T{hour:02d}:00" for day in saturdays for hour in range(2, 14)]))
+    assert one.cause == "quotes outside the market's week, or a wrong data.time_zone"
+    assert one.bars == 60
+
+
+def test_a_calendar_with_weekends_has_none(fx, tmp_path: Path):
+    """A market that trades every day has no weekend."""
+    path = tmp_path / "always.csv"
+    days = np.arange(np.datetime64("2013-12-28"), np.datetime64("2014-02-15"))
+    path.write_text("date,open,close\n" + "".join(f"{day},17:00,17:00\n" for day in days))
+    assert found(moved(fx, 9), file_schedule(str(path), EURUSD)) == ()
+
+
+def test_hours_that_were_inferred_are_not_judged(fx):
+    bars = moved(fx, 9)
+    assert found(bars, schedule_for("infer", bars.contract, bars.time, bars.bar_seconds)) == ()
+
+
+def test_a_future_that_is_a_day_late(es_bars):
+    (one,) = found(moved(es_bars, 24))
+    assert (one.kind, one.bars) == ("zone", 1373)
+
+
+@pytest.mark.parametrize("years", [("2007-01-01", "2010-12-31"), ("2011-01-01", "2014-12-31"),
+                                   ("2015-01-01", "2018-12-31")])
+def test_real_weeks_have_no_findings(years):
+    """The weeks of a dealer begin on Sunday at 17:00 in New York, in summer and in winter."""
+    assert found(bundled(EURUSD, start=years[0], end=years[1])) == ()
