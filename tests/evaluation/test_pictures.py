@@ -85,6 +85,8 @@ def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
     assert {f"won ({won})", f"lost ({lost})"} <= set(legend(prices))
     assert legend(curves) == ["flat", "buy_hold", "sma_cross", "random"]
     assert min(drawdown.lines[0].get_ydata()) == pytest.approx(-agent.strategy_figures["max_drawdown"])
+    assert drawdown.get_title(loc="left") == ("Drawdown of random below its highest equity, at most "
+                                              f"{style.dollars(agent.strategy_figures['max_drawdown'])}")
     assert "drawdown floor" in legend(account)
     assert [axis.get_ylabel() for axis in (prices, curves, drawdown, account)] == [
         "price", "equity", "drawdown", "account"]
@@ -185,6 +187,27 @@ def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult
             close = int(walked.close[walked.decisions.rows[shown.first + bar]])
             assert np.sign(legs[shown.first + bar, 0]) * sign * (level - close) >= 0
     assert day.levels(walked.agent("buy_hold"), shown) == {"stop": [], "target": []}  # it has no bracket
+
+
+def test_a_level_is_one_line_as_long_as_it_holds() -> None:
+    """A line for each bar would begin its dashes anew in each, and look solid."""
+    assert day.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)]) == [(3, 4, 8), (5, 6, 9), (8, 8, 9)]
+    assert day.joined([]) == []
+
+
+def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> None:
+    agent = walked.agent("random")
+    top = day.figure_of(walked, agent).axes[0]
+    drawn = {str(each.get_label()).split()[0]: each for each in top.collections
+             if str(each.get_label()).startswith(("stop", "target"))}
+    assert set(drawn) == {"stop", "target"}
+    for name, dashed in (("stop", False), ("target", True)):
+        assert (drawn[name].get_linestyles()[0][1] is not None) is dashed
+        bars = len(day.levels(agent, day.busiest(walked, agent))[name])
+        lengths = [round(each[1][0] - each[0][0]) for each in drawn[name].get_segments()]
+        assert max(lengths) > 1
+        assert sum(lengths) <= bars
+    assert [text.split("(")[1].strip(")").split(",")[0] for text in legend(top)[:2]] == ["solid", "dashed"]
 
 
 def test_candles_group_bars() -> None:

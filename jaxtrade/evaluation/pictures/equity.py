@@ -137,7 +137,7 @@ def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         axis.set_ylim(-100, 10)
         axis.set_yticks([0])
     style.money_axis(axis, "drawdown")
-    axis.set_title(f"Drawdown of {agent.name} below its highest equity")
+    axis.set_title(f"Drawdown of {agent.name} below its highest equity, at most {style.dollars(-fall.min())}")
 
 
 def drawdown_of(equity: np.ndarray) -> np.ndarray:
