@@ -251,7 +251,7 @@ def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -
     agents = json.loads((run / "evaluation/test/evaluation.json").read_text())["agents"]
     for name, profit in reported["intrabar order"]["rows"]["stop_first"].items():
         assert profit == agents[name]["strategy"]["net_profit"]
-        assert reported["costs"]["rows"]["$2.08 a side, 1 ticks"][name] == profit  # the run's own costs
+        assert reported["costs"]["rows"]["commission 1x, slippage 1x"][name] == profit  # the run's own costs
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
 
 
