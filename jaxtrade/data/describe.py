@@ -165,7 +165,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
 def _costs(facts: dict[str, Any]) -> str:
     """Commission, slippage and a round turn, money first."""
     ticks, each = facts["slippage_ticks"], facts["tick_value"]
-    size = several(ticks, "tick") + ("" if ticks == 1 else f" of {in_mills(each)}")
+    size = several(ticks, "tick") + ("" if ticks == 1 else f", {in_mills(each)} per tick")
     return (f"commission {in_mills(facts['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per side "
             f"({size}): {in_mills(facts['round_turn_cost'])} per round turn and contract")
 

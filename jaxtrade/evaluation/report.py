@@ -174,10 +174,10 @@ def _rules_text(rules: dict[str, Any]) -> str:
 def costs_text(settings: Mapping[str, Any]) -> str:
     """The costs of an evaluation in words, money first. A target fills at its own price, so it pays no slippage."""
     ticks, each = settings["slippage_ticks"], settings["tick_value"]
-    size = several(ticks, "tick") + ("" if ticks == 1 else f" of {in_mills(each)}")
     rate = "" if settings["currency"] == "USD" else " at the median rate"
+    size = several(ticks, "tick") + (f", {in_mills(each)} per tick{rate}" if ticks != 1 or rate else "")
     return (f"commission {in_mills(settings['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per "
-            f"market or stop fill ({size}{rate}), per contract")
+            f"market or stop fill ({size}), per contract")
 
 
 def _span(settings: Mapping[str, Any]) -> str:

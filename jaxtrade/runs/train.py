@@ -299,8 +299,8 @@ def _draw(job: _Job, controller: control.Controller | None, results: dict[int, E
     """Write `training.png`, from the metrics of all processes of the run, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
     title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
-    training_picture.draw(history(job.path), metrics, title, job.path / "training.png",
-                          controller.state.scores if controller else ())
+    scores, best = (controller.state.scores, controller.state.best_update) if controller else ((), None)
+    training_picture.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
     if job.board is not None:
         split = job.setup.evaluation_split()
         board.results(job.board, results, split, steps)
@@ -329,11 +329,11 @@ def _whole_health(job: _Job, trained: TrainResult) -> dict[str, tuple[bool, floa
 def _closing_lines(trained: TrainResult, controller: control.Controller | None,
                    labels: dict[str, str]) -> Iterator[str]:
     if trained.history:
-        yield (f"trained {trained.steps:,} steps, {trained.steps_per_second:,.0f} steps/s after "
-               f"{trained.compile_seconds:.1f} s of compilation")
+        yield (f"trained {trained.steps:,} steps at {trained.steps_per_second:,.0f} steps/s, after compiling for "
+               f"{trained.compile_seconds:.1f} s")
         checks = ", ".join(f"{labels[name]} {value:.3g} {'ok' if ok else 'FAILED'}"
                            for name, (ok, value) in trained.health.items())
-        yield f"learning health over the run: {checks}"
+        yield f"learning health (did the learner work? it says nothing about profit): {checks}"
     else:
         yield "nothing left to train; evaluating"
     if controller and controller.state.scores:

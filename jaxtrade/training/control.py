@@ -17,6 +17,7 @@ import numpy as np
 from jaxtrade.config import ControlConfig
 from jaxtrade.errors import DivergedError
 from jaxtrade.storage import checkpoint
+from jaxtrade.text import several
 from jaxtrade.training.hooks import Change
 from jaxtrade.training.run_io import write_checkpoint
 from jaxtrade.types import PyTree
@@ -185,8 +186,9 @@ class Controller:
         """One line about the whole run. There must have been an evaluation."""
         state = self.state
         return (f"validation: {self._unit} was best at update {state.best_update}, {state.best_score:.6g} (of "
-                f"{len(state.scores)} evaluations, last {state.scores[-1][1]:.6g}; {state.adjustments} adjustments); "
-                f"that state is in {self._folder}")
+                f"{several(len(state.scores), 'evaluation')}, last {state.scores[-1][1]:.6g}; "
+                f"{several(state.adjustments, 'adjustment')}); that state is in {self._folder}; the table "
+                "below is of the last one")
 
     def best(self, like: PyTree) -> PyTree:
         """The best state of a finished run; all others are deleted. like: template of the state.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation import baselines
 from jaxtrade.evaluation.evaluate import evaluate, write
-from jaxtrade.evaluation.frames import read_equity, read_trades
+from jaxtrade.evaluation.frames import WORDS, read_equity, read_trades
+from jaxtrade.evaluation.trades import TRADE_COLUMNS
 from jaxtrade.runs.train import RunResult
 from jaxtrade.training.loop import TrainResult
 from tests.evaluation.tiny import hand_market, setup, tiny_market, walk
@@ -118,3 +120,14 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
         read_trades(path, ZONE)
     with pytest.raises(DataError, match="cannot be read"):
         read_equity(tmp_path / "equity.csv", ZONE)
+
+
+def test_the_columns_of_the_trades_are_documented() -> None:
+    """Each of them, in their order, and each reason for an exit. `session` is the trade date."""
+    page = (Path(__file__).parents[2] / "docs/run_folder.md").read_text(encoding="utf-8")
+    table = page.split("columns of `trades.csv`")[1].splitlines()
+    rows = [line.split("|")[1:3] for line in table if line.startswith("| `")]
+    assert re.findall(r"`(\w+)`", "".join(row[0] for row in rows)) == list(TRADE_COLUMNS)
+    reasons = next(row[1] for row in rows if "exit_reason" in row[0])
+    assert re.findall(r"`(\w+)`", reasons) == list(WORDS["exit_reason"])
+    assert "the trade date" in rows[0][1]

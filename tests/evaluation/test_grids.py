@@ -57,7 +57,7 @@ def test_costs_are_multiples_of_the_runs_own() -> None:
     profit = grid.profit.reshape(3, 4)
     assert np.allclose(profit[[0]] - profit, 8 * 1.50 * np.array([[0], [1], [2]]))
     assert np.allclose(profit[:, [0]] - profit, 8 * 12.50 * np.array([0, 3, 6, 12]))
-    assert "$37.50 per market or stop fill (3 ticks of $12.50)" in grid.notes[0]
+    assert "$37.50 per market or stop fill (3 ticks, $12.50 per tick)" in grid.notes[0]
 
 
 def test_a_cost_that_is_zero_has_no_multiples() -> None:
@@ -67,5 +67,5 @@ def test_a_cost_that_is_zero_has_no_multiples() -> None:
     assert grid.rows == tuple(f"commission none, slippage {ticks}" for ticks in (
         "0 ticks", "1 tick", "2 ticks", "4 ticks"))
     assert np.allclose(grid.profit[0] - grid.profit[:, 0], 8 * 12.50 * np.array([0, 1, 2, 4]))
-    assert "slippage $0.00 per market or stop fill (0 ticks of $12.50)" in grid.notes[0]
+    assert "slippage $0.00 per market or stop fill (0 ticks, $12.50 per tick)" in grid.notes[0]
     assert grid.notes[1].endswith("its rows are in ticks of $12.50")

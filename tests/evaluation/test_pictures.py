@@ -267,8 +267,8 @@ def row(update: int, **changes: Any) -> dict[str, Any]:
 def test_the_training_shows_what_the_learner_reports() -> None:
     rows = [row(i, explained_variance=-5.0 if i == 1 else 0.5) for i in range(1, 6)]
     figure = training.figure_of(rows, ["entropy", "explained_variance", "absent"], "Training on ES")
-    assert titles(figure) == ["Return per episode", "Actions, share of all steps", "Entropy, nats",
-                              f"Explained variance, cut off below {MINUS}1"]
+    assert titles(figure) == ["Return per episode, sum of rewards", "Actions, share of all steps", "Entropy, nats",
+                              f"Explained variance, 1 at best, cut off below {MINUS}1"]
     reward, actions, _, explained = figure.axes
     line = reward.lines[0]
     assert line.get_xdata().tolist() == [1000, 2000, 3000, 4000, 5000]
@@ -302,6 +302,54 @@ def test_scores_on_validation_sessions_have_a_panel() -> None:
     axis = training.figure_of([row(1), row(4)], [], "t", [(1, -0.5), (2, 0.25), (4, 0.1)]).axes[2]
     assert list(axis.lines[0].get_xdata()) == [1000, 2000, 4000]
     assert [axis.lines[1].get_xdata()[0], axis.lines[1].get_ydata()[0]] == [2000, 0.25]
+
+
+def test_the_best_checkpoint_is_marked_in_every_panel() -> None:
+    """It is the one that the run has kept. A higher score that is no improvement worth the name is not."""
+    rows = [row(i) for i in range(1, 5)]
+    figure = training.figure_of(rows, ["entropy"], "t", [(1, -0.5), (2, 0.25), (4, 0.26)], best=2)
+    assert len(figure.axes) == 4
+    for axis in figure.axes:
+        assert [line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"] == [2000]
+    scores = figure.axes[-1]
+    assert [line.get_xdata()[0] for line in scores.lines if line.get_marker() == "*"] == [2000]
+    assert legend(scores) == ["best, kept"]
+    assert any("dotted line: best on validation, update 2" in text.get_text() for text in figure.texts)
+    assert overlaps(figure) == []
+    plain = training.figure_of(rows, ["entropy"], "t")
+    assert not [line for axis in plain.axes for line in axis.lines if line.get_linestyle() == ":"]
+
+
+@pytest.mark.parametrize(("steps", "expected"), [
+    (1_024_000, ["0", "200k", "400k", "600k", "800k", "1M"]), (40_960, ["0", "10k", "20k", "30k", "40k"]),
+    (4, ["0", "1", "2", "3", "4"]), (9_000_000, ["0", "2M", "4M", "6M", "8M"])])
+def test_steps_are_marked_at_round_numbers(steps: int, expected: list[str]) -> None:
+    figure = training.figure_of([row(i, steps=i * steps // 4) for i in range(1, 5)], ["entropy"], "t")
+    figure.canvas.draw()
+    bottom = figure.axes[2]
+    shown = [label.get_text() for at, label in zip(bottom.get_xticks(), bottom.get_xticklabels(), strict=True)
+             if 0 <= at <= steps]
+    assert shown == expected
+
+
+@pytest.mark.parametrize("updates", [1, 2, 3])
+def test_a_run_of_few_updates_does_not_look_broken(updates: int) -> None:
+    """Each update is a point that the edge does not cut off, and the areas of the actions begin at 0."""
+    figure = training.figure_of([row(i) for i in range(1, updates + 1)], ["entropy"], "t")
+    reward, actions, _, _ = figure.axes
+    assert (reward.lines[0].get_marker(), reward.lines[0].get_clip_on()) == ("o", False)
+    for area in actions.collections:
+        across = area.get_paths()[0].vertices[:, 0]
+        assert (across.min(), across.max()) == (0, 1000 * updates)
+    assert overlaps(figure) == []
+
+
+def test_a_small_change_looks_small() -> None:
+    """The axis of a share or a rate begins at 0; an entropy below 0 (of densities) is shown as it is."""
+    rates = training.figure_of([row(i, learning_rate=0.001 - i * 1e-6) for i in (1, 2)], ["learning_rate"], "t").axes[2]
+    assert rates.get_ylim() == pytest.approx((0, 1.06 * 0.000999))
+    below = training.figure_of([row(i, entropy=-float(i)) for i in (1, 2)], ["entropy"], "t").axes[2]
+    assert below.get_ylim()[0] < -2
 
 
 def test_long_runs_are_averaged_in_groups() -> None:
