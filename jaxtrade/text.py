@@ -65,3 +65,8 @@ def several(count: int, noun: str) -> str:
 def in_dollars(value: float) -> str:
     """`$1,234.50`, `-$3.00`."""
     return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
+
+
+def in_mills(value: float) -> str:
+    """A cost in dollars: `$2.08`, or `$0.125` where cents would not be exact."""
+    return f"${value:,.{2 if abs(value - round(value, 2)) < 1e-9 else 3}f}"

@@ -215,6 +215,16 @@ def test_train_leaves_a_whole_run(run: Path) -> None:
     assert result["settings"]["first_session"] == "2013-10-11"
 
 
+@pytest.mark.slow
+def test_train_warns_that_costs_eat_the_stop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # the median stop is 8 ticks of 12.50; a round turn costs 2 x 2.08 of commission and 2 ticks of slippage
+    said = f"WARNING: a round turn costs {100 * 29.16 / 100:.0f} % of the median stop"
+    path = tmp_path / "es"
+    assert main(["train", "--run-dir", str(path), *TINY, "--set", "brackets.stop_atr=1.5"]) == 0
+    assert capsys.readouterr().err.count(said) == 1
+    assert said in (path / "run.log").read_text()
+
+
 def test_evaluate_again_prints_the_same_json(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = json.loads((run / "evaluation/test/evaluation.json").read_text())
     assert main(["evaluate", str(run), "--json"]) == 0
@@ -241,7 +251,7 @@ def test_grids_print_the_spread(run: Path, capsys: pytest.CaptureFixture[str]) -
     agents = json.loads((run / "evaluation/test/evaluation.json").read_text())["agents"]
     for name, profit in reported["intrabar order"]["rows"]["stop_first"].items():
         assert profit == agents[name]["strategy"]["net_profit"]
-        assert reported["costs"]["rows"]["$2.08 a side, 1 ticks"][name] == profit  # the run's own costs
+        assert reported["costs"]["rows"]["commission 1x, slippage 1x"][name] == profit  # the run's own costs
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == written
 
 

@@ -255,6 +255,8 @@ def test_how_to_continue_needs_a_checkpoint(tmp_path: Path) -> None:
     assert how_to_continue(tmp_path) == "the run had saved nothing yet"
     (tmp_path / "checkpoints" / "update-00000002").mkdir(parents=True)
     assert how_to_continue(tmp_path) == f"continue with: jaxtrade train --resume {tmp_path}"
+    spaced = tmp_path.rename(tmp_path.with_name(f"{tmp_path.name} of mine"))
+    assert how_to_continue(spaced).split("--resume ")[1] == f"'{spaced}'"
 
 
 @pytest.mark.slow

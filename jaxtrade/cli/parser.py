@@ -73,7 +73,7 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("--intrabar-grid", action="store_true",
                           help="print net profit by intrabar order, and its range, instead of the table")
     evaluate.add_argument("--cost-grid", action="store_true",
-                          help="print net profit by commission and slippage, and its range, instead of the table")
+                          help="print net profit at multiples of the run's costs, and its range, instead of the table")
     quiet_option(evaluate)
     evaluate.add_argument("--json", action="store_true", help="print JSON instead of the table")
     evaluate.add_argument("--advisor", metavar="KIND|URL", help="the advisor, instead of the run's own")

@@ -17,6 +17,7 @@ from jaxtrade.data.read.bars import Bars, load_bars
 from jaxtrade.data.read.stamps import iso
 from jaxtrade.data.sources import read_keys
 from jaxtrade.data.whole import cut_short
+from jaxtrade.text import in_mills, several
 
 COST_WARNING = 0.25  # warn if a round turn costs more than this share of the stop
 NOTES_SHOWN = 20
@@ -172,8 +173,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  calendar       {_calendar(facts)}",
         f"  volume         {'present' if facts['has_volume'] else 'absent'}",
         f"  sides          {_sides(facts)}",
-        f"  costs          commission {facts['commission_per_side']:.2f} per side, slippage {facts['slippage_ticks']} "
-        f"ticks of {facts['tick_value']:.2f}: {facts['round_turn_cost']:.2f} per round turn and contract",
+        f"  costs          {_costs(facts)}",
         f"  median stop    {facts['median_stop_ticks']:.0f} ticks = {facts['median_stop_money']:.2f}; a round turn "
         f"costs {100 * facts['cost_over_stop']:.1f} % of it",
         f"                 ({config.brackets.stop_atr:g} ATRs, at least "
@@ -192,6 +192,14 @@ def _hours(hours: dict[str, str | None]) -> str:
         return f"none: no bar leaves time for a position before the flat time, {hours['flat']} {hours['zone']}"
     return (f"usually at bars that open {hours['first']} .. {hours['last']}, flat by {hours['flat']} "
             f"({hours['zone']})")
+
+
+def _costs(facts: dict[str, Any]) -> str:
+    """Commission, slippage and a round turn, money first."""
+    ticks, each = facts["slippage_ticks"], facts["tick_value"]
+    size = several(ticks, "tick") + ("" if ticks == 1 else f" of {in_mills(each)}")
+    return (f"commission {in_mills(facts['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per side "
+            f"({size}): {in_mills(facts['round_turn_cost'])} per round turn and contract")
 
 
 def _calendar(facts: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Sensitivity of a result: the same agents under each intrabar order, and under a grid of costs."""
+"""Sensitivity of a result: the same agents under each intrabar order, and under multiples of the run's costs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from jaxtrade.config import RunConfig
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.agents import Agent
-from jaxtrade.evaluation.evaluate import evaluate
-from jaxtrade.text import aligned
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate
+from jaxtrade.evaluation.report import costs_text
+from jaxtrade.text import aligned, in_dollars, several
 from jaxtrade.types import SessionSet
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
 
 COMMISSION_TIMES = (0, 1, 2)
-SLIPPAGE_TICKS = (0, 1, 2, 4)
+SLIPPAGE_TIMES = (0, 1, 2, 4)  # ticks, for a run without slippage
+RANGE = "largest less smallest"
 MODES: tuple[Literal["stop_first", "nearer_extreme", "path"], ...] = ("stop_first", "nearer_extreme", "path")
 
 
@@ -29,7 +31,7 @@ MODES: tuple[Literal["stop_first", "nearer_extreme", "path"], ...] = ("stop_firs
 class Grid:
     """Net profit of the strategy pass (account rules off), in dollars.
 
-    profit: float64[len(rows), len(agents)], exact to a mill. notes: rows that are missing, with the reason.
+    profit: float64[len(rows), len(agents)], exact to a mill. notes: what the rows mean, and which are missing and why.
     """
 
     title: str
@@ -44,9 +46,7 @@ class Grid:
         return self.profit.max(axis=0) - self.profit.min(axis=0)
 
 
-def _profits(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-             config: RunConfig) -> list[float]:
-    result = evaluate(env, params, market, sessions, config, agents)
+def _profits(result: EvaluationResult) -> list[float]:
     return [agent.strategy_figures["net_profit"] for agent in result.agents]
 
 
@@ -55,40 +55,64 @@ def intrabar_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], m
     """Net profit under each intrabar order. The order `path` needs second bars. Arguments as `evaluate`."""
     modes = MODES if params.market.path is not None else MODES[:2]
     notes = () if len(modes) == len(MODES) else ("path: this run has no second bars (--seconds FILE)",)
-    profits = [_profits(TradingEnv(env.config.model_copy(update={"intrabar": mode})), params, agents, market, sessions,
-                        config) for mode in modes]
+    profits = [_profits(evaluate(TradingEnv(env.config.model_copy(update={"intrabar": mode})), params, market, sessions,
+                                 config, agents)) for mode in modes]
     return Grid("intrabar order", modes, tuple(agent.name for agent in agents), np.asarray(profits), notes)
 
 
+def _steps(own: int, times: Sequence[int]) -> list[tuple[str, int]]:
+    """(label, value) of each multiple of a cost of the run."""
+    return [(f"{each}x", each * own) for each in times]
+
+
 def _cost_rows(params: EnvParams) -> Iterator[tuple[str, EnvParams]]:
-    own = int(params.contract.commission)
-    for times in COMMISSION_TIMES:
-        for ticks in SLIPPAGE_TICKS:
-            contract = params.contract.replace(commission=jnp.int32(times * own), slippage=jnp.int32(ticks))
-            yield f"${times * own / 1000:.2f} a side, {ticks} ticks", params.replace(contract=contract)
+    """(label, params) of each row. A cost that is 0 has no multiples: slippage is then counted in ticks."""
+    commission, slippage = int(params.contract.commission), int(params.contract.slippage)
+    sides = _steps(commission, COMMISSION_TIMES) if commission else [("none", 0)]
+    fills = (_steps(slippage, SLIPPAGE_TIMES) if slippage else
+             [(several(ticks, "tick"), ticks) for ticks in SLIPPAGE_TIMES])
+    for side, mills in sides:
+        for fill, ticks in fills:
+            contract = params.contract.replace(commission=jnp.int32(mills), slippage=jnp.int32(ticks))
+            yield f"commission {side}, slippage {fill}", params.replace(contract=contract)
+
+
+def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
+    """What the rows mean. settings: of an evaluation under the run's own costs."""
+    yield f"1x is the run's own: {costs_text(settings)}"
+    if not settings["slippage_ticks"]:
+        yield f"the run has no slippage to multiply, so its rows are in ticks of {in_dollars(settings['tick_value'])}"
+    if settings["two_sided"]:
+        yield "the spread is in the bars: every row pays it once"
 
 
 def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
               config: RunConfig) -> Grid:
-    """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 ticks of slippage.
+    """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 times its slippage.
 
-    Costs are traced, so one compiled program serves all rows. Arguments as `evaluate`.
+    A run without slippage is shown with 0, 1, 2 and 4 ticks of it; a run without commission has no rows for it.
+    Costs are traced, so one compiled program serves all rows. The agents see their entry price, so they may trade
+    otherwise where fills cost more: profits need not fall in even steps. Arguments as `evaluate`.
     """
     rows = list(_cost_rows(params))
-    profits = [_profits(env, priced, agents, market, sessions, config) for _, priced in rows]
-    return Grid("costs", tuple(name for name, _ in rows), tuple(agent.name for agent in agents), np.asarray(profits))
+    results = [evaluate(env, priced, market, sessions, config, agents) for _, priced in rows]
+    own = (int(params.contract.commission), int(params.contract.slippage))
+    at = next(i for i, (_, priced) in enumerate(rows)
+              if (int(priced.contract.commission), int(priced.contract.slippage)) == own)
+    return Grid("costs", tuple(name for name, _ in rows), tuple(agent.name for agent in agents),
+                np.asarray([_profits(result) for result in results]), tuple(_cost_notes(results[at].settings)))
 
 
 def table(grid: Grid) -> str:
-    """The grid as text: agents as columns, their spread as the last row."""
+    """The grid as text: agents as columns. The last row is the largest profit of each less the smallest."""
     cells = [[f"net profit ($) by {grid.title}", *grid.agents]]
-    for name, profit in [*zip(grid.rows, grid.profit, strict=True), ("spread", grid.spread)]:
+    for name, profit in [*zip(grid.rows, grid.profit, strict=True), (RANGE, grid.spread)]:
         cells.append([f"  {name}", *(f"{value:,.2f}" for value in profit)])
     return "\n".join([*aligned(cells), *(f"NOTE: {note}" for note in grid.notes)])
 
 
 def to_json(grid: Grid) -> dict[str, Any]:
-    """The grid as JSON values: dollars per row and agent."""
+    """The grid as JSON values: dollars per row and agent. spread: largest less smallest profit."""
     return {"rows": {name: dict(zip(grid.agents, profit.tolist(), strict=True))
                      for name, profit in zip(grid.rows, grid.profit, strict=True)},
             "spread": dict(zip(grid.agents, grid.spread.tolist(), strict=True)), "notes": list(grid.notes)}

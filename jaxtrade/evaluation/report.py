@@ -15,7 +15,7 @@ from jaxtrade.evaluation.result import AgentResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.evaluation.verdict import sentence
 from jaxtrade.parts import REPORT_SECTIONS
-from jaxtrade.text import aligned, in_dollars, ruled, several, short_repr
+from jaxtrade.text import aligned, in_dollars, in_mills, ruled, several, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,9 +171,13 @@ def _rules_text(rules: dict[str, Any]) -> str:
     return ", ".join(limits) or "no limits"
 
 
-def _tick_text(settings: dict[str, Any]) -> str:
-    converted = settings["currency"] != "USD"
-    return f"${settings['tick_value']:.2f} per tick{' at the median rate' if converted else ''}"
+def costs_text(settings: Mapping[str, Any]) -> str:
+    """The costs of an evaluation in words, money first. A target fills at its own price, so it pays no slippage."""
+    ticks, each = settings["slippage_ticks"], settings["tick_value"]
+    size = several(ticks, "tick") + ("" if ticks == 1 else f" of {in_mills(each)}")
+    rate = "" if settings["currency"] == "USD" else " at the median rate"
+    return (f"commission {in_mills(settings['commission_per_side'])} per side, slippage {in_mills(ticks * each)} per "
+            f"market or stop fill ({size}{rate}), per contract")
 
 
 def _span(settings: Mapping[str, Any]) -> str:
@@ -196,8 +200,7 @@ def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
     return [
         f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({_span(s)}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
-        f"costs: ${s['commission_per_side']:.2f} commission per side and contract, "
-        f"{several(s['slippage_ticks'], 'tick')} slippage per market or stop fill ({_tick_text(s)})",
+        f"costs: {costs_text(s)}",
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
         f"{several(s['contracts_per_entry'], 'contract')} per entry",
     ] + [f"NOTE: {label}" for label in labels]

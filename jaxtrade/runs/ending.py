@@ -2,27 +2,68 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterator, Mapping
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from jaxtrade.config import RunConfig
 from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.runs import rundir
 
 
-def ending(path: Path, folder: Path, results: Mapping[int, EvaluationResult]) -> Iterator[str]:
+def ending(path: Path, folder: Path, results: Mapping[int, EvaluationResult], config: RunConfig,
+           advisor: Sequence[str] = ()) -> Iterator[str]:
     """Lines below the table: the run's folder, its pictures, and two commands to go on with.
+
+    The commands work as printed: they have what this evaluation needed, and no more.
 
     Args:
         path: the run's folder. folder: that of the evaluation. results: of the evaluation, by seed.
+        config: of the run, with the paths at which its files were read.
+        advisor: the words that chose another advisor than the run's own.
+    Raises ConfigError if `path` is not a run's folder.
     """
     yield f"run       {path}"
     found = [each for each in (path / "training.png", *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
         yield f"{label:<9} {picture}"
-    first = next(iter(results.values()))
-    run, seed = shlex.quote(str(path)), "" if len(results) == 1 else f" --seed {next(iter(results))}"
-    commands = {f"jaxtrade evaluate {run}{seed} --cost-grid": "with other costs",
-                f"jaxtrade replay {run}{seed} --session {first.settings['last_session']}": "one session, bar by bar"}
+    seed, first = next(iter(results.items()))
+    split = first.provenance["split"]
+    run = [str(path), *(["--seed", str(seed)] if config.train.num_seeds > 1 else []), *_data(path, config)]
+    grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
+    replay = [*run, "--session", first.settings["last_session"]]
+    commands = {quoted([*program(), "evaluate", *grid]): "with other costs",
+                quoted([*program(), "replay", *replay]): "one session, bar by bar"}
     widest = max(len(command) for command in commands)
     for label, (command, why) in zip(("next", ""), commands.items(), strict=True):
         yield f"{label:<9} {command:<{widest}}  # {why}"
+
+
+def _data(path: Path, config: RunConfig) -> list[str]:
+    """`--data FILE`, if the bars were read from another file than the one that the run finds by itself."""
+    used, own = config.data.file, rundir.read_run(path)[0].data.file
+    return [] if used is None or used == own else ["--data", str(used)]
+
+
+def quoted(words: Sequence[str]) -> str:
+    """A command line that this system's shell takes apart into `words` again."""
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def program() -> list[str]:
+    """The words with which this command was started: `jaxtrade`, or its path if the shell does not find that one.
+
+    `jaxtrade` for any other program, such as one that calls `jaxtrade.run`.
+    """
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py" and started.parent.name == "jaxtrade" and "-m" in sys.orig_argv:
+        return [*sys.orig_argv[:sys.orig_argv.index("-m")], "-m", "jaxtrade"]
+    if started.stem != "jaxtrade":
+        return ["jaxtrade"]
+    found, own = shutil.which("jaxtrade"), shutil.which(str(started))
+    elsewhere = own is not None and (found is None or not os.path.samefile(found, own))
+    return [str(started)] if elsewhere else ["jaxtrade"]

@@ -162,7 +162,8 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
         results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs,
                                     screen=shown)
-    shown.at_end(ending(path, folder_of(path, split, advisor is not None), results))
+    other = [] if advisor is None else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
+    shown.at_end(ending(path, folder_of(path, split, advisor is not None), results, setup.config, other))
     if not as_json:
         return seeds.table(results)
     return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)

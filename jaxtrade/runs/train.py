@@ -31,7 +31,7 @@ from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
-from jaxtrade.runs.ending import ending
+from jaxtrade.runs.ending import ending, quoted
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
@@ -120,7 +120,7 @@ def how_to_continue(path: Path) -> str:
     """What to say about a run that Ctrl-C has stopped."""
     if not checkpoint.list_checkpoints(path / "checkpoints"):
         return "the run had saved nothing yet"
-    return f"continue with: jaxtrade train --resume {path}"
+    return f"continue with: {quoted(['jaxtrade', 'train', '--resume', str(path)])}"
 
 
 class _Job:
@@ -244,7 +244,7 @@ def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAd
                      max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=job.programs,
                      ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
     except (InterruptedRunError, PreemptedError) as stop:
-        raise type(stop)(f"{stop}; continue with: jaxtrade train --resume {job.path}") from None
+        raise type(stop)(f"{stop}; continue with: {quoted(['jaxtrade', 'train', '--resume', str(job.path)])}") from None
 
 
 def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
@@ -290,7 +290,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
     finally:
         job.close()
     rundir.write_json(path / "summary.json", _summary(job, trained, controller))
-    screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results))
+    screen.at_end(ending(path, folder_of(path, setup.evaluation_split()), results, setup.config))
     failed = any(not passed for passed, _ in trained.health.values())
     return RunResult(path, trained, results, 1 if failed else 0)
 

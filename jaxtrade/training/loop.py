@@ -75,8 +75,8 @@ def plan_run(config: TrainConfig, num_envs: int, num_steps: int) -> Plan:
     if plan.total_steps == config.total_timesteps:
         return plan
     return plan._replace(message=(
-        f"{config.total_timesteps:,} steps are rounded up to {plan.total_steps:,}: {chunks} chunks of "
-        f"{config.chunk_updates} updates of {num_envs} environments x {num_steps} steps"))
+        f"{config.total_timesteps:,} steps are rounded up to {plan.total_steps:,}: {several(chunks, 'chunk')} of "
+        f"{several(config.chunk_updates, 'update')} of {num_envs} environments x {num_steps} steps"))
 
 
 def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Array | None = None,

@@ -27,6 +27,12 @@ def test_figures_of_the_real_week(es_market):
     assert facts["fingerprint"] == es_market.fingerprint
 
 
+def test_costs_are_money_first(es_market):
+    """Ticks say little to a newcomer: they stand behind the dollars."""
+    assert ("  costs          commission $2.08 per side, slippage $12.50 per side (1 tick): $29.16 per round turn and "
+            "contract\n") in describe_text(es_market, RunConfig())
+
+
 def test_costs_over_a_quarter_of_the_stop_warn(es_market, nq_market):
     """29.16 of 100 dollars."""
     assert "  WARNING: a round turn costs 29 % of the median stop" in describe_text(es_market, RunConfig())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -51,7 +52,7 @@ def overlaps(figure: Any) -> list[tuple[str, str]]:
     figure.canvas.draw()
     texts = [*figure.texts]
     for axis in figure.axes:
-        texts += [axis.title, axis._left_title, axis.xaxis.label, axis.yaxis.label]
+        texts += [axis.title, axis._left_title, axis.xaxis.label, axis.yaxis.label, *axis.texts]
         texts += [] if axis.get_legend() is None else axis.get_legend().get_texts()
         for i, (which, limits) in enumerate(((axis.xaxis, axis.get_xlim()), (axis.yaxis, axis.get_ylim()))):
             texts += [each for each in which.get_majorticklabels()
@@ -84,6 +85,8 @@ def test_winners_and_losers_are_told_apart(walked: EvaluationResult) -> None:
     assert {f"won ({won})", f"lost ({lost})"} <= set(legend(prices))
     assert legend(curves) == ["flat", "buy_hold", "sma_cross", "random"]
     assert min(drawdown.lines[0].get_ydata()) == pytest.approx(-agent.strategy_figures["max_drawdown"])
+    assert drawdown.get_title(loc="left") == ("Drawdown of random below its highest equity, at most "
+                                              f"{style.dollars(agent.strategy_figures['max_drawdown'])}")
     assert "drawdown floor" in legend(account)
     assert [axis.get_ylabel() for axis in (prices, curves, drawdown, account)] == [
         "price", "equity", "drawdown", "account"]
@@ -94,6 +97,48 @@ def test_no_text_covers_another(walked: EvaluationResult, name: str) -> None:
     """Winners and losers, no trade at all, one trade a day: titles, legends and marks of the axes stay apart."""
     for module in (equity, day):
         assert overlaps(module.figure_of(walked, walked.agent(name))) == []
+
+
+def with_random(result: EvaluationResult, mills: np.ndarray) -> EvaluationResult:
+    """The same result, but the equity of `random` is `mills` from the start balance."""
+    changed = [replace(agent, strategy=replace(agent.strategy, equity=mills)) if agent.name == "random" else agent
+               for agent in result.agents]
+    return replace(result, agents=tuple(changed))
+
+
+@pytest.mark.parametrize(("ends", "lowest", "said"), [
+    (-50_000, -50_000, f"random: {MINUS}$50,000, off the picture"), (90_000, 0, "random: $90,000, off the picture"),
+    (10, -50_000, f"random: {MINUS}$50,000 at worst, off the picture"),
+    (-10, 0, None)])
+def test_a_ruinous_random_does_not_flatten_the_others(walked: EvaluationResult, ends: int, lowest: int,
+                                                      said: str | None) -> None:
+    """It runs off the edge, where a mark and a text say so. Where it fits, it counts as any other."""
+    length = len(walked.agents[0].strategy.equity)
+    wild = np.interp(np.arange(length), [0, length // 2, length - 1], [0, 1000 * lowest, 1000 * ends]).astype(np.int64)
+    result = with_random(walked, wild)
+    figure = equity.figure_of(result, result.agent("buy_hold"))
+    curves = figure.axes[1]
+    low, high = curves.get_ylim()
+    sensible = [result.start_balance + each.strategy.equity / 1000 for each in result.agents if each.name != "random"]
+    least, most = min(each.min() for each in sensible), max(each.max() for each in sensible)
+    assert low < least < most < high
+    assert [text.get_text() for text in curves.texts] == ([] if said is None else [said])
+    assert high - low < 1.5 * (most - least)
+    assert "random" in legend(curves)
+    assert [line.get_marker() for line in curves.lines if line.get_linestyle() == "None"] == (
+        [] if said is None else ["^" if ends > most else "v"])
+    assert overlaps(figure) == []
+
+
+def test_a_random_agent_has_the_axis_of_its_own_picture(walked: EvaluationResult) -> None:
+    """Neither where it is the one that is shown, nor where nothing else moves."""
+    length = len(walked.agents[0].strategy.equity)
+    result = with_random(walked, np.linspace(0, -50_000_000, length).astype(np.int64))
+    alone = replace(result, agents=(result.agent("flat"), result.agent("random")))
+    for shown in (equity.figure_of(result, result.agent("random")), equity.figure_of(alone, alone.agents[0])):
+        curves = shown.axes[1]
+        assert curves.get_ylim()[0] < 0 < curves.get_ylim()[1]
+        assert not curves.texts
 
 
 def test_many_trades_are_counted_and_not_marked(walked: EvaluationResult, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +187,27 @@ def test_the_levels_of_a_day_are_those_of_the_positions(walked: EvaluationResult
             close = int(walked.close[walked.decisions.rows[shown.first + bar]])
             assert np.sign(legs[shown.first + bar, 0]) * sign * (level - close) >= 0
     assert day.levels(walked.agent("buy_hold"), shown) == {"stop": [], "target": []}  # it has no bracket
+
+
+def test_a_level_is_one_line_as_long_as_it_holds() -> None:
+    """A line for each bar would begin its dashes anew in each, and look solid."""
+    assert day.joined([(3, 8), (4, 8), (5, 9), (6, 9), (8, 9)]) == [(3, 4, 8), (5, 6, 9), (8, 8, 9)]
+    assert day.joined([]) == []
+
+
+def test_targets_are_dashed_and_stops_are_solid(walked: EvaluationResult) -> None:
+    agent = walked.agent("random")
+    top = day.figure_of(walked, agent).axes[0]
+    drawn = {str(each.get_label()).split()[0]: each for each in top.collections
+             if str(each.get_label()).startswith(("stop", "target"))}
+    assert set(drawn) == {"stop", "target"}
+    for name, dashed in (("stop", False), ("target", True)):
+        assert (drawn[name].get_linestyles()[0][1] is not None) is dashed
+        bars = len(day.levels(agent, day.busiest(walked, agent))[name])
+        lengths = [round(each[1][0] - each[0][0]) for each in drawn[name].get_segments()]
+        assert max(lengths) > 1
+        assert sum(lengths) <= bars
+    assert [text.split("(")[1].strip(")").split(",")[0] for text in legend(top)[:2]] == ["solid", "dashed"]
 
 
 def test_candles_group_bars() -> None:

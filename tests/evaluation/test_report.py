@@ -56,6 +56,17 @@ def test_undefined_is_na_in_the_table_and_none_in_json(hand_result):
     assert document["settings"]["coverage"] == 1.0
 
 
+@pytest.mark.parametrize(("costs", "said"), [
+    ({}, "commission $2.08 per side, slippage $12.50 per market or stop fill (1 tick), per contract"),
+    ({"commission": 0.125, "slippage": 2}, "commission $0.125 per side, slippage $25.00 per market or stop fill "
+     "(2 ticks of $12.50), per contract"),
+    ({"slippage": 0}, "commission $2.08 per side, slippage $0.00 per market or stop fill (0 ticks of $12.50), per "
+     "contract")])
+def test_costs_are_money_first(costs, said):
+    result = result_of(hand_market(1), lambda env: [baselines.flat()], costs=costs)
+    assert f"costs: {said}" in report.header(result)
+
+
 def test_twenty_sessions_have_a_daily_sharpe(long_result):
     sharpe = {agent.name: agent.strategy_figures["sharpe_daily"] for agent in long_result.agents}
     assert sharpe["flat"] is None

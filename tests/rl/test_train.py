@@ -70,6 +70,7 @@ def test_plan_rounds_up_and_says_so():
     plan = plan_run(TrainConfig(total_timesteps=1000, chunk_updates=3), 8, 8)
     assert (plan.total_updates, plan.chunks, plan.total_steps) == (18, 6, 1152)
     assert plan.message == ("1,000 steps are rounded up to 1,152: 6 chunks of 3 updates of 8 environments x 8 steps")
+    assert "to 192: 1 chunk of 3 updates of" in plan_run(TrainConfig(total_timesteps=10, chunk_updates=3), 8, 8).message
     # Python integers: no overflow at 2^31
     assert plan_run(TrainConfig(total_timesteps=10**11, chunk_updates=1), 4096, 128).total_steps >= 10**11
 

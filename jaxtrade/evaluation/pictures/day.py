@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,20 +137,32 @@ def levels(agent: AgentResult, day: Day) -> dict[str, list[tuple[int, int]]]:
             for name, column in (("stop", 2), ("target", 3))}
 
 
+def joined(levels: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """(first bar, last bar, level) of each stretch of neighbouring bars with the same level. levels: (bar, level)."""
+    found: list[tuple[int, int, int]] = []
+    for bar, level in levels:
+        if found and found[-1][1] == bar - 1 and found[-1][2] == level:
+            found[-1] = (found[-1][0], bar, level)
+        else:
+            found.append((bar, bar, level))
+    return found
+
+
 def _levels(axis: Any, result: EvaluationResult, agent: AgentResult, day: Day) -> None:
     """Draw stops and targets as far as they are near the prices: a far target must not flatten the candles."""
     from matplotlib.collections import LineCollection
 
     low, high = axis.get_ylim()
     room, tick = ROOM * (high - low), float(result.clock.tick_size)
-    for name, color, form in (("stop", style.LOST, "-"), ("target", style.WON, (0, (4, 2)))):
-        found = [(bar, level * tick) for bar, level in levels(agent, day)[name]]
-        near = [(bar, price) for bar, price in found if low - room <= price <= high + room]
+    for name, color, form, how in (("stop", style.LOST, "-", "solid"),
+                                   ("target", style.WON, (0, (5, 2.5)), "dashed")):
+        found = [(first, last, level * tick) for first, last, level in joined(levels(agent, day)[name])]
+        near = [each for each in found if low - room <= each[2] <= high + room]
         if not near:
             continue
-        lines = [[(bar - 0.5, price), (bar + 0.5, price)] for bar, price in near]
-        label = name if len(near) == len(found) else f"{name} (where near)"
-        axis.add_collection(LineCollection(lines, colors=color, linewidths=1.2, linestyles=form, zorder=3, label=label))
+        lines = [[(first - 0.5, price), (last + 0.5, price)] for first, last, price in near]
+        label = f"{name} ({how}{'' if len(near) == len(found) else ', where near'})"
+        axis.add_collection(LineCollection(lines, colors=color, linewidths=1.3, linestyles=form, zorder=3, label=label))
     axis.autoscale_view()
 
 

@@ -15,6 +15,8 @@ from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
 
 MOST_MARKS, MOST_ENTRIES = 1500, 150  # trades above which no exit, and no entry, is marked
+WILD = "random"  # the agent that may leave the picture: what it loses to costs can dwarf all the others
+ROOM, PAD = 0.5, 0.06  # shares of the others' range: within ROOM the wild one is shown in full; PAD is left around it
 ENDS = ((EndReason.TARGET, "passed", style.GREEN, "*"), (EndReason.BUST, "bust", style.VERMILLION, "X"),
         (EndReason.DAILY_LOSS, "failed, daily loss", style.PURPLE, "P"))
 
@@ -91,8 +93,40 @@ def _equity(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         drawn.add(name)
     axis.plot(result.start_balance + agent.strategy.equity / 1000, color=style.POLICY, linewidth=2.0, zorder=3,
               label=agent.name)
+    _bounded(axis, result, agent)
     style.money_axis(axis, "equity")
     axis.set_title("Equity without account rules")
+
+
+def _bounded(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
+    """Scale the axis to the sensible agents. A `random` that would flatten their curves runs off the edge, marked."""
+    start, others = result.start_balance, [each for each in result.agents if each.name != WILD or each is agent]
+    wild = next((each for each in result.agents if each.name == WILD and each is not agent), None)
+    low, high = (start + how(how(each.strategy.equity) for each in others) / 1000 for how in (min, max))
+    if wild is None or low == high:
+        return
+    curve, size = start + wild.strategy.equity / 1000, high - low
+    if low - ROOM * size <= curve.min() and curve.max() <= high + ROOM * size:
+        return
+    low, high = low - PAD * size, high + PAD * size
+    axis.set_ylim(low, high)
+    at = int(np.flatnonzero((curve < low) | (curve > high))[0])
+    below = bool(curve[at] < low)
+    axis.plot(at, low if below else high, marker="v" if below else "^", color=style.BASELINES[WILD], markersize=8,
+              linestyle="none", clip_on=False, zorder=5)
+    left = at < 0.6 * len(curve)
+    axis.annotate(_gone(curve - start, low - start, high - start), (at, low if below else high),
+                  (8 if left else -8, 5 if below else -5), textcoords="offset points", fontsize=9,
+                  ha="left" if left else "right", va="bottom" if below else "top", zorder=6,
+                  bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0})
+
+
+def _gone(profit: np.ndarray, low: float, high: float) -> str:
+    """Where the wild agent is while it is out of the picture. profit: its dollars from the start."""
+    value, when = profit[-1], ""
+    if low <= value <= high:  # it came back
+        value, when = (profit.min(), " at worst") if profit.min() < low else (profit.max(), " at best")
+    return f"{WILD}: {style.dollars(float(value), 0)}{when}, off the picture"
 
 
 def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
@@ -103,7 +137,7 @@ def _drawdown(axis: Any, result: EvaluationResult, agent: AgentResult) -> None:
         axis.set_ylim(-100, 10)
         axis.set_yticks([0])
     style.money_axis(axis, "drawdown")
-    axis.set_title(f"Drawdown of {agent.name} below its highest equity")
+    axis.set_title(f"Drawdown of {agent.name} below its highest equity, at most {style.dollars(-fall.min())}")
 
 
 def drawdown_of(equity: np.ndarray) -> np.ndarray:
