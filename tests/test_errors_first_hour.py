@@ -24,6 +24,12 @@ FILES = {
     "course.yaml": "base: {rollout: {num_envs: x}}\nphases:\n"
                    "  a: {run: {ppo: {num_epochs: 0}, account: {preset: apx}}}\n"
                    "  b: {run: {ppo: {lr: 1}, split: {test_sessions: 99}}, gate: {min_trads: 1}}\n",
+    "bars.csv": "time,open,high,low,close\n2013-10-07T13:30:00Z,1,1,1,1\n",
+    "bars.txt": "20131006 220000;1;1;1;1;5\n",
+    "own.yaml": "data: {source: file, file: bars.csv, stamp: open}\n",
+    "share.yaml": "data: {source: file, file: bars.csv, stamp: open, contract: SPY}\n",
+    "phases.yaml": "base: {split: {validation_sessions: 1}}\n"
+                   "phases: {a: {run: {data: {source: file, file: bars.csv, stamp: open}}}}\n",
     "contract.yaml": "symbol: abc\nkind: future\ntick_sze: 1\n",
 }
 
@@ -73,6 +79,20 @@ MISTAKES = [
     Mistake("train --data absent.csv --quotes missing.csv", 2, (
         "absent.csv: there is no such file; check data.file (--data)",
         "missing.csv: there is no such file; check data.quotes (--quotes)"), 2),
+    *(Mistake(f"{command} bars.csv", 2, (
+        "bars.csv: a file of bars, and a configuration is expected; run 'jaxtrade init bars.csv', which writes a "
+        "configuration that reads it, or set data.file (--data bars.csv)",))
+      for command in ("train", "curriculum", "data describe", "config show")),
+    Mistake("evaluate bars.csv", 2, ("bars.csv: a file, and a run's folder is expected", "jaxtrade init bars.csv")),
+    Mistake("train --contract bars.csv", 2, ("bars.csv: a file of bars, and a contract is expected",)),
+    Mistake("train bars.txt", 2, ("bars.txt: expected sections of 'key: value'", "jaxtrade init bars.txt")),
+    Mistake("train none.csv", 2, ("configuration 'none.csv': no such file",)),
+    Mistake("train own.yaml --market NQ", 2, (
+        "--market NQ: the configuration reads bars of its own (data.file = 'bars.csv'); to read them as NQ, give "
+        "--set data.market=NQ instead",)),
+    Mistake("data describe own.yaml --market EURUSD", 2, ("--market EURUSD: the configuration reads bars of its own",)),
+    Mistake("curriculum phases.yaml --market NQ", 2, ("phases.yaml, phase a: --market NQ: the configuration reads",)),
+    Mistake("train share.yaml --market NQ", 2, ("--market NQ: the configuration has data.contract = SPY",)),
     Mistake("train --data .", 2, (".: is a folder; name one file in data.file (--data)",)),
     # advisors
     Mistake("train advised --advisor mock:skiled:0.6", 2, ("mock:skiled: unknown; did you mean 'skilled'?",)),

@@ -148,7 +148,8 @@ def _finish(values: dict[str, Any], split: dict[str, Any], seen: Examined, out: 
 def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort | None]:
     """(the bars, their sessions with decisions, the last session if it is cut short and was therefore left out).
 
-    It stays if the user states data.end, or if no other session could be the test.
+    It stays if the user states data.end, if no other session could be the test, or if it has no decisions: a longer
+    export of the same name then needs no change.
     """
     from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
     from jaxtrade.data.market import decision_sessions
@@ -162,6 +163,6 @@ def _whole_sessions(config: RunConfig, bars: Bars) -> tuple[Bars, int, CutShort 
     for cut in cut_short(bars, schedule, trade_dates(bars.time, bars.contract), config):
         if cut.last and config.data.end is None:
             whole = bars.between(None, str(cut.before))
-            if (left := sessions(whole)) > 1:
+            if 1 < (left := sessions(whole)) < sessions(bars):
                 return whole, left, cut
     return bars, sessions(bars), None

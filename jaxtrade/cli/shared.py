@@ -191,6 +191,7 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     paths = {"file": args.data, "seconds": args.seconds, "quotes": args.quotes, "contract": args.contract}
     # Paths are set directly and not as overrides, because YAML could misread them.
     chosen = _with_data(chosen, {key: path for key, path in paths.items() if path is not None})
+    _check_market(chosen, args)
     if chosen.data.contract is not None:
         from jaxtrade.data.contract_file import load_contract
 
@@ -200,6 +201,22 @@ def _with_paths(chosen: RunConfig, args: argparse.Namespace) -> RunConfig:
     if chosen.env.intrabar == "path" and chosen.data.seconds is None:
         raise ConfigError("env.intrabar=path: no second bars given; use --seconds FILE or set data.seconds")
     return chosen
+
+
+def _check_market(chosen: RunConfig, args: argparse.Namespace) -> None:
+    """Raise ConfigError if `--market` meets a configuration that names its bars or its contract itself. The flag alone
+    means bundled or synthetic bars, so it is not clear what is wanted."""
+    data, market = chosen.data, args.market
+    if market is None:
+        return
+    if data.contract is not None:
+        raise ConfigError(f"--market {market}: the configuration has data.contract = {data.contract}, whose symbol is "
+                          f"the market; drop --market, or give --set data.contract=null too")
+    if data.file is not None and data.source != "file":
+        raise ConfigError(f"--market {market}: the configuration reads bars of its own (data.file = '{data.file}'); to "
+                          f"read them as {market.upper()}, give --set data.market={market.upper()} instead; for bars "
+                          f"of {market.upper()}, add --data FILE; for those of the package, use a configuration "
+                          "without data.file")
 
 
 def _with_data(config: RunConfig, values: dict[str, str]) -> RunConfig:

@@ -11,6 +11,7 @@ import copy
 import hashlib
 import json
 import reprlib
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -55,6 +56,7 @@ from jaxtrade.text import short_repr
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
+BARS = (".csv", ".tsv", ".gz", ".zip", ".parquet")  # endings of files that are no text of keys
 _SHORT = reprlib.Repr()  # shortens values in a configuration's own text
 _SHORT.maxstring = _SHORT.maxother = 80
 SET = "--set"  # where a value came from, in messages, if it is no file
@@ -164,8 +166,8 @@ def digest_of(values: Mapping[str, Any]) -> str:
 def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,} "
-                              "(is this a data file? give it with data.file)")
+            raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,}; "
+                              f"if it is a file of bars, {_of_bars(path)}")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
@@ -185,6 +187,12 @@ def shipped(folder: str) -> list[Path]:
     return sorted((_shipped_configs() / folder).glob("*.yaml"))
 
 
+def _of_bars(path: Path) -> str:
+    """What to do with a file of bars that was given as another file."""
+    file = shlex.quote(str(path))
+    return f"run 'jaxtrade init {file}', which writes a configuration that reads it, or set data.file (--data {file})"
+
+
 def config_path(name: str) -> Path:
     """The file of a configuration. name: a path, or the name of a shipped configuration such as `quickstart`.
 
@@ -196,10 +204,13 @@ def config_path(name: str) -> Path:
 def find_file(name: str, folder: str, what: str) -> Path:
     """The path `name` if it exists, else the shipped YAML file `name` in a folder of `configs/`.
 
-    what: the kind of file, for messages. Raises ConfigError naming the places that were searched.
+    what: the kind of file, for messages. Raises ConfigError naming the places that were searched, or saying that the
+    name is one of a file of bars.
     """
     given = Path(name)
     if given.is_file():
+        if given.suffix.lower() in BARS:
+            raise ConfigError(f"{given}: a file of bars, and a {what} is expected; {_of_bars(given)}")
         return given
     packed = _shipped_configs() / folder / f"{given.stem}.yaml"
     if given.parent == Path(".") and given.suffix in ("", ".yaml") and packed.is_file():
@@ -269,7 +280,8 @@ def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
         raise ConfigError(f"{shown(path)}: is empty; expected sections of 'key: value', such as 'seed: 0' (for the "
                           "defaults alone, name no file)")
     if not isinstance(loaded, dict):
-        raise ConfigError(f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}")
+        raise ConfigError(f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}; if it is "
+                          f"a file of bars, {_of_bars(path)}")
     return loaded
 
 

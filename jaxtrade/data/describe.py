@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.data.calendar.clock import DAY, local_seconds
 from jaxtrade.data.calendar.schedule import check_stamps, findings, schedule_for, trade_dates
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.conversion import dollars_per_tick
@@ -27,6 +28,28 @@ def decision_rows(market: Market) -> np.ndarray:
     sessions = market.data.sessions
     first, last = np.asarray(sessions.first), np.asarray(sessions.last)
     return np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
+
+
+def decision_hours(market: Market, flat: np.ndarray) -> dict[str, str | None]:
+    """The usual decision hours in the market's own time zone, HH:MM: each is the most common one of all sessions.
+
+    first: the open of the first bar at which the agent may open a position. last: the same of the last bar; None if it
+    may open in no session. flat: when it must be flat. zone: the IANA name. flat (argument): UTC seconds, int64[N].
+    """
+    time, left = np.asarray(market.bars.time), np.asarray(market.data.bars_to_flat)
+    begin, end = np.asarray(market.data.sessions.first), np.asarray(market.data.sessions.last)
+    # An entry fills at the next open, and the bar that opens then must close by the flat time.
+    opening = [rows[-1] for a, b in zip(begin, end, strict=True) if len(rows := a + np.flatnonzero(left[a:b + 1] >= 2))]
+    return {"first": _usual_clock(time[begin], market),
+            "last": _usual_clock(time[opening], market) if opening else None,
+            "flat": _usual_clock(flat, market), "zone": market.contract.zone}
+
+
+def _usual_clock(stamps: np.ndarray, market: Market) -> str:
+    """The most common time of day of UTC stamps, HH:MM in the market's time zone."""
+    found, counts = np.unique(local_seconds(stamps, market.contract.zone) % DAY, return_counts=True)
+    usual = int(found[np.argmax(counts)])
+    return f"{usual // 3600:02d}:{usual // 60 % 60:02d}"
 
 
 def stop_ticks(market: Market, config: RunConfig, rows: np.ndarray) -> np.ndarray:
@@ -93,7 +116,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
     `tick_value`: if profits are converted, the median over the decision bars. `cost_over_stop`: the cost of a round
     turn divided by the money at risk at the median stop (`RoundTurn`). `calendar_verified_to`: the last trade date of
     the shipped calendar that exchange notices have verified; None for a calendar file or inferred hours.
-    `projected_sessions`: the number of sessions after that date.
+    `projected_sessions`: the number of sessions after that date. `decision_hours`: see `decision_hours`.
     """
     rows = decision_rows(market)
     contract, sessions = market.contract.under(config), market.data.sessions
@@ -118,6 +141,7 @@ def describe(market: Market, config: RunConfig) -> dict[str, Any]:
         "calendar": schedule.name,
         "calendar_verified_to": None if schedule.verified_to is None else str(schedule.verified_to),
         "projected_sessions": int(schedule.projected[at].sum()),
+        "decision_hours": decision_hours(market, schedule.flat[at]),
         "decision_bars": len(rows),
         "missing_window_bars": int(np.maximum(due - found, 0).sum()),
         "has_volume": market.has_volume,
@@ -145,6 +169,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  span           {facts['first_bar']} .. {facts['last_bar']} (open stamps)",
         f"  sessions       {facts['sessions']} ({facts['first_session']} .. {facts['last_session']}), "
         f"{facts['decision_bars']} decision bars, {facts['missing_window_bars']} scheduled bars missing in them",
+        f"  decisions      {_hours(facts['decision_hours'])}",
         f"  calendar       {_calendar(facts)}",
         f"  volume         {'present' if facts['has_volume'] else 'absent'}",
         f"  sides          {_sides(facts)}",
@@ -160,6 +185,13 @@ def describe_text(market: Market, config: RunConfig) -> str:
         lines.append(f"  {warning}")
     lines += _notes(facts["notes"])
     return "\n".join(lines)
+
+
+def _hours(hours: dict[str, str | None]) -> str:
+    if hours["last"] is None:
+        return f"none: no bar leaves time for a position before the flat time, {hours['flat']} {hours['zone']}"
+    return (f"usually at bars that open {hours['first']} .. {hours['last']}, flat by {hours['flat']} "
+            f"({hours['zone']})")
 
 
 def _costs(facts: dict[str, Any]) -> str:

@@ -52,7 +52,7 @@ class CutShort:
         if not self.last:
             return (f"{self.date}: the first session is cut short: {self.bars}; what is there is history, and is "
                     "traded in training")
-        if self.edge is None:
+        if self.found < 2:  # a decision needs a bar after it
             return f"{self.date}: the last session is cut short: {self.bars}; no decision is taken in it"
         fix = ("" if self.before is None else
                f". Fix: leave it out with data.end={self.before} (--set), or export the day again when it is over")

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import secrets
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -105,6 +106,9 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
     """
     for name in ("config.yaml", "manifest.json"):
         if not (path / name).is_file():
+            if path.is_file():
+                raise ConfigError(f"{path}: a file, and a run's folder is expected, written by 'jaxtrade train' (for "
+                                  f"bars of your own: jaxtrade init {shlex.quote(str(path))}, then jaxtrade train)")
             raise ConfigError(f"{path}: not a run directory (no {name}); expected a folder written by 'jaxtrade train'"
                               f"{_nearest_run(path)}")
     try:

@@ -149,6 +149,16 @@ def test_init_leaves_a_cut_last_session_out(es_bars, here, capsys):
     assert ": 4 sessions." in (here / "bars.yaml").read_text()
 
 
+def test_init_says_that_a_session_without_decisions_is_not_traded(es_bars, here, capsys):
+    (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T00:00")))
+    assert main(["init", "bars.csv", "--non-interactive"]) == 0
+    assert "2013-10-11: the last session is cut short: 0 of 434 bars in the trading window; no decision is" in (
+        capsys.readouterr().out)
+    config = load_config("bars.yaml")
+    assert config.data.end is None
+    assert str(load_market(config).trade_dates[-1]) == "2013-10-10"
+
+
 def test_init_keeps_what_the_user_states(es_bars, here, capsys):
     (here / "bars.csv").write_bytes(vendors.databento(until(es_bars, "2013-10-11T15:00")))
     assert main(["init", "bars.csv", "--non-interactive", "--set", "data.end=2013-10-11"]) == 0

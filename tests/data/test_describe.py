@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from jaxtrade.config import RunConfig, make_config
+from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import table_schedule
 from jaxtrade.data.contracts import get_contract
 from jaxtrade.data.describe import ambiguous_share, check, check_text, decision_rows, describe, describe_text
@@ -12,6 +13,7 @@ from jaxtrade.data.market import build_market
 from jaxtrade.data.read.bars import from_frame
 from jaxtrade.data.synthetic.grid import session_minutes
 from jaxtrade.errors import DataError
+from tests.data.damaged import regular_hours
 
 
 def test_figures_of_the_real_week(es_market):
@@ -36,6 +38,23 @@ def test_costs_over_a_quarter_of_the_stop_warn(es_market, nq_market):
     assert "  WARNING: a round turn costs 29 % of the median stop" in describe_text(es_market, RunConfig())
     assert "WARNING" not in describe_text(nq_market, RunConfig())
     assert "SYNTHETIC" in describe_text(nq_market, RunConfig())
+
+
+def test_decision_hours_are_in_the_markets_zone(es_bars, es_market):
+    """The bar of 16:56 is the last one after which a position can open and still be closed by 16:59."""
+    row = "  decisions      usually at bars that open 09:30 .. 16:56, flat by 16:59 (America/New_York)\n"
+    assert row in describe_text(es_market, RunConfig())
+    night = make_config({"session": {"overnight": True}})
+    hours = describe(build_market(es_bars, night), night)["decision_hours"]
+    assert hours == {"first": "18:00", "last": "16:56", "flat": "16:59", "zone": "America/New_York"}
+    day = describe(build_market(regular_hours(es_bars), RunConfig()), RunConfig())["decision_hours"]
+    assert (day["first"], day["last"], day["flat"]) == ("09:30", "15:58", "16:59")
+
+
+def test_decision_hours_of_hours():
+    hourly = build_market(bundled(get_contract("EURUSD"), start="2014-01-06", end="2014-02-07"), RunConfig())
+    hours = describe(hourly, RunConfig())["decision_hours"]
+    assert (hours["first"], hours["last"], hours["flat"]) == ("17:00", "13:00", "16:59")
 
 
 def test_missing_window_bars_are_counted(es_bars, es_market):

@@ -103,6 +103,28 @@ def test_a_vendors_minutes_are_the_bars_they_were_written_from(es, put, name):
     assert bars.notes[0].startswith(note), bars.notes
 
 
+UNUSED = ("(median 1) is not used: fills pay costs.slippage, in ticks per side, which stands for half the spread; for "
+          "fills at real quotes give bid and ask bars (data.quotes)")
+
+
+def test_a_column_of_spreads_is_said_to_be_unused(es, put):
+    bars = load_bars(put(vendors.mt5(es)), ES, time_zone=SERVER)
+    assert bars.notes[1] == f"column '<SPREAD>' {UNUSED}"
+    plain = vendors.plain(es.rows(slice(0, 50)), "time", lambda at: f"{at:%Y-%m-%dT%H:%MZ}").decode().splitlines()
+    text = "\n".join([f"{plain[0]},Spread", *(f"{line},{cell}" for line, cell in zip(plain[1:], ["1", ""] * 25,
+                                                                                    strict=True))])
+    assert f"column 'Spread' {UNUSED}" in load_bars(put(text.encode()), ES, stamp="open").notes
+    empty = "\n".join([f"{plain[0]},spread", *(f"{line}," for line in plain[1:])])
+    assert any(note.startswith("column 'spread' is not used") for note in load_bars(
+        put(empty.encode()), ES, stamp="open").notes)
+
+
+@pytest.mark.parametrize("name", [name for name in TRADES if name != "mt5"])
+def test_files_without_spreads_say_nothing_of_them(es, put, name):
+    write, stated, _ = TRADES[name]
+    assert not [note for note in load_bars(put(write(es.rows(slice(0, 50)))), ES, **stated).notes if "spread" in note]
+
+
 @pytest.mark.parametrize("name", TRADES)
 def test_the_slow_reader_says_the_same(es, put, name, monkeypatch):
     """A quoted cell or text beyond ASCII sends a file to the reader by lines."""

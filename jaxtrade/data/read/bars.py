@@ -15,7 +15,7 @@ from jaxtrade.config import Roll, ShareSplit
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contract_file import contract_named
 from jaxtrade.data.contracts import Contract
-from jaxtrade.data.formats.layout import Order
+from jaxtrade.data.formats.layout import Order, plain_name
 from jaxtrade.data.formats.recognise import Stated, missing_keys, settled, spoken, unsaid
 from jaxtrade.data.read.adjust import adjust
 from jaxtrade.data.read.compose import stamp_column
@@ -203,8 +203,8 @@ def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[
         faults.add("it is not stated whether stamps name a bar's open or its close",
                    "set data.stamp=open or data.stamp=close (stamp=... in Python)")
     if layout is None:
-        return stated, []
-    found, columns, notes = settled(layout, stated), {}, [spoken(layout, stated)]
+        return stated, _unused_spread(table, stated)
+    found, columns, notes = settled(layout, stated), {}, [spoken(layout, stated), *_unused_spread(table, stated)]
     if layout.clock is not None:
         columns["time"] = stamp_column(layout)
     used = next((name for name in layout.volumes if (table.numbers(name) != 0).any()), None)
@@ -214,6 +214,19 @@ def keys_of(table: Table, stated: Stated, faults: Faults) -> tuple[Stated, list[
         notes.append(f"volume is read from {columns['volume']}" + (
             "" if used == layout.volumes[0] else f", because {layout.volumes[0]} is 0 throughout"))
     return found._replace(columns={**columns, **found.columns}), notes
+
+
+def _unused_spread(table: Table, stated: Stated) -> list[str]:
+    """A note on a column of spreads, as MetaTrader exports it: what becomes of it, and what stands for the spread."""
+    plain = {plain_name(name): name for name in table.columns}
+    name = plain.get("spread")
+    if name is None or name in stated.columns.values() or any(each.startswith("bid") for each in plain):
+        return []
+    values = table.numbers(name)
+    values = values[np.isfinite(values)]
+    usual = f" (median {np.median(values):g})" if len(values) else ""
+    return [f"column '{name}'{usual} is not used: fills pay costs.slippage, in ticks per side, which stands "
+            "for half the spread; for fills at real quotes give bid and ask bars (data.quotes)"]
 
 
 def _bars(table: Table, contract: Contract, stated: Stated, expiry: str | None, roll: Roll, missing: float,
