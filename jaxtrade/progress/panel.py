@@ -62,6 +62,8 @@ class PhasePanel(Screen):
         if not self._live.is_started:
             terminal.panel_opened(self._descriptor)
             self._live.start(refresh=True)
+        else:
+            self._live.refresh()  # a short phase would otherwise end between two redraws, unseen
 
     def chapter(self, name: str) -> None:
         if self._chapter:
