@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.errors import DataError
+from jaxtrade.runs.commit import environment
 
 from . import idle
 from .catalogue import TIMELESS
@@ -64,4 +65,5 @@ def doubts(result: Mapping[str, Any]) -> list[str]:
 
 
 def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False,
+                          env=environment())

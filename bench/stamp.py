@@ -11,6 +11,8 @@ from typing import Any
 
 import jax
 
+from jaxtrade.runs.commit import environment
+
 from . import harness
 
 PACKAGES = ("jaxtrade", "jax", "jaxlib", "flax", "optax", "gymnax", "numpy", "gymnasium", "torch", "stable-baselines3",
@@ -39,8 +41,8 @@ def commit(folder: Path = Path(__file__).parent) -> str:
     """The commit of the source in `folder`, `+` where it has changes other than of results; "unknown" outside a
     checkout, whose top is the folder or the one above it: an installed package lies in somebody else's repository."""
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True,
-                              check=True).stdout.strip()
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True,
+                              env=environment()).stdout.strip()
     if not any((top / ".git").exists() for top in (folder.resolve(), folder.resolve().parent)):
         return "unknown"
     try:

@@ -13,10 +13,11 @@ from typing import Any
 
 import jax
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from jax._src import compiler  # no public setting gives options to all compilations
 
 import jaxtrade  # noqa: F401  # it adds to XLA_FLAGS, before XLA reads them
+from jaxtrade.runs.commit import PLACES
 
 MAPS = Path("/proc/self/maps")
 MOST_MAPS = 15_000
@@ -47,9 +48,11 @@ TESTS = Path(__file__).parent
 FLAGS = os.environ.get("XLA_FLAGS", "")
 LIGHT = "JAX_DISABLE_MOST_OPTIMIZATIONS"  # read by JAX in child processes
 
-settings.register_profile("ci", derandomize=True)  # the same examples every time; at home new ones are tried
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# The same examples every time, however slow the machine: a change must not fail by an example that has nothing to do
+# with it. JAXTRADE_NEW_EXAMPLES=1 tries new ones.
+settings.register_profile("repeatable", derandomize=not os.environ.get("JAXTRADE_NEW_EXAMPLES"), deadline=None,
+                          suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("repeatable")
 
 
 class Compilation:
@@ -78,6 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["JAXTRADE_MARKETS_GB"] = "0"  # tests leave nothing in the user's cache; those of the cache name a folder
+    for name in PLACES:  # git sets them for hooks: the repositories that tests make would be that one
+        os.environ.pop(name, None)
     cache = getattr(config, "cache", None)  # absent with -p no:cacheprovider
     if cache is not None:
         jax.config.update("jax_compilation_cache_dir", str(cache.mkdir("jax")))

@@ -11,7 +11,7 @@ from jaxtrade.runs.commit import STAMP, UNKNOWN, commit
 
 
 def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=x", "-c", "user.email=x@y"]
+    who = ["-c", "commit.gpgsign=false", "-c", "user.name=x", "-c", "user.email=x@y"]
     return subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -36,6 +36,14 @@ def test_a_checkout_asks_git(checkout: Path) -> None:
     assert commit(checkout / "jaxtrade") == head
     (checkout / "jaxtrade" / "__init__.py").write_text("changed")
     assert commit(checkout / "jaxtrade") == f"{head}-dirty"
+
+
+def test_a_repository_that_a_hook_names_is_not_asked(checkout: Path, tmp_path: Path,
+                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    head = git(checkout, "rev-parse", "HEAD")
+    git(tmp_path, "init", "-q", "other")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    assert commit(checkout / "jaxtrade") == head
 
 
 @pytest.mark.parametrize(("said", "expected"), [("a" * 40 + "-dirty\n", "a" * 40 + "-dirty"), ("", UNKNOWN),

@@ -21,7 +21,7 @@ from jaxtrade.advisor.host.schema import ADVICE_SCHEMA
 from jaxtrade.advisor.host.types import Answer, Failure
 from jaxtrade.errors import ConfigError
 from tests.advisor import servers
-from tests.advisor.asking import ask, question
+from tests.advisor.asking import SOON, ask, question
 from tests.advisor.servers import GOOD, FaultServer, advises, completion, head, reply
 
 pytest.importorskip("h11")
@@ -153,7 +153,7 @@ def test_a_deadline_that_is_over(seconds: float) -> None:
         backend = client(server.url)
         began = time.monotonic()
         answer = backend.answer(question(), began + seconds)
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < SOON
         assert is_failure(answer, Failure.TIMEOUT, True)
 
 
@@ -327,7 +327,7 @@ def test_8_a_gzip_bomb_is_not_unfolded() -> None:
     answer = once(servers.bomb(5_000_000))
     assert is_failure(answer, Failure.HTTP, False)
     assert "gzip" in answer.detail
-    assert time.perf_counter() - began < 3
+    assert time.perf_counter() - began < SOON
 
 
 def test_9_bodies_past_the_cap() -> None:
@@ -335,7 +335,7 @@ def test_9_bodies_past_the_cap() -> None:
     assert is_failure(announced, Failure.TOO_LARGE, False)
     began = time.monotonic()
     assert is_failure(once(servers.flood(20_000_000)), Failure.TOO_LARGE, False)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON
     assert is_failure(once(reply(500, b" " * 300_000)), Failure.TOO_LARGE, False)
     assert once(advises(), max_bytes=1024).advice is not None
 
@@ -348,13 +348,13 @@ def test_9_deep_nesting(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(("headers", "seconds"), [
-    ({"Retry-After": "1"}, 1.0), ({"Retry-After": "86400"}, 86400.0), ({"Retry-After": "-3"}, None), ({}, None),
+    ({"Retry-After": "60"}, 60.0), ({"Retry-After": "86400"}, 86400.0), ({"Retry-After": "-3"}, None), ({}, None),
     ({"Retry-After": "Sun, 06 Nov 1994 08:50:07 GMT", "Date": "Sun, 06 Nov 1994 08:49:37 GMT"}, 30.0),
 ])
 def test_10_waiting_is_reported_and_not_done(headers: dict[str, str], seconds: float | None) -> None:
     began = time.monotonic()
     answer = once(reply(429, b'{"error": {"message": "slow down"}}', headers))
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < SOON
     assert is_failure(answer, Failure.HTTP, True)
     assert (answer.status, answer.retry_after) == (429, seconds)
 
@@ -604,8 +604,8 @@ def check_close(backend: OpenAIBackend, is_under_way: Callable[[], bool]) -> Non
     began = time.monotonic()
     backend.close()
     for thread in threads:
-        thread.join(3)
-    assert time.monotonic() - began < 3
+        thread.join(SOON)
+    assert time.monotonic() - began < SOON
     assert [is_failure(answer, Failure.STOPPED, False) for answer in answers] == [True] * 4
     assert is_failure(ask(backend), Failure.STOPPED, False)
     backend.close()  # twice is once
@@ -638,7 +638,7 @@ def test_close_during_a_look_up() -> None:
     threading.Timer(0.2, backend.close).start()
     began = time.monotonic()
     assert is_failure(ask(backend, 20.0), Failure.STOPPED, False)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON
     release.set()
 
 

@@ -21,6 +21,7 @@ from jaxtrade.advisor.host.sources import Live, NoSource, Replayed
 from jaxtrade.advisor.host.types import Question
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError, DataError
+from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
 from tests.advisor.bridge_parts import HandService, journal, plain, seen
 from tests.advisor.service_parts import ADVICE, question, until
@@ -171,7 +172,7 @@ def test_a_submission_that_hangs_holds_nobody_up() -> None:
     live = Live(service, question, tell=[].append)
     bridge = Bridge(live, 100, 4)
     threads = threading.active_count()
-    assert no_wait(bridge) < 0.5
+    assert no_wait(bridge) < SOON
     assert threading.active_count() == threads
     assert live._mailbox.qsize() <= 64
     assert live.statistics()["wants_missed"] > 1000
@@ -180,7 +181,7 @@ def test_a_submission_that_hangs_holds_nobody_up() -> None:
     assert sorted(plain(bridge.delta(1000))[1]) == [3]
     began = time.monotonic()
     bridge.stop()
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < SOON
     assert service.stopped
     service.gate.set()
 
@@ -193,10 +194,10 @@ def test_a_question_that_hangs_holds_nobody_up() -> None:
         return question(bar)
 
     bridge = Bridge(Live(HandService(), hangs, tell=reported.append), 100, 4)
-    assert no_wait(bridge) < 0.5
+    assert no_wait(bridge) < SOON
     began = time.monotonic()
     bridge.stop()
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < SOON
     assert reported == ["advisor: the thread advisor-asker hangs and is left behind"]
     gate.set()
 
@@ -209,7 +210,7 @@ def test_a_stop_leaves_unasked_what_still_waits(monkeypatch: pytest.MonkeyPatch)
         live.want([(bar, 1.0) for bar in range(20)])  # 1 s each
     began = time.monotonic()
     live.stop()
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < SOON
     assert reported == []
     assert service.batches == []
 
@@ -242,7 +243,7 @@ def test_stop_with_a_hung_backend_takes_3_s_at_most(tmp_path: Path) -> None:
     began = time.monotonic()
     bridge.stop()
     bridge.stop()
-    assert time.monotonic() - began < 3.0
+    assert time.monotonic() - began < SOON
     assert read_journal(tmp_path / "journal.jsonl").notes == ()
     assert imbalance(bridge.statistics()) == 0
 

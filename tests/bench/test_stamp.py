@@ -9,7 +9,7 @@ from bench.stamp import commit
 
 
 def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    who = ["-c", "commit.gpgsign=false", "-c", "user.name=x", "-c", "user.email=x@example.org"]
     return subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
 

@@ -41,7 +41,10 @@ def row(update: int, **changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def tty(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, int]]:
     """The two ends of a pseudo-terminal: a text stream, and the descriptor from which what it shows is read."""
-    monkeypatch.setenv("COLUMNS", "100")
+    for name, value in TERMINAL.items():  # rich asks the process's own environment
+        monkeypatch.setenv(name, value)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
     shown, end = pty.openpty()
     with open(end, "w", encoding="utf-8") as stream:
         yield cast("TextIO", stream), shown
