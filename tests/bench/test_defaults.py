@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bench import defaults, defaults_page
+from bench import defaults, defaults_page, provenance
 from bench.defaults_plan import PARTS, Cell, final, settings_of, sweep
 from bench.defaults_problems import PROBLEMS, config_of
 from jaxtrade.config import load_config
 
+ROOT = Path(__file__).parents[2]
 CELLS = [cell for part in PARTS.values() for cell in part()]
 
 
@@ -51,6 +53,34 @@ def test_no_committed_cell_has_other_settings():
     planned = {cell.name: json.loads(json.dumps(settings_of(cell))) for cell in CELLS}
     assert {name: cell["settings"] for name, cell in result["cells"].items()} == {
         name: planned[name] for name in result["cells"]}
+
+
+def test_cells_are_of_clean_commits_of_this_history():
+    if reason := provenance.no_history(ROOT):
+        pytest.skip(reason)
+    result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
+    commits = {name: cell["commit"] for name, cell in result["cells"].items()}
+    assert {name: fault for name, each in commits.items() if (fault := provenance.fault(each, ROOT))} == {}
+
+
+def reached(figure="score"):
+    """The last figure of the new defaults by problem and network, float[8] over the seeds."""
+    result = json.loads(defaults.RESULT.read_text(encoding="utf-8"))
+    return {(cell.problem, cell.network): np.array(result["cells"][cell.name]["judged"][figure][-1]).ravel()
+            for cell in final() if cell.label == "new" and figure in result["cells"][cell.name]["judged"]}
+
+
+def test_every_seed_reaches_nine_tenths_of_the_optimum():
+    scores = reached()
+    assert {("reversion", "mlp"), ("reversion", "gru"), ("trend", "mlp"), ("trend", "gru")} < set(scores)
+    assert {key: len(seeds) for key, seeds in scores.items()} == dict.fromkeys(scores, 8)
+    assert {key: low for key, seeds in scores.items() if (low := seeds.min()) < 0.9} == {}
+
+
+def test_the_control_problems_are_solved():
+    returns = reached("return")
+    assert returns["CartPole", "mlp"].tolist() == [500.0] * 8
+    assert returns["Acrobot", "mlp"].mean() >= -85  # not every seed: see docs/defaults.md
 
 
 def test_the_interval_holds_the_mean():
