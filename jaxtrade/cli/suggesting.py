@@ -20,7 +20,7 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors about a mistyped command or flag name the nearest one. Exit code 2, as usual.
 
-    A flag is not completed: `--timestep` is a mistake and not `--timesteps`.
+    An error is one line: the usage of a command with many flags would hide it. A flag is not completed: `--timestep` is a mistake and not `--timesteps`.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -31,8 +31,10 @@ class Parser(argparse.ArgumentParser):
         if found is not None:
             message += nearest_word(found[1], re.findall(r"[\w-]+", found[2]))
         elif message.endswith("required: COMMAND"):
-            message = f"give a command; `{self.prog} --help` lists them"
-        super().error(message)
+            super().error(f"give a command; `{self.prog} --help` lists them")
+        if "--help" not in message:
+            message += f" (see {self.prog} --help)"
+        self.exit(2, f"error: {message}\n")
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """As ArgumentParser does, but a command refuses unknown flags itself: it knows which ones it has."""
