@@ -163,6 +163,21 @@ def _rules_without_effect(preset: AccountPreset, changes: Mapping[str, object]) 
                "is nothing to freeze; set account.freeze=never, or another account.trailing")
 
 
+def room_warning(config: AccountConfig, cost: float) -> str | None:
+    """A warning if the drawdown or the daily loss is below the cost of a trade; None otherwise.
+
+    cost: dollars of a round turn with all contracts of an entry.
+    """
+    rules = resolve_account(config)
+    small = [f"account.{name} = ${limit:g}" for name, limit in (("drawdown", rules.drawdown),
+                                                                ("daily_loss", rules.daily_loss))
+             if limit is not None and limit < cost]
+    if not small:
+        return None
+    return (f"WARNING: {' and '.join(small)}: less than a round turn costs (${cost:.2f}), so the first trade breaks the "
+            "rule; give the account more room")
+
+
 def contract_cap(preset: AccountPreset, micro: bool) -> int:
     """The largest position of an account in contracts. 10 micros count as one."""
     return preset.max_contracts * (10 if micro else 1)

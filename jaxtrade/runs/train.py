@@ -14,6 +14,7 @@ import jax
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig
 from jaxtrade.data.describe import cost_warning, round_turn
+from jaxtrade.env.presets import room_warning
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
@@ -172,8 +173,9 @@ def _opening_lines(job: _Job) -> Iterator[str]:
            f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
            f"{job.config.account.preset}")
     yield from (f"note: {note}" for note in market.notes)
-    if warning := cost_warning(round_turn(market, job.config)):
-        yield warning
+    turn = round_turn(market, job.config)
+    per_entry = turn.cost * job.config.env.quantity
+    yield from (warning for warning in (cost_warning(turn), room_warning(job.config.account, per_entry)) if warning)
     if setup.env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     if setup.plan.message:

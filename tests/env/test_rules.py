@@ -14,7 +14,7 @@ from jaxtrade.config import AccountConfig, EnvConfig
 from jaxtrade.env import rules as account_rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.params import account_params, whole_mills
-from jaxtrade.env.presets import PRESETS, check_account, check_quantity, resolve_account
+from jaxtrade.env.presets import PRESETS, check_account, check_quantity, resolve_account, room_warning
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, OFF, Account, EndReason, Order, Position, Trailing
 from jaxtrade.errors import ConfigError
 from tests.env import worlds
@@ -341,3 +341,13 @@ def test_every_preset_has_a_floor_below_its_start(name: str) -> None:
     fresh = Account.new()
     assert int(account_rules.highest_floor(fresh, params)) < 0
     assert float(params.risk_unit) > 0
+
+
+def test_an_account_without_room_for_one_trade_is_named():
+    """A round turn of ES costs 2 x 2.08 of commission and 2 x 12.50 of slippage."""
+    small = AccountConfig(drawdown=1.0, daily_loss=29.0)
+    assert room_warning(small, 29.16) == (
+        "WARNING: account.drawdown = $1 and account.daily_loss = $29: less than a round turn costs ($29.16), so the first "
+        "trade breaks the rule; give the account more room")
+    assert room_warning(small, 0.5) is None
+    assert room_warning(AccountConfig(drawdown="off"), 29.16) is None
