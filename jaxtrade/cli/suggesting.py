@@ -20,7 +20,8 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors about a mistyped command or flag name the nearest one. Exit code 2, as usual.
 
-    An error is one line: the usage of a command with many flags would hide it. A flag is not completed: `--timestep` is a mistake and not `--timesteps`.
+    An error is one line: the usage of a command with many flags would hide it. A flag is not completed: `--timestep` is
+    a mistake and not `--timesteps`.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

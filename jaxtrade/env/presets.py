@@ -174,8 +174,8 @@ def room_warning(config: AccountConfig, cost: float) -> str | None:
              if limit is not None and limit < cost]
     if not small:
         return None
-    return (f"WARNING: {' and '.join(small)}: less than a round turn costs (${cost:.2f}), so the first trade breaks the "
-            "rule; give the account more room")
+    return (f"WARNING: {' and '.join(small)}: less than a round turn costs (${cost:.2f}), so the first trade breaks "
+            "the rule; give the account more room")
 
 
 def contract_cap(preset: AccountPreset, micro: bool) -> int:

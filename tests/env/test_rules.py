@@ -347,7 +347,7 @@ def test_an_account_without_room_for_one_trade_is_named():
     """A round turn of ES costs 2 x 2.08 of commission and 2 x 12.50 of slippage."""
     small = AccountConfig(drawdown=1.0, daily_loss=29.0)
     assert room_warning(small, 29.16) == (
-        "WARNING: account.drawdown = $1 and account.daily_loss = $29: less than a round turn costs ($29.16), so the first "
-        "trade breaks the rule; give the account more room")
+        "WARNING: account.drawdown = $1 and account.daily_loss = $29: less than a round turn costs ($29.16), so the "
+        "first trade breaks the rule; give the account more room")
     assert room_warning(small, 0.5) is None
     assert room_warning(AccountConfig(drawdown="off"), 29.16) is None
