@@ -43,7 +43,7 @@ def test_it_is_evaluated_to_the_same_trades(old: Path, capsys: pytest.CaptureFix
 def test_it_can_be_continued_with_other_keys(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only what is given now is at fault: the old keys and the old unit of its stops are read as today's."""
     assert main(["train", "--continue", str(old), "--set", "seed=x"]) == 2
-    assert capsys.readouterr().err == ("error: --set: 'seed' = 'x': Input should be a valid integer\n")
+    assert capsys.readouterr().err == ("error: --set: 'seed' = 'x': expected a whole number\n")
 
 
 def test_its_file_alone_is_refused_with_todays_keys_and_units(old: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,12 +18,26 @@ _SHORT = reprlib.Repr()  # shortens values in messages, because YAML aliases can
 _SHORT.maxstring = _SHORT.maxother = 80
 _SHORT.maxlevel = 2
 
+LIKE = 0.6  # least likeness of a suggestion
+# pydantic's kinds of faults about the type of a value, in the words of a configuration's reader.
+EXPECTED = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "finite_number", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "a word", "list_type": "a list, such as [256, 256]", "tuple_type": "a list, such as [256, 256]",
+}
+SECTION = ("model_type", "model_attributes_type", "dict_type")
+
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: the known one that it resembles, or nothing."""
-    known = list(known)
-    same = [name for name in known if "." in word and name.rpartition(".")[2] == word.rpartition(".")[2]]
-    near = same or difflib.get_close_matches(word, known, n=1)
+    """The end of a message about an unknown word: the known one that it resembles, or nothing.
+
+    Of dotted keys the last parts must resemble each other too: the same section alone is no likeness.
+    """
+    known, own = list(known), word.rpartition(".")[2]
+    same = [name for name in known if "." in word and name.rpartition(".")[2] == own]
+    near = same or [name for name in difflib.get_close_matches(word, known, n=5, cutoff=LIKE)
+                    if difflib.SequenceMatcher(None, name.rpartition(".")[2], own).ratio() >= LIKE]
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
@@ -72,6 +86,15 @@ def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseMod
     return key, f"unknown key '{key}'{hint}"
 
 
+def _said(item: ErrorDetails) -> str:
+    """What is wrong with a value, without pydantic's words and the names of classes."""
+    if item["type"] in SECTION:
+        return "expected a section of keys, 'key: value'"
+    if item["type"] in EXPECTED:
+        return f"expected {EXPECTED[item['type']]}"
+    return item["msg"].removeprefix("Value error, ")
+
+
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
     """(key, one line about it) of every fault. The key of a rule about several keys is that of their section, or ""."""
     unknown: list[tuple[str, str]] = []
@@ -82,9 +105,14 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
         if item["type"] == "extra_forbidden":
             unknown.append(_unknown(item, key, known, model))
             continue
+        if item["type"] in EXPECTED and isinstance(item["input"], Mapping) and item["input"]:
+            inner = f"{key}.{next(iter(item['input']))}"
+            others.setdefault((inner, f"unknown key '{inner}': "), []).append(
+                f"'{key}' is {EXPECTED[item['type']]} and has no keys below it")
+            continue
         found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
         where = f"'{key}'{found}: " if key else ""  # a rule about several keys names them itself
-        others.setdefault((key, where), []).append(item["msg"].removeprefix("Value error, "))
+        others.setdefault((key, where), []).append(_said(item))
     return unknown + [(key, where + "; or: ".join(what)) for (key, where), what in others.items()]
 
 
