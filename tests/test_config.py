@@ -41,7 +41,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "ppo: {lr: 1}": ["unknown key 'ppo.lr'", "ppo.learning_rate"],
     "qwertz: 1": ["unknown key 'qwertz'", "expected one of: seed, data"],
     "env: {tasks: manage}": ["unknown key 'env.tasks'", "did you mean 'env.task'"],
-    "data: {columns: {time: {a: 1}}}": ["data.columns.time", "valid string"],
+    "data: {columns: {time: {a: 1}}}": ["data.columns.time", "text"],
     # duplicate keys and broken YAML
     "seed: 1\nppo:\n  gamma: 0.9\n  gamma: 0.8": ["run.yaml, line 4", "key 'gamma' appears twice"],
     "seed: 1\nseed: 1": ["run.yaml, line 2", "'seed' appears twice"],
@@ -58,24 +58,24 @@ FAULTS = {  # text of the file -> what the message has to say
     "# " + "x" * 1_000_001: ["1,000,003 bytes", "data.file"],
     'seed: !!python/object/apply:os.system ["true"]': ["not valid YAML", "python/object"],
     # wrong types: nothing is coerced
-    'ppo: {learning_rate: "0.1"}': ["'ppo.learning_rate' = '0.1'", "valid number"],
-    "rollout: {num_envs: 2.5}": ["'rollout.num_envs' = 2.5", "valid integer"],
-    "seed: true": ["'seed' = True", "valid integer"],
-    "seed: 12:30": ["'seed' = '12:30'", "valid integer"],
-    "seed: 017": ["'seed' = '017'", "valid integer"],
-    "session: {overnight: yes}": ["'session.overnight' = 'yes'", "valid boolean"],
-    "session: {overnight: 1}": ["'session.overnight' = 1", "valid boolean"],
-    "network: {hidden: {a: 64}}": ["'network.hidden'", "tuple"],
-    "network: {hidden: '64,x'}": ["'network.hidden.1' = 'x'", "valid integer"],
-    "env: {features: {close: 1}}": ["'env.features'", "tuple"],
-    "seed: 1M": ["'seed' = '1M'", "valid integer"],
+    'ppo: {learning_rate: "0.1"}': ["'ppo.learning_rate' = '0.1'", "expected a number"],
+    "rollout: {num_envs: 2.5}": ["'rollout.num_envs' = 2.5", "expected a whole number"],
+    "seed: true": ["'seed' = True", "expected a whole number"],
+    "seed: 12:30": ["'seed' = '12:30'", "expected a whole number"],
+    "seed: 017": ["'seed' = '017'", "expected a whole number"],
+    "session: {overnight: yes}": ["'session.overnight' = 'yes'", "expected true or false"],
+    "session: {overnight: 1}": ["'session.overnight' = 1", "expected true or false"],
+    "network: {hidden: {a: 64}}": ["'network.hidden'", "a list"],
+    "network: {hidden: '64,x'}": ["'network.hidden.1' = 'x'", "expected a whole number"],
+    "env: {features: {close: 1}}": ["'env.features'", "a list"],
+    "seed: 1M": ["'seed' = '1M'", "expected a whole number"],
     "rollout: {num_steps: 0.0001k}": ["'rollout.num_steps' = '0.0001k'", "0.1000 is not a whole number"],
-    "rollout: {num_envs: 3t}": ["'rollout.num_envs' = '3t'", "valid integer"],
-    "data: {time_zone: 5}": ["'data.time_zone' = 5", "valid string"],
-    "data: {file: [a, b]}": ["'data.file'", "valid string"],
-    "ppo:": ["'ppo' = None", "valid dictionary"],
-    "env: manage": ["'env' = 'manage'", "valid dictionary"],
-    "seed:": ["'seed' = None", "valid integer"],
+    "rollout: {num_envs: 3t}": ["'rollout.num_envs' = '3t'", "expected a whole number"],
+    "data: {time_zone: 5}": ["'data.time_zone' = 5", "text"],
+    "data: {file: [a, b]}": ["'data.file'", "text"],
+    "ppo:": ["'ppo' = None", "expected a section of keys"],
+    "env: manage": ["'env' = 'manage'", "expected a section of keys"],
+    "seed:": ["'seed' = None", "expected a whole number"],
     # not numbers
     "ppo: {learning_rate: .nan}": ["'ppo.learning_rate' = nan", "finite"],
     "ppo: {learning_rate: .inf}": ["'ppo.learning_rate' = inf", "finite"],
@@ -99,7 +99,7 @@ FAULTS = {  # text of the file -> what the message has to say
     "data: {price_scale: 0}": ["'data.price_scale' = 0", "greater than 0"],
     "env: {task: trade}": ["'env.task' = 'trade'", "no task is called 'trade' (known: entry, manage, advised)"],
     "env: {advice: true}": ["env.advice=true needs env.task=advised, found manage"],
-    "account: {drawdown: hello}": ["'account.drawdown' = 'hello'", "valid number; or: Input should be 'off'"],
+    "account: {drawdown: hello}": ["'account.drawdown' = 'hello'", "expected a number; or: expected 'off'"],
     # contradictions
     "env: {fill: close}": ["fill=close exists only together with mark=close", "set env.mark=close"],
     "rollout: {num_envs: 10}": ["rollout.num_envs (10) must be a multiple of rollout.num_shards (8)"],
@@ -271,8 +271,14 @@ def test_a_missing_file_names_what_is_shipped(tmp_path: Path) -> None:
         load_config("quickstrt")
     with pytest.raises(ConfigError, match="no such file"):
         load_config(str(tmp_path / "absent.yaml"))
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="a folder, and a configuration is expected"):
         config_path(str(tmp_path))
+
+
+def test_a_folder_does_not_hide_a_shipped_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "quickstart").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_config("quickstart") == load_config("quickstart.yaml")
 
 
 # ---- round trip

@@ -96,7 +96,7 @@ MISTAKES = [
     Mistake("train --data .", 2, (".: is a folder; name one file in data.file (--data)",)),
     # advisors
     Mistake("train advised --advisor mock:skiled:0.6", 2, ("mock:skiled: unknown; did you mean 'skilled'?",)),
-    Mistake("train advised --advisor mock:skilled:1.6", 2, ("advisor q 1.6: expected 0 to 1",)),
+    Mistake("train advised --advisor mock:skilled:1.6", 2, ("advisor mock:skilled:1.6: q = 1.6, expected a share",)),
     Mistake("train advised --advisor mock:delayed:5", 2, ("write it behind a '/'",)),
     Mistake("train advised --advisor table:none.npz", 2, ("table:none.npz: there is no such file; expected table:",)),
     Mistake("train advised --advisor http://localhost:1/v1", 2, ("option 'model' is missing",)),
@@ -123,6 +123,13 @@ MISTAKES = [
     Mistake("train --contract contract.yaml", 2, ("contract.yaml: unknown key 'tick_sze'; did you mean 'tick_size'?",
                                                   "'symbol' = 'abc'"), 0),
     # typing
+    Mistake("train .", 2, (".: a folder, and a configuration is expected",)),
+    Mistake("train advised --advisor mock", 2, ("expected mock:KIND",)),
+    Mistake("train curriculum", 2, ("curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum",)),
+    Mistake("train --set algorithm.name=ppo", 2, ("--set", "'algorithm' takes text; there are no keys below it",)),
+    Mistake("train --set ppo=[1,2]", 2, ("'ppo' = [1, 2]: expected a section of keys",)),
+    Mistake("train --set account.balance=1", 2, ("unknown key 'account.balance'; expected one of: account.preset",)),
+    Mistake("train --set brackets.stop_atr=500", 2, ("at most 100",)),
     Mistake("tarin", 2, ("invalid choice: 'tarin'", "did you mean train?")),
     Mistake("data chekc x.csv", 2, ("did you mean check?",)),
     Mistake("advise inspct x", 2, ("did you mean inspect?",)),

@@ -13,7 +13,7 @@ import pytest
 
 from jaxtrade.cli import build_parser, main
 from jaxtrade.cli.shared import resolve
-from jaxtrade.config import RunConfig, make_config, read_values
+from jaxtrade.config import RunConfig, load_config, make_config, read_values
 from jaxtrade.data import bundled
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import files, rundir
@@ -283,3 +283,14 @@ def test_a_whole_run_is_moved_and_read_from_elsewhere(project: Path, tmp_path: P
                     ["train", "--resume", str(run)]):
         assert main([*command, "--data", str(tmp_path / "b.csv")]) in (0, 1)
     assert read_values(tmp_path / "b" / "config.yaml")["data"]["file"] == str(tmp_path / "moved" / "data" / "bars.csv")
+
+
+def test_a_run_given_as_a_configuration_is_named_as_one(tmp_path: Path) -> None:
+    run = tmp_path / "my run"
+    run.mkdir()
+    for name in ("config.yaml", "manifest.json"):
+        (run / name).write_text("{}")
+    with pytest.raises(ConfigError) as error:
+        load_config(run)
+    assert str(error.value) == (f"{run}: a folder, and a configuration is expected; it is a run: jaxtrade evaluate "
+                                f"'{run}', or jaxtrade train --resume '{run}'")

@@ -284,12 +284,16 @@ def test_a_run_without_results_says_how_to_get_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "near"), [
     ("EURUSD-man", "EURUSD-manage-1"),
     ("ES-mange-2", "ES-manage-2"),
+    ("ES-manage-2/policy", "ES-manage-2"),
     ("x", None),
 ])
 def test_the_nearest_run_is_suggested(tmp_path: Path, name: str, near: str | None) -> None:
     for run in ("EURUSD-manage-1", "ES-manage-2"):
         (tmp_path / run).mkdir()
-        (tmp_path / run / "manifest.json").write_text("{}")
+        for file in ("manifest.json", "config.yaml"):
+            (tmp_path / run / file).write_text("{}")
+    (tmp_path / "x-policy").mkdir()
+    (tmp_path / "x-policy" / "manifest.json").write_text("{}")  # a policy has one too
     with pytest.raises(jt.ConfigError) as error:
         jt.open_run(tmp_path / name)
     assert str(error.value).endswith(f"; did you mean {tmp_path / near}?" if near else "'jaxtrade train'")

@@ -167,7 +167,8 @@ def find_key(name: str) -> Key:
     same = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
     if len(same) == 1 and "." not in name:
         return known[same[0]]
-    near = same or difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [
+    begun = [key for key in known if key.rpartition(".")[2].startswith(f"{name}_")]
+    near = same or begun or difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [
         key for key in known if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise ConfigError(f"no key is called '{name}'{hint} (all keys: jaxtrade config keys)")

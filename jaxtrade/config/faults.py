@@ -6,7 +6,9 @@ import copy
 import difflib
 import re
 import reprlib
+import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -21,10 +23,11 @@ _SHORT.maxlevel = 2
 LIKE = 0.6  # least likeness of a suggestion
 # pydantic's kinds of faults about the type of a value, in the words of a configuration's reader.
 EXPECTED = {
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "finite_number", "int_parsing_size"), "a whole number"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"),
+    "finite_number": "a finite number",
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    "string_type": "a word", "list_type": "a list, such as [256, 256]", "tuple_type": "a list, such as [256, 256]",
+    "string_type": "text", "list_type": "a list, such as [a, b]", "tuple_type": "a list, such as [a, b]",
 }
 SECTION = ("model_type", "model_attributes_type", "dict_type")
 
@@ -92,15 +95,17 @@ def _said(item: ErrorDetails) -> str:
         return "expected a section of keys, 'key: value'"
     if item["type"] in EXPECTED:
         return f"expected {EXPECTED[item['type']]}"
-    return item["msg"].removeprefix("Value error, ")
+    return re.sub("^Input should be ", "expected ", item["msg"].removeprefix("Value error, "))
 
 
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
     """(key, one line about it) of every fault. The key of a rule about several keys is that of their section, or ""."""
     unknown: list[tuple[str, str]] = []
     others: dict[tuple[str, str], list[str]] = {}
-    known = _keys(model)
-    for item in error.errors():
+    known, items = _keys(model), error.errors()
+    if "phases" not in model.model_fields and any(item["loc"][:1] == ("phases",) for item in items):
+        return [("", "has 'phases', so it is a curriculum: jaxtrade curriculum NAME")]
+    for item in items:
         key = ".".join(str(part) for part in _location(item["loc"]))
         if item["type"] == "extra_forbidden":
             unknown.append(_unknown(item, key, known, model))
@@ -108,7 +113,7 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
         if item["type"] in EXPECTED and isinstance(item["input"], Mapping) and item["input"]:
             inner = f"{key}.{next(iter(item['input']))}"
             others.setdefault((inner, f"unknown key '{inner}': "), []).append(
-                f"'{key}' is {EXPECTED[item['type']]} and has no keys below it")
+                f"'{key}' takes {EXPECTED[item['type']]}; there are no keys below it")
             continue
         found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
         where = f"'{key}'{found}: " if key else ""  # a rule about several keys names them itself
@@ -127,3 +132,17 @@ def without(values: Mapping[str, Any], error: ValidationError) -> dict[str, Any]
         if isinstance(node, dict):
             node.pop(last, None)
     return left
+
+
+def of_bars(path: Path) -> str:
+    """What to do with a file of bars that was given as another file."""
+    file = shlex.quote(str(path))
+    return f"run 'jaxtrade init {file}', which writes a configuration that reads it, or set data.file (--data {file})"
+
+
+def of_folder(path: Path) -> str:
+    """The end of a message about a folder that was given as a file: what to do with it if it is a run's."""
+    if not all((path / name).is_file() for name in ("config.yaml", "manifest.json")):
+        return ""
+    run = shlex.quote(str(path))
+    return f"; it is a run: jaxtrade evaluate {run}, or jaxtrade train --resume {run}"

@@ -11,7 +11,6 @@ import copy
 import hashlib
 import json
 import reprlib
-import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -20,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
-from jaxtrade.config.faults import faults_of, suggest, without
+from jaxtrade.config.faults import faults_of, of_bars, of_folder, suggest, without
 from jaxtrade.config.keywords import placed
 from jaxtrade.config.learning import (
     AUTO_MOST,
@@ -167,7 +166,7 @@ def _read(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigError(f"{path}: {path.stat().st_size:,} bytes; a configuration has at most {MAX_BYTES:,}; "
-                              f"if it is a file of bars, {_of_bars(path)}")
+                              f"if it is a file of bars, {of_bars(path)}")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
@@ -187,12 +186,6 @@ def shipped(folder: str) -> list[Path]:
     return sorted((_shipped_configs() / folder).glob("*.yaml"))
 
 
-def _of_bars(path: Path) -> str:
-    """What to do with a file of bars that was given as another file."""
-    file = shlex.quote(str(path))
-    return f"run 'jaxtrade init {file}', which writes a configuration that reads it, or set data.file (--data {file})"
-
-
 def config_path(name: str) -> Path:
     """The file of a configuration. name: a path, or the name of a shipped configuration such as `quickstart`.
 
@@ -210,11 +203,13 @@ def find_file(name: str, folder: str, what: str) -> Path:
     given = Path(name)
     if given.is_file():
         if given.suffix.lower() in BARS:
-            raise ConfigError(f"{given}: a file of bars, and a {what} is expected; {_of_bars(given)}")
+            raise ConfigError(f"{given}: a file of bars, and a {what} is expected; {of_bars(given)}")
         return given
     packed = _shipped_configs() / folder / f"{given.stem}.yaml"
     if given.parent == Path(".") and given.suffix in ("", ".yaml") and packed.is_file():
         return packed
+    if given.is_dir():
+        raise ConfigError(f"{given}: a folder, and a {what} is expected{of_folder(given)}")
     known = [path.stem for path in shipped(folder)]
     raise ConfigError(f"{what} '{name}': no such file, and no shipped {what} of that name "
                       f"(shipped: {', '.join(known)}){suggest(name, known)}")
@@ -281,7 +276,7 @@ def read_values(path: Path, exact: bool = False) -> dict[str, Any]:
                           "defaults alone, name no file)")
     if not isinstance(loaded, dict):
         raise ConfigError(f"{shown(path)}: expected sections of 'key: value', found {type(loaded).__name__}; if it is "
-                          f"a file of bars, {_of_bars(path)}")
+                          f"a file of bars, {of_bars(path)}")
     return loaded
 
 

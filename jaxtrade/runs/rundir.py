@@ -124,8 +124,12 @@ def read_run(path: Path, instead: Mapping[str, str] | None = None) -> tuple[RunC
 
 
 def _nearest_run(path: Path) -> str:
-    """The end of a message about `path`: the run beside it whose name is like it or begins like it, or nothing."""
-    runs = sorted(each.parent.name for each in path.parent.glob("*/manifest.json")) if path.name else []
+    """The end of a message about `path`: the run that it lies in, or the one beside it whose name is like it or begins
+    like it, or nothing."""
+    if (path.parent / "config.yaml").is_file() and (path.parent / "manifest.json").is_file():
+        return f"; did you mean {path.parent}?"
+    runs = sorted(each.parent.name for each in path.parent.glob("*/manifest.json")
+                  if (each.parent / "config.yaml").is_file()) if path.name else []
     begins = [name for name in runs if name.startswith(path.name)]
     near = begins or difflib.get_close_matches(path.name, runs, n=1)
     return f"; did you mean {path.parent / near[0]}?" if near else ""

@@ -72,8 +72,8 @@ def test_options_are_reported() -> None:
     ("mock:skiled:0.6", TOLD, "mock:skiled: unknown; did you mean 'skilled'"),
     ("mock:skilled:0.6", {}, "option 'future' is missing (an array by bar"),
     ("mock:skilled:sixty", TOLD, "expected a number (q)"),
-    ("mock:skilled:1.6", TOLD, "advisor q 1.6: expected 0 to 1"),
-    ("mock:skilled:nan", TOLD, "advisor q nan"),
+    ("mock:skilled:1.6", TOLD, "q = 1.6, expected a share from 0 to 1"),
+    ("mock:skilled:nan", TOLD, "q = nan"),
     ("mock:skilled:0.6", {**TOLD, "q": 0.7}, "q is given twice"),
     ("mock:skilled:0.6", {**TOLD, "sed": 1}, "unknown option 'sed'; did you mean 'seed'"),
     ("mock:oracle:0.6", TOLD, "takes no number"),
@@ -113,11 +113,12 @@ def test_a_kind_that_can_be_passes_without_a_market(kind: str, options: dict[str
 
 
 @pytest.mark.parametrize(("kind", "options", "message"), [
+    ("mock", {}, "expected mock:KIND"),
     ("mock:skiled:0.6", {}, "advisor mock:skiled: unknown; did you mean 'skilled'"),
     ("mock:delayed:5/mock:skiled", {}, "advisor mock:skiled: unknown"),
     ("mock:skilled:much", {}, r"expected a number \(q\)"),
-    ("mock:skilled:1.2", {}, "advisor q 1.2: expected 0 to 1"),
-    ("mock:available:0.5/mock:skilled:7", {}, "advisor q 7.0: expected 0 to 1"),
+    ("mock:skilled:1.2", {}, "advisor mock:skilled:1.2: q = 1.2, expected a share from 0 to 1"),
+    ("mock:available:0.5/mock:skilled:7", {}, "advisor mock:skilled:7: q = 7, expected a share"),
     ("mock:skilled:0.6", {"q": 0.7}, "q is given twice"),
     ("mock:oracle:1", {}, "takes no number"),
     ("mock:skilled/mock:random", {}, "changes no other backend"),

@@ -129,10 +129,10 @@ class Failing(Mock):
         return Answer(None, self._failure, f"mock failure about bar {question.bar}", retryable=self.retryable)
 
 
-def share(name: str, value: float) -> float:
-    """`value` as a float. Raises ConfigError where it is not from 0 to 1."""
+def share(name: str, value: float, kind: str = "mock") -> float:
+    """`value` as a float. kind: of the advisor, for the message. Raises ConfigError where it is not from 0 to 1."""
     if not 0.0 <= value <= 1.0:
-        raise ConfigError(f"advisor {name} {value}: expected 0 to 1")
+        raise ConfigError(f"advisor {kind}: {name} = {value:g}, expected a share from 0 to 1")
     return float(value)
 
 

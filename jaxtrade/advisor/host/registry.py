@@ -97,7 +97,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if head in ("table", "replay"):
         return
     own, _, other = kind.partition("/") if head == "mock" else (kind, "", "")
-    if head != "mock":
+    if head != "mock" or not rest:
         if _is_url(kind):
             _needed("server", _known(kind, options, "server"), "model")
         else:
@@ -114,7 +114,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
                           f"mock:{name}/mock:skilled:0.6")
     given = _numbered(name, mock, number, dict(options or {}))
     if mock.number in _SHARES and mock.number in given:
-        mocks.share(mock.number, given[mock.number])
+        mocks.share(mock.number, given[mock.number], own)
 
 
 def takes(kind: str) -> frozenset[str]:
