@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -12,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 _COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])", re.IGNORECASE)
 MOST_ATRS = 100  # a larger whole number is one of the thousandths that earlier versions used
+OLD_ATRS = 1000  # runs of earlier versions hold up to so many
 
 
 def counted(value: Any) -> Any:
@@ -53,6 +55,8 @@ def _atrs(value: Any) -> Any:
         meant = Decimal(value) / 1000
         hint = f"write {meant.normalize():f}" if meant <= MOST_ATRS else "lower it"
         raise ValueError(f"the unit is ATRs (at most {MOST_ATRS}), no longer thousandths of an ATR; {hint}")
+    if type(value) is float and OLD_ATRS < value < math.inf:
+        raise ValueError(f"expected at most {MOST_ATRS} ATRs")
     if type(value) is float and Decimal(repr(value)).is_finite() and Decimal(repr(value)) * 1000 % 1:
         raise ValueError(f"at most three decimals; write {value:.3f}")
     return value
@@ -61,7 +65,8 @@ def _atrs(value: Any) -> Any:
 Count = Annotated[int, BeforeValidator(counted)]  # a number of things; it may be written as 250k or 1M
 Names = Annotated[tuple[str, ...], Field(strict=False), listed(str)]
 Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), listed(whole)]
-Atrs = Annotated[float, BeforeValidator(_atrs)]  # a multiple of the average true range; whole thousandths
+# A multiple of the average true range, in whole thousandths. What people read of its limit is the one for new values.
+Atrs = Annotated[float, Field(ge=0.001, json_schema_extra={"maximum": MOST_ATRS}), BeforeValidator(_atrs)]
 
 
 class Section(BaseModel, frozen=True):

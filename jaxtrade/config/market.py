@@ -204,9 +204,9 @@ class CostConfig(Section, frozen=True):
 class BracketConfig(Section, frozen=True):
     """Stops and targets. `_atr`: multiples of the average true range of 14 bars, with at most three decimals."""
 
-    stop_atr: Atrs = Field(default=1.5, ge=0.001, le=1000, description="distance of the stop in ATRs, e.g. 1.5")
+    stop_atr: Atrs = Field(default=1.5, description="distance of the stop in ATRs, e.g. 1.5")
     target_multiple: int = Field(default=3, ge=1, le=10_000, description="target distance over stop distance")
-    trail_atr: Atrs = Field(default=1.0, ge=0.001, le=1000, description="distance of a trailing stop in ATRs")
+    trail_atr: Atrs = Field(default=1.0, description="distance of a trailing stop in ATRs")
     min_stop_ticks: int | None = Field(default=None, ge=1, le=1_000_000, description="least distance of a "
                                        "stop in ticks; None: the contract's")
     be_ticks: int | None = Field(default=None, ge=0, le=1_000_000, description="break-even stop past the entry; None: "

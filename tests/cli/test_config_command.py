@@ -119,6 +119,8 @@ def test_explain_names_shipped_configurations_with_another_value(capsys: pytest.
 @pytest.mark.parametrize(("name", "kind"), [
     ("ppo.gamma", "number, at least 0, at most 1"),
     ("control.plateau_lr_factor", "number, above 0, below 1"),
+    ("brackets.stop_atr", "number, at least 0.001, at most 100"),  # the limit that the refusal of 500 names
+    ("brackets.trail_atr", "number, at least 0.001, at most 100"),
     ("compute.threads", "whole number, at least 1, at most 4,096 or auto"),
     ("network.hidden", "list, each item: whole number, at least 1"),
     ("data.stamp", "open | close | null"),
