@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 
 from jaxtrade.config import RunConfig, config_path, dump_config, load, load_config, make_config
+from jaxtrade.config.keys import all_keys
 from jaxtrade.errors import ConfigError
 
 SHIPPED = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
@@ -208,6 +210,39 @@ def test_names_may_be_written_without_brackets() -> None:
 def test_atrs_are_exact_thousandths(text: str, thousandths: int) -> None:
     brackets = load_config(None, [f"brackets.stop_atr={text}", f"brackets.trail_atr={text}"]).brackets
     assert (brackets.stop_thousandths, brackets.trail_thousandths) == (thousandths, thousandths)
+
+
+@pytest.mark.parametrize("text", ["{a: 1}", "[1, {}]", "", "x", "-.5"])
+def test_no_message_shows_words_of_the_validator(text: str) -> None:
+    """Each fault of each key names that key, or one right below it, and nothing of pydantic."""
+    foreign = re.compile(r"Input|should|required|instance|dictionary|Tuple|function-|constrained|functools")
+    for key in set(all_keys()) - {"imports"}:
+        try:
+            load_config(None, [f"{key}={text}"])
+        except ConfigError as error:
+            for line in str(error).splitlines():
+                assert not foreign.search(line), line
+                named = re.match(r"[\w-]+: (?:unknown key )?'([^']*)'", line)
+                assert named is None or named[1] == key.rpartition(".")[0] or re.fullmatch(
+                    re.escape(key) + r"(\.a|\.\d+(\.\w+)?)?", named[1]), line
+
+
+@pytest.mark.parametrize(("override", "line"), [
+    ("ppo.num_minibatches=x", "'ppo.num_minibatches' = 'x': expected a whole number; or: expected 'auto'"),
+    ("compute.threads=0", "'compute.threads' = 0: expected greater than or equal to 1; or: expected 'auto'"),
+    ("algorithm.name=ppo", "unknown key 'algorithm.name': 'algorithm' is one value, it has no keys: expected text"),
+    ("account.drawdown.most=1", "unknown key 'account.drawdown.most': 'account.drawdown' is one value, it has no keys: "
+     "expected a number; or: expected 'off'"),
+    ("advisor.latency=[]", "'advisor.latency' = []: expected at least 1 item(s)"),
+    ("seed=", "'seed' = None: expected a whole number"),
+    ("data.splits=[{date: 2020-08-31}]", "'data.splits.0.ratio': missing"),
+])
+def test_a_fault_says_what_is_expected(override: str, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("quickstart", [override])
+    assert line in str(caught.value)
+    assert str(caught.value).startswith("--set: ")
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_off_and_dates_are_text(tmp_path: Path) -> None:

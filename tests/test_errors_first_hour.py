@@ -126,7 +126,7 @@ MISTAKES = [
     Mistake("train .", 2, (".: a folder, and a configuration is expected",)),
     Mistake("train advised --advisor mock", 2, ("expected mock:KIND",)),
     Mistake("train curriculum", 2, ("curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum",)),
-    Mistake("train --set algorithm.name=ppo", 2, ("--set", "'algorithm' takes text; there are no keys below it",)),
+    Mistake("train --set algorithm.name=ppo", 2, ("--set", "'algorithm' is one value, it has no keys: expected text",)),
     Mistake("train --set ppo=[1,2]", 2, ("'ppo' = [1, 2]: expected a section of keys",)),
     Mistake("train --set account.balance=1", 2, ("unknown key 'account.balance'; expected one of: account.preset",)),
     Mistake("train --set brackets.stop_atr=500", 2, ("at most 100",)),

@@ -29,6 +29,8 @@ EXPECTED = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     "string_type": "text", "list_type": "a list, such as [a, b]", "tuple_type": "a list, such as [a, b]",
 }
+# The names that pydantic gives to the members of a union. It appends the one that it tried to the path of a fault.
+MEMBER = re.compile(r"float|constrained-\w+|(literal|function-[a-z]+)\[.*\]", re.DOTALL)
 SECTION = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -69,11 +71,8 @@ def _chosen(known: Iterable[str], key: str) -> list[str]:
 
 
 def _location(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The path of a fault's value.
-
-    For a union, pydantic appends the member that it tried, such as `float` or `literal['off']`; it is removed here.
-    """
-    member = len(location) > 2 and re.fullmatch(r"float|literal\[.*\]", str(location[-1]))
+    """The path of a fault's value, without the member of a union."""
+    member = len(location) > 2 and MEMBER.fullmatch(str(location[-1]))
     return location[:-1] if member else location
 
 
@@ -95,7 +94,22 @@ def _said(item: ErrorDetails) -> str:
         return "expected a section of keys, 'key: value'"
     if item["type"] in EXPECTED:
         return f"expected {EXPECTED[item['type']]}"
+    if item["type"] == "missing":
+        return "missing"
+    if item["type"] == "too_short":
+        return f"expected at least {item.get('ctx', {}).get('min_length', 1)} item(s)"
     return re.sub("^Input should be ", "expected ", item["msg"].removeprefix("Value error, "))
+
+
+def _place(item: ErrorDetails, key: str) -> tuple[str, str]:
+    """(key, start of the line) of a fault of a value. A rule about several keys names them itself."""
+    value = item["input"]
+    if not key:
+        return "", ""
+    if (item["type"] in EXPECTED or item["type"] == "literal_error") and isinstance(value, Mapping) and value:
+        inner = f"{key}.{next(iter(value))}"  # as --set names it
+        return inner, f"unknown key '{inner}': '{key}' is one value, it has no keys: "
+    return key, f"'{key}': " if isinstance(value, Mapping) else f"'{key}' = {_SHORT.repr(value)}: "
 
 
 def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str, str]]:
@@ -110,13 +124,7 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
         if item["type"] == "extra_forbidden":
             unknown.append(_unknown(item, key, known, model))
             continue
-        if item["type"] in EXPECTED and isinstance(item["input"], Mapping) and item["input"]:
-            inner = f"{key}.{next(iter(item['input']))}"
-            others.setdefault((inner, f"unknown key '{inner}': "), []).append(
-                f"'{key}' takes {EXPECTED[item['type']]}; there are no keys below it")
-            continue
-        found = "" if isinstance(item["input"], Mapping) else f" = {_SHORT.repr(item['input'])}"
-        where = f"'{key}'{found}: " if key else ""  # a rule about several keys names them itself
+        key, where = _place(item, key)
         others.setdefault((key, where), []).append(_said(item))
     return unknown + [(key, where + "; or: ".join(what)) for (key, where), what in others.items()]
 

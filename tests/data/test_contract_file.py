@@ -51,7 +51,7 @@ def test_a_file_gives_every_figure(contract_file):
 
 FAULTS = [
     ({"tick_valu": "1"}, ["unknown key 'tick_valu'", "did you mean 'tick_value'"]),
-    ({"tick_value": None}, ["'tick_value': Field required"]),
+    ({"tick_value": None}, ["'tick_value': missing"]),
     ({"tick_size": "0"}, ["'tick_size' = 0", "greater than 0"]),
     ({"tick_size": "quarter"}, ["'tick_size' = 'quarter'"]),
     ({"tick_value": "0.0005"}, ["tick_value = 0.0005: not a whole number of mills"]),
