@@ -75,7 +75,14 @@ MISTAKES = [
     Mistake("train --set data.start=2013-13-01", 2, ("--set: 'data.start' = '2013-13-01': not a date", "YYYY-MM-DD")),
     Mistake("train --set data.start=2013-10-09 --set data.end=2013-10-07", 2, (
         "data.start = 2013-10-09 is after data.end = 2013-10-07",)),
-    Mistake("train --set data.start=2031-01-01", 2, ("no session lies between them", "2013-10-07..2020-01-07")),
+    Mistake("train --set data.start=2031-01-01", 2, (
+        "data.start = 2031-01-01: no session lies after it in the bundled bars of ES",
+        "contract 201312 is of 2013-10-07..2013-12-20")),
+    Mistake("train --set data.start=2015-01-01", 2, ("2013-10-07..2013-12-20",)),
+    Mistake("train --set data.end=2001-01-01 --market EURUSD", 2, (
+        "data.end = 2001-01-01: no session lies before it", "EURUSD, which are of 2007-01-01..2018-12-31")),
+    Mistake("train --set data.start=2014-10-09 --set data.end=2014-10-17", 2, (
+        "data.start = 2014-10-09, data.end = 2014-10-17: no session lies between them", "2013-10-07..2013-12-20")),
     Mistake("train --data absent.csv --quotes missing.csv", 2, (
         "absent.csv: there is no such file; check data.file (--data)",
         "missing.csv: there is no such file; check data.quotes (--quotes)"), 2),

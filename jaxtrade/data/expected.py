@@ -14,12 +14,21 @@ from jaxtrade.errors import ConfigError
 # First and last trade date of the bundled bars. The default of ES is one week of them.
 BUNDLED_DATES = {"ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-01", "2018-12-31")}
 ES_WEEK = ("2013-10-07", "2013-10-11")
+ES_EXPIRY = "201312"  # the contract of ES that is read unless data.expiry or data.roll says otherwise
+ES_CONTRACT = ("2013-10-07", "2013-12-20")
 
 
 def bundled_dates(symbol: str, data: DataConfig) -> tuple[str, str]:
     """First and last trade date (ISO) of the bundled bars that `data` selects, before data.start and data.end."""
-    plain = (data.expiry, data.start, data.end) == (None, None, None) and data.roll == "off"
-    return ES_WEEK if symbol == "ES" and plain else BUNDLED_DATES[symbol]
+    if bundled_expiry(symbol, data) is None:
+        return BUNDLED_DATES[symbol]
+    return ES_WEEK if (data.expiry, data.start, data.end) == (None, None, None) else ES_CONTRACT
+
+
+def bundled_expiry(symbol: str, data: DataConfig) -> str | None:
+    """`ES_EXPIRY` if the bundled bars that `data` selects are of that contract alone, else None."""
+    one = symbol == "ES" and data.roll == "off" and data.expiry in (None, ES_EXPIRY)
+    return ES_EXPIRY if one else None
 
 
 def most_sessions(data: DataConfig, symbol: str) -> int | None:

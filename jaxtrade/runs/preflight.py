@@ -15,7 +15,7 @@ from jaxtrade.advisor.host.registry import check_kind
 from jaxtrade.config import RunConfig
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import require_bundled
-from jaxtrade.data.expected import bundled_dates, check_split, most_sessions
+from jaxtrade.data.expected import bundled_dates, bundled_expiry, check_split, most_sessions
 from jaxtrade.data.features.schema import table_columns
 from jaxtrade.env.presets import check_account, check_quantity, resolve_account
 from jaxtrade.env.reward_presets import resolve_reward
@@ -132,9 +132,12 @@ def _check_sessions(config: RunConfig) -> None:
     data, symbol = config.data, contract_of(config.data).symbol
     most = most_sessions(data, symbol)
     if most == 0:
-        first, last = bundled_dates(symbol, data)
-        raise ConfigError(f"data.start = {data.start}, data.end = {data.end}: no session lies between them in the "
-                          f"bundled bars of {symbol}, which are of {first}..{last}; choose dates inside")
+        (first, last), expiry = bundled_dates(symbol, data), bundled_expiry(symbol, data)
+        given = [f"data.{name} = {day}" for name, day in (("start", data.start), ("end", data.end)) if day]
+        where = "between them" if len(given) == 2 else "after it" if data.start else "before it"
+        those = f"whose contract {expiry} is" if expiry else "which are"
+        raise ConfigError(f"{', '.join(given)}: no session lies {where} in the bundled bars of {symbol}, {those} of "
+                          f"{first}..{last}; choose dates inside")
     if most is not None:
         check_split(most, config.split, at_most=True)
 

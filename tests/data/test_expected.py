@@ -10,7 +10,15 @@ from jaxtrade.config import SplitConfig, load_config, make_config
 from jaxtrade.data.bundled import bundled
 from jaxtrade.data.calendar.schedule import trade_dates
 from jaxtrade.data.contracts import get_contract
-from jaxtrade.data.expected import BUNDLED_DATES, ES_WEEK, bundled_dates, check_split, most_sessions, weekdays
+from jaxtrade.data.expected import (
+    BUNDLED_DATES,
+    ES_EXPIRY,
+    ES_WEEK,
+    bundled_dates,
+    check_split,
+    most_sessions,
+    weekdays,
+)
 from jaxtrade.data.market import load_market
 from jaxtrade.errors import ConfigError
 
@@ -31,8 +39,18 @@ def test_the_dates_of_the_bundled_bars() -> None:
     assert bundled_dates("ES", make_config({}).data) == ES_WEEK
 
 
+@pytest.mark.parametrize("expiry", [None, ES_EXPIRY])
+def test_dates_select_among_those_of_one_contract(expiry: str | None) -> None:
+    """Without data.roll the reader takes one contract, so later bars of the file are out of reach."""
+    es = get_contract("ES")
+    days = trade_dates(bundled(es, expiry=expiry, start="2000-01-01").time, es)
+    data = make_config({"data": {"expiry": expiry, "start": "2000-01-01"}}).data
+    assert bundled_dates("ES", data) == (str(days.min()), str(days.max()))
+
+
 @pytest.mark.parametrize(("overrides", "most"), [
-    ([], 5), (["data.market=EURUSD"], 3131), (["data.start=2013-10-08"], 1631), (["data.end=2013-10-08"], 2),
+    ([], 5), (["data.market=EURUSD"], 3131), (["data.start=2013-10-08"], 54),
+    (["data.start=2013-10-08", "data.roll=volume"], 1631), (["data.start=2015-01-01"], 0), (["data.end=2013-10-08"], 2),
     (["data.start=2031-01-01"], 0), (["data.source=synthetic", "data.market=NQ"], 40),
     (["data.source=synthetic", "data.market=NQ", "data.start=2023-11-20", "data.end=2023-11-24"], 5),
     (["data.source=synthetic", "data.synthetic=phase_randomised"], 5),

@@ -7,10 +7,8 @@ from importlib import resources
 
 from jaxtrade.config import Roll
 from jaxtrade.data.contracts import Contract, require_bundled
-from jaxtrade.data.expected import ES_WEEK
+from jaxtrade.data.expected import ES_EXPIRY, ES_WEEK
 from jaxtrade.data.read.bars import Bars, load_bars
-
-ES_EXPIRY = "201312"
 
 
 def bundled(contract: Contract, *, expiry: str | None = None, roll: Roll = "off", start: str | None = None,
