@@ -83,6 +83,9 @@ MISTAKES = [
         "data.end = 2001-01-01: no session lies before it", "EURUSD, which are of 2007-01-01..2018-12-31")),
     Mistake("train --set data.start=2014-10-09 --set data.end=2014-10-17", 2, (
         "data.start = 2014-10-09, data.end = 2014-10-17: no session lies between them", "2013-10-07..2013-12-20")),
+    *(Mistake(f"train --set data.source=synthetic --market {symbol} --set data.start=2023-11-25 "
+              "--set data.end=2023-11-26", 2, ("data.end = 2023-11-26: no session lies between them; choose",))
+      for symbol in ("NQ", "EURUSD")),  # a weekend of generated bars, whether or not the market has bundled ones
     Mistake("train --data absent.csv --quotes missing.csv", 2, (
         "absent.csv: there is no such file; check data.file (--data)",
         "missing.csv: there is no such file; check data.quotes (--quotes)"), 2),

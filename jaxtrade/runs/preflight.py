@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.advisor.host.registry import check_kind
-from jaxtrade.config import RunConfig
+from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import require_bundled
 from jaxtrade.data.expected import bundled_dates, bundled_expiry, check_split, most_sessions
@@ -132,14 +132,20 @@ def _check_sessions(config: RunConfig) -> None:
     data, symbol = config.data, contract_of(config.data).symbol
     most = most_sessions(data, symbol)
     if most == 0:
-        (first, last), expiry = bundled_dates(symbol, data), bundled_expiry(symbol, data)
         given = [f"data.{name} = {day}" for name, day in (("start", data.start), ("end", data.end)) if day]
         where = "between them" if len(given) == 2 else "after it" if data.start else "before it"
-        those = f"whose contract {expiry} is" if expiry else "which are"
-        raise ConfigError(f"{', '.join(given)}: no session lies {where} in the bundled bars of {symbol}, {those} of "
-                          f"{first}..{last}; choose dates inside")
+        raise ConfigError(f"{', '.join(given)}: no session lies {where}{_bundled_range(data, symbol)}; choose others")
     if most is not None:
         check_split(most, config.split, at_most=True)
+
+
+def _bundled_range(data: DataConfig, symbol: str) -> str:
+    """The dates of the bundled bars that `data` selects, as part of a message. Nothing where all bars are generated."""
+    if data.source != "bundled" and data.synthetic != "phase_randomised":
+        return ""
+    (first, last), expiry = bundled_dates(symbol, data), bundled_expiry(symbol, data)
+    those = f"whose contract {expiry} is" if expiry else "which are"
+    return f" in the bundled bars of {symbol}, {those} of {first}..{last}"
 
 
 def run_all(checks: Sequence[Check]) -> list[Any]:
