@@ -234,6 +234,12 @@ def test_no_message_shows_words_of_the_validator(text: str) -> None:
     ("account.drawdown.most=1", "unknown key 'account.drawdown.most': 'account.drawdown' is one value, it has no keys: "
      "expected a number; or: expected 'off'"),
     ("advisor.latency=[]", "'advisor.latency' = []: expected at least 1 item(s)"),
+    ("account.balance=1", "unknown key 'account.balance': the start balance comes with account.preset"),
+    ("account.initial_balance=1", "unknown key 'account.initial_balance': the start balance comes with account.preset"),
+    ("account.start=1", "unknown key 'account.start': the start balance comes with account.preset"),
+    ("account.nonsense=1", "unknown key 'account.nonsense'; expected one of: account.preset, "),
+    ("session.entry_start=1", "unknown key 'session.entry_start'; expected one of: session.overnight"),
+    ("phases.a=1", "unknown key 'phases.a'"),
     ("seed=", "'seed' = None: expected a whole number"),
     ("data.splits=[{date: 2020-08-31}]", "'data.splits.0.ratio': missing"),
 ])

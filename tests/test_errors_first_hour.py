@@ -135,10 +135,18 @@ MISTAKES = [
     # typing
     Mistake("train .", 2, (".: a folder, and a configuration is expected",)),
     Mistake("train advised --advisor mock", 2, ("expected mock:KIND",)),
-    Mistake("train curriculum", 2, ("curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum",)),
+    Mistake("train curriculum", 2, (
+        "curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum curriculum",)),
+    Mistake("train course.yaml", 2, ("has 'phases', so it is a curriculum: jaxtrade curriculum course.yaml",)),
+    Mistake("config show course.yaml", 2, ("course.yaml: a curriculum, which has one configuration per phase",)),
+    Mistake("config explain nonsense", 2, ("no key is called 'nonsense' (all keys",)),
+    Mistake("config explain account.balance", 2, ("'account.balance': the start balance comes with account.preset",)),
+    Mistake("config explain stop", 2, ("did you mean brackets.stop_atr?",)),
+    Mistake("config explain ppo.lerning_rate", 2, ("did you mean ppo.learning_rate or ppo.learning_rate_end?",)),
     Mistake("train --set algorithm.name=ppo", 2, ("--set", "'algorithm' is one value, it has no keys: expected text",)),
     Mistake("train --set ppo=[1,2]", 2, ("'ppo' = [1, 2]: expected a section of keys",)),
-    Mistake("train --set account.balance=1", 2, ("unknown key 'account.balance'; expected one of: account.preset",)),
+    Mistake("train --set account.balance=1", 2, (
+        "unknown key 'account.balance': the start balance comes with account.preset",)),
     Mistake("train --set brackets.stop_atr=500", 2, ("at most 100",)),
     Mistake("tarin", 2, ("invalid choice: 'tarin'", "did you mean train?")),
     Mistake("data chekc x.csv", 2, ("did you mean check?",)),

@@ -10,7 +10,8 @@ from typing import Any
 from jaxtrade.cli import examples, flags
 from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, with_absent
 from jaxtrade.cli.tables import columns, table
-from jaxtrade.config import RunConfig, config_path, overridden, read_values
+from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
+from jaxtrade.config.faults import NO_KEYS, alike
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.legacy import MOVED
 from jaxtrade.config.load import shipped
@@ -76,7 +77,8 @@ def show(args: argparse.Namespace) -> str:
     path = config_path(given.config or "quickstart")
     values = read_values(path)
     if "phases" in values:
-        raise ConfigError(f"{path}: a curriculum, which has one configuration per phase; give the file of one run")
+        raise ConfigError(f"{shown(path)}: a curriculum, which has one configuration per phase; give the file of one "
+                          "run")
     config = resolve(args)
     layers = [*flag_overrides(given), *((SET, override) for override in given.overrides)]
     origins = origins_of(values, layers)
@@ -168,7 +170,9 @@ def find_key(name: str) -> Key:
     if len(same) == 1 and "." not in name:
         return known[same[0]]
     begun = [key for key in known if key.rpartition(".")[2].startswith(f"{name}_")]
-    near = same or begun or difflib.get_close_matches(name, known, n=3, cutoff=0.5) or [
+    if name in NO_KEYS:
+        raise ConfigError(f"no key is called '{name}': {NO_KEYS[name]} (jaxtrade config explain account.preset)")
+    near = same or begun or alike(name, known, 3) or [
         key for key in known if difflib.get_close_matches(name, [key.rpartition(".")[2]], cutoff=0.7)]
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise ConfigError(f"no key is called '{name}'{hint} (all keys: jaxtrade config keys)")

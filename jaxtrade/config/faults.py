@@ -31,18 +31,27 @@ EXPECTED = {
 }
 # The names that pydantic gives to the members of a union. It appends the one that it tried to the path of a fault.
 MEMBER = re.compile(r"float|constrained-\w+|(literal|function-[a-z]+)\[.*\]", re.DOTALL)
+# Keys that people look for and that do not exist: what to use.
+NO_KEYS = {f"account.{name}": "the start balance comes with account.preset"
+           for name in ("balance", "initial_balance", "start_balance", "starting_balance", "start", "size", "capital")}
 SECTION = ("model_type", "model_attributes_type", "dict_type")
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: the known one that it resembles, or nothing.
+def alike(word: str, known: Iterable[str], most: int = 5) -> list[str]:
+    """The known words that `word` resembles, the nearest first.
 
     Of dotted keys the last parts must resemble each other too: the same section alone is no likeness.
     """
+    own = word.rpartition(".")[2]
+    return [name for name in difflib.get_close_matches(word, list(known), n=most, cutoff=LIKE)
+            if difflib.SequenceMatcher(None, name.rpartition(".")[2], own).ratio() >= LIKE]
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the known one that it resembles, or nothing."""
     known, own = list(known), word.rpartition(".")[2]
     same = [name for name in known if "." in word and name.rpartition(".")[2] == own]
-    near = same or [name for name in difflib.get_close_matches(word, known, n=5, cutoff=LIKE)
-                    if difflib.SequenceMatcher(None, name.rpartition(".")[2], own).ratio() >= LIKE]
+    near = same or alike(word, known)
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
@@ -82,6 +91,8 @@ def _unknown(item: ErrorDetails, key: str, known: list[str], model: type[BaseMod
         key = f"{key}.{next(iter(item['input']))}"  # the whole section is unknown: name its first key
     if key in MOVED:
         return key, f"unknown key '{key}': it is {MOVED[key]} now"
+    if key in NO_KEYS:
+        return key, f"unknown key '{key}': {NO_KEYS[key]}"
     known, section = _chosen(known, key), key.rpartition(".")[0]
     siblings = [k for k in known if section and k.rpartition(".")[0] == section] or list(model.model_fields)
     hint = suggest(key, known) or f"; expected one of: {', '.join(siblings)}"
@@ -117,8 +128,6 @@ def faults_of(error: ValidationError, model: type[BaseModel]) -> list[tuple[str,
     unknown: list[tuple[str, str]] = []
     others: dict[tuple[str, str], list[str]] = {}
     known, items = _keys(model), error.errors()
-    if "phases" not in model.model_fields and any(item["loc"][:1] == ("phases",) for item in items):
-        return [("", "has 'phases', so it is a curriculum: jaxtrade curriculum NAME")]
     for item in items:
         key = ".".join(str(part) for part in _location(item["loc"]))
         if item["type"] == "extra_forbidden":

@@ -11,6 +11,7 @@ import copy
 import hashlib
 import json
 import reprlib
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -255,6 +256,8 @@ def make_config(values: Mapping[str, Any], name: str = "configuration", origins:
     The modules in `imports` are loaded first, so that they can register their parts. origins: as in `validated`. Raises
     ConfigFaultsError with every fault.
     """
+    if "phases" in values and not any(key.partition(".")[0] == "phases" for key in origins or ()):
+        raise ConfigError(f"{name}: has 'phases', so it is a curriculum: jaxtrade curriculum {shlex.quote(name)}")
     modules = values.get("imports", ())
     if isinstance(modules, str):
         modules = [module.strip() for module in modules.split(",")]
