@@ -105,10 +105,13 @@ MISTAKES = [
     Mistake("train share.yaml --market NQ", 2, ("--market NQ: the configuration has data.contract = SPY",)),
     Mistake("train --data .", 2, (".: is a folder; name one file in data.file (--data)",)),
     # advisors
-    Mistake("train advised --advisor mock:skiled:0.6", 2, ("mock:skiled: unknown; did you mean 'skilled'?",)),
-    Mistake("train advised --advisor mock:skilled:1.6", 2, ("advisor mock:skilled:1.6: q = 1.6, expected a share",)),
+    Mistake("train advised --advisor mock:skiled:0.6", 2, (
+        "advisor.kind = mock:skiled:0.6 (--advisor): mock:skiled: unknown; did you mean 'skilled'?",)),
+    Mistake("train advised --advisor mock:skilled:1.6", 2, (
+        "error: advisor.kind = mock:skilled:1.6 (--advisor): q = 1.6, expected a share from 0 to 1",)),
     Mistake("train advised --advisor mock:delayed:5", 2, ("write it behind a '/'",)),
-    Mistake("train advised --advisor table:none.npz", 2, ("table:none.npz: there is no such file; expected table:",)),
+    Mistake("train advised --advisor table:none.npz", 2, (
+        "advisor.kind = table:none.npz (--advisor): there is no such file; expected table:",)),
     Mistake("train advised --advisor http://localhost:1/v1", 2, ("option 'model' is missing",)),
     Mistake("advise precompute --advisor mock:skiled --out a.npz", 2, ("did you mean 'skilled'?",)),
     Mistake("ablate advisor --kinds mock:skiled,mock:orcle,mock:skilled:x --fusions trst,gat --set seed=x", 2, (
@@ -134,7 +137,8 @@ MISTAKES = [
                                                   "'symbol' = 'abc'"), 0),
     # typing
     Mistake("train .", 2, (".: a folder, and a configuration is expected",)),
-    Mistake("train advised --advisor mock", 2, ("expected mock:KIND",)),
+    Mistake("train advised --advisor mock", 2, ("advisor.kind = mock (--advisor): expected mock:KIND",)),
+    Mistake("train advised --advisor nonsense", 2, ("advisor.kind = nonsense (--advisor): unknown; choose one of",)),
     Mistake("train curriculum", 2, (
         "curriculum: has 'phases', so it is a curriculum: jaxtrade curriculum curriculum",)),
     Mistake("train course.yaml", 2, ("has 'phases', so it is a curriculum: jaxtrade curriculum course.yaml",)),

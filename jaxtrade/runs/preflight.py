@@ -96,7 +96,7 @@ def _names(config: RunConfig, own_files: bool) -> list[Check]:
         lambda: resolve_account(config.account),
         lambda: resolve_reward(config.reward),
         lambda: table_columns(config.env.features),
-        lambda: check_kind(config.advisor.kind, config.advisor.options),
+        lambda: _check_advisor(config),
         lambda: _check_market(config, own_files),
     ]
     named = (("--data", "data.file", data.file if data.source == "file" else None),
@@ -104,6 +104,17 @@ def _names(config: RunConfig, own_files: bool) -> list[Check]:
              ("--set", "data.conversion", data.conversion))
     return checks + [lambda flag=flag, key=key, path=path: _check_file(flag, key, path)
                      for flag, key, path in named if path is not None]
+
+
+def _check_advisor(config: RunConfig) -> None:
+    kind = config.advisor.kind
+    try:
+        check_kind(kind, config.advisor.options)
+    except ConfigError as error:  # it names the part of the kind that is wrong; where the kind stands is known here
+        text = str(error)
+        for own in ("advisor ", f"advisor.kind = {kind}: ", f"{kind}: ", f"{kind!r}: "):
+            text = text.removeprefix(own)
+        raise ConfigError(f"advisor.kind = {kind[:60]} (--advisor): {text}") from None
 
 
 def _check_market(config: RunConfig, own_files: bool) -> None:
