@@ -101,11 +101,12 @@ def round_turn(market: Market, config: RunConfig) -> RoundTurn:
     return RoundTurn(cost, stop * tick, tick, spread, stop)
 
 
-def cost_warning(found: RoundTurn) -> str | None:
-    """A warning if a round turn costs more than a quarter of the money at risk; None otherwise."""
-    if found.cost <= COST_WARNING * found.risk:
+def cost_warning(cost: float, risk: float) -> str | None:
+    """A warning if a round turn costs more than a quarter of the money at risk; None otherwise. Dollars, as in
+    `RoundTurn`."""
+    if cost <= COST_WARNING * risk:
         return None
-    return (f"WARNING: a round turn costs {100 * found.cost / found.risk:.0f} % of the median stop, which is more than "
+    return (f"WARNING: a round turn costs {100 * cost / risk:.0f} % of the median stop, which is more than "
             f"{100 * COST_WARNING:.0f} %; most trades must lose. Widen the stop (brackets.stop_atr, "
             "brackets.min_stop_ticks) or check the costs")
 
@@ -181,7 +182,7 @@ def describe_text(market: Market, config: RunConfig) -> str:
         f"  ambiguous bars {100 * facts['ambiguous_bar_share']:.2f} % of decisions (next bar touches stop and target)",
         f"  fingerprint    {facts['fingerprint']}",
     ]
-    if warning := cost_warning(round_turn(market, config)):
+    if warning := cost_warning(facts["round_turn_cost"], facts["median_stop_money"]):
         lines.append(f"  {warning}")
     lines += _notes(facts["notes"])
     return "\n".join(lines)

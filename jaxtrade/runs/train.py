@@ -174,8 +174,8 @@ def _opening_lines(job: _Job) -> Iterator[str]:
            f"{job.config.account.preset}")
     yield from (f"note: {note}" for note in market.notes)
     turn = round_turn(market, job.config)
-    per_entry = turn.cost * job.config.env.quantity
-    yield from (warning for warning in (cost_warning(turn), room_warning(job.config.account, per_entry)) if warning)
+    warnings = cost_warning(turn.cost, turn.risk), room_warning(job.config.account, turn.cost * job.config.env.quantity)
+    yield from (warning for warning in warnings if warning)
     if setup.env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     if setup.plan.message:
