@@ -137,7 +137,7 @@ def first_advice(learner: FusionTraining, tables: Sequence[KindTable], followed:
     """
     config = learner.config.advisor
     view = view_of(config, learner.params.market.sessions, empty_table(len(followed)), True)
-    one = start_advice(view, followed, askable, config.bins, config.memory)
+    one = start_advice(view, followed, askable, config)
     table, outcomes = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(tables), *x.shape)),
                                    (one.view.table, one.outcomes))
     nothing = one.replace(view=one.view.replace(table=table), outcomes=outcomes)

@@ -1,4 +1,4 @@
-"""Scores of advice: hits per range of confidence, and the trust that follows from them.
+"""Scores of advice: outcomes per range of confidence, and the trust that follows from them.
 
 A hit is advice whose direction equals sign(close[t + h] - open[t + 1]), both prices from the bar's own session. Moves
 within the cost of a round turn are not scored, and neither is advice to hold. Each (bar, version) is scored once, when
@@ -13,7 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
+from jaxtrade.advisor.evidence import SUMS, block_bars, is_evidence, skill_of
 from jaxtrade.advisor.table import Delta
+from jaxtrade.config import AdvisorConfig
 from jaxtrade.types import Array
 
 
@@ -21,19 +23,26 @@ class Outcomes(struct.PyTreeNode):
     """Running scores by range of confidence, float32[B] each. Older rows count exponentially less.
 
     count: rows scored. hits: rows whose direction was right. brier: sum of squared differences between confidence and
-    hit (1 or 0). seen: int32[], all rows ever scored, without decay.
+    hit (1 or 0). seen: int32[], all rows ever scored, without decay. blocks: float32[N, B, 5] by `evidence.SUMS`, the
+    same rows summed over blocks of `block` bars (static), for `advisor.evidence=blocks`; None for `answers`.
     """
 
     count: Array
     hits: Array
     brier: Array
     seen: Array
+    blocks: Array | None = None
+    block: int = struct.field(pytree_node=False, default=0)
 
 
-def no_outcomes(bins: int) -> Outcomes:
-    """The initial outcomes of `bins` ranges: no rows scored."""
-    zero = jnp.zeros(bins, jnp.float32)
-    return Outcomes(zero, zero, zero, jnp.int32(0))
+def no_outcomes(config: AdvisorConfig, bars: int) -> Outcomes:
+    """The initial outcomes over T = `bars` bars: no rows scored."""
+    zero = jnp.zeros(config.bins, jnp.float32)
+    if config.evidence == "answers":
+        return Outcomes(zero, zero, zero, jnp.int32(0))
+    block = block_bars(config.horizon)
+    blocks = jnp.zeros((-(-bars // block), config.bins, len(SUMS)), jnp.float32)
+    return Outcomes(zero, zero, zero, jnp.int32(0), blocks, block)
 
 
 def what_followed(open_: np.ndarray, close: np.ndarray, first: np.ndarray, last: np.ndarray, horizon: int,
@@ -86,8 +95,15 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     def add(total: Array, values: Array) -> Array:
         return total * fade + (one_hot * (weight * values)[:, None]).sum(axis=0)
 
-    return Outcomes(add(outcomes.count, jnp.ones_like(weight)), add(outcomes.hits, hit.astype(jnp.float32)),
-                    add(outcomes.brier, error), outcomes.seen + number)
+    found = Outcomes(add(outcomes.count, jnp.ones_like(weight)), add(outcomes.hits, hit.astype(jnp.float32)),
+                     add(outcomes.brier, error), outcomes.seen + number)
+    if outcomes.blocks is None:
+        return found
+    values = jnp.stack([jnp.ones_like(weight), weight, advised, came, advised * came], axis=-1)  # by `SUMS`
+    part = one_hot[:, :, None] * (weight[:, None] * values)[:, None, :]
+    fades = jnp.stack([fade, fade**2, fade, fade, fade])
+    blocks = (outcomes.blocks * fades).at[jnp.asarray(bars) // outcomes.block].add(part, mode="drop")
+    return found.replace(blocks=blocks, block=outcomes.block)
 
 
 def hit_rate(outcomes: Outcomes) -> Array:
@@ -95,14 +111,29 @@ def hit_rate(outcomes: Outcomes) -> Array:
     return outcomes.hits.sum() / outcomes.count.sum()
 
 
-def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Array:
-    """float32[B]: log-odds of the measured hit rates, clipped to [-cap, cap]; 0 where the rate is close to chance.
+def independent(outcomes: Outcomes) -> Array:
+    """float32[]: the number of independent outcomes that the scored rows are worth, over all ranges. With
+    `advisor.evidence=answers` every row counts as independent."""
+    return outcomes.count.sum() if outcomes.blocks is None else skill_of(outcomes.blocks).effective.sum()
 
-    The rate is (hits + prior / 2) / (count + prior). It is close to chance within `abstain` standard errors of one
-    half. The standard error is that of a fair coin: 0.5 / sqrt(count + prior).
+
+def log_odds(outcomes: Outcomes, prior: float, abstain: float, cap: float) -> Array:
+    """float32[B]: the trust, log-odds of the measured skill, clipped to [-cap, cap]; 0 where no skill is shown.
+
+    With blocks, the skill is the balanced hit rate q of n independent outcomes (`evidence.skill_of`). It is drawn
+    towards one half by `prior` imagined outcomes: 1/2 + (q - 1/2) n / (n + prior). `evidence.is_evidence` says whether
+    it counts.
+
+    Without blocks (`advisor.evidence=answers`, the rule of earlier versions), every row counts as independent: the rate
+    is (hits + prior / 2) / (count + prior). It counts beyond `abstain` * 0.5 / sqrt(count + prior) from one half.
     """
-    count = outcomes.count + prior
-    rate = (outcomes.hits + prior / 2) / count
-    significant = jnp.abs(rate - 0.5) > abstain * 0.5 / jnp.sqrt(count)
+    if outcomes.blocks is None:
+        count = outcomes.count + prior
+        rate = (outcomes.hits + prior / 2) / count
+        counts = jnp.abs(rate - 0.5) > abstain * 0.5 / jnp.sqrt(count)
+    else:
+        skill = skill_of(outcomes.blocks)
+        rate = 0.5 + (skill.rate - 0.5) * skill.effective / (skill.effective + prior)
+        counts = is_evidence(skill, abstain)
     odds = jnp.log(rate) - jnp.log1p(-rate)
-    return jnp.where(significant, jnp.clip(odds, -cap, cap), 0.0)
+    return jnp.where(counts, jnp.clip(odds, -cap, cap), 0.0)

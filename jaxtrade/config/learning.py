@@ -176,8 +176,11 @@ class AdvisorConfig(Section, frozen=True):
     bins: int = Field(default=5, ge=1, le=100, description="equal ranges of confidence, each with its own hit rate")
     memory: Count = Field(default=2000, ge=10, description="outcomes over which a hit rate fades (exponentially)")
     prior: float = Field(default=10.0, gt=0, description="prior outcomes added per range, half of them hits")
-    abstain: float = Field(default=2.0, ge=0, description="standard errors from one half within which a hit rate gives "
-                           "no trust")
+    evidence: Literal["blocks", "answers"] = Field(
+        default="blocks", description="how the evidence for trust is counted: blocks, outcomes of nearby bars as "
+        "dependent and the market's drift as no skill; answers, every outcome as independent, as in earlier versions")
+    abstain: float = Field(default=2.5, ge=0, description="standard errors from one half within which a hit rate gives "
+                           "no trust; 0: every hit rate does")
     cap: float = Field(default=2.0, gt=0, description="largest log-odds that trust can have")
     weight: float = Field(default=0.3, ge=0, le=1, description="rules: weight of the advisor's confidence")
     gate_cost: float = Field(default=0.001, ge=0, description="gate: weight of its mean opening in the loss")

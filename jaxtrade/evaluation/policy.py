@@ -321,7 +321,7 @@ def policy_structure(config: RunConfig, size: int, actions: int, opening: bool =
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
-        trust = None if fusion is None else fusion.trust(no_outcomes(fusion.config.bins))
+        trust = None if fusion is None else fusion.trust(no_outcomes(fusion.config, 1))
         opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
         return first_policy(config, actions, size, key, fusion).replace(fusion=trust, opening=opened)
 

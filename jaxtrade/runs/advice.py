@@ -67,7 +67,7 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
     chosen, size = config.advisor, len(market.bars)
     followed = advising.only(advising.followed_of(market, config), market, train)
     view = view_of(chosen, market.data.sessions, empty_table(size), True)
-    start = start_advice(view, followed, askable, chosen.bins, chosen.memory)
+    start = start_advice(view, followed, askable, chosen)
     kind, _, file = chosen.kind.partition(":")
     if kind != "table":
         return start

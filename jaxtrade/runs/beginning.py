@@ -169,8 +169,7 @@ def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
     if (view := setup.params.advice) is not None:
         size = len(setup.market.bars)
         state = state.replace(advice=jax.eval_shape(lambda: start_advice(
-            view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor.bins,
-            setup.config.advisor.memory)))
+            view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor)))
     if not (manifest.get("source") or {}).get("new_actions"):
         return state
     plan = jax.eval_shape(lambda: OpeningPlan(jnp.zeros(setup.env.num_actions, bool), jnp.float32(0), jnp.float32(0)))

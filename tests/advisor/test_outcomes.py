@@ -8,10 +8,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.outcomes import bin_of, hit_rate, log_odds, no_outcomes, scored, what_followed
+from jaxtrade.advisor.outcomes import (
+    Outcomes,
+    bin_of,
+    hit_rate,
+    independent,
+    log_odds,
+    no_outcomes,
+    scored,
+    what_followed,
+)
 from jaxtrade.advisor.table import Delta
+from jaxtrade.config import AdvisorConfig
 
 LONG, SHORT, HOLD = (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (1.0, 0.0, 0.0)
+
+
+def nothing_scored(bins: int, evidence: str = "blocks", bars: int = 1000, horizon: int = 30) -> Outcomes:
+    return no_outcomes(AdvisorConfig.model_validate({"bins": bins, "evidence": evidence, "horizon": horizon}), bars)
 
 
 def delta(*rows: tuple[int, tuple[float, float, float], float], padding: int = 0) -> Delta:
@@ -34,7 +48,7 @@ def test_a_move_over_the_horizon_beyond_the_costs_in_the_same_session() -> None:
 
 def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> None:
     followed = jnp.array([1, -1, 0, 1, 1], jnp.int8)
-    found = scored(no_outcomes(2), delta((0, LONG, 0.9), (1, LONG, 0.9), (2, LONG, 0.9), (3, HOLD, 0.9),
+    found = scored(nothing_scored(2), delta((0, LONG, 0.9), (1, LONG, 0.9), (2, LONG, 0.9), (3, HOLD, 0.9),
                                          (4, SHORT, 0.2), padding=3), followed, 1e9)
     assert found.count.tolist() == pytest.approx([1, 2])
     assert found.hits.tolist() == pytest.approx([0, 1])
@@ -47,14 +61,15 @@ def test_hits_are_counted_by_confidence_and_hold_and_small_moves_abstain() -> No
 def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
     followed, memory = jnp.ones(4, jnp.int8), 10.0
     keep = 1 - 1 / memory
-    at_once = scored(no_outcomes(1), delta((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5)), followed, memory)
+    at_once = scored(nothing_scored(1), delta((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5)), followed, memory)
     assert at_once.count.tolist() == pytest.approx([keep**2 + keep + 1])
     assert at_once.hits.tolist() == pytest.approx([keep + 1])
-    one_by_one = no_outcomes(1)
+    one_by_one = nothing_scored(1)
     for row in ((0, SHORT, 0.5), (1, LONG, 0.5), (2, LONG, 0.5)):
         one_by_one = scored(one_by_one, delta(row, padding=2), followed, memory)
     assert one_by_one.count.tolist() == pytest.approx(at_once.count.tolist())
     assert one_by_one.hits.tolist() == pytest.approx(at_once.hits.tolist())
+    np.testing.assert_allclose(one_by_one.blocks, at_once.blocks, rtol=1e-6)
     nothing = scored(one_by_one, delta(padding=3), followed, memory)
     np.testing.assert_array_equal(nothing.count, one_by_one.count)
 
@@ -66,20 +81,58 @@ def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
     (30, 100, math.log(35 / 75)),  # mostly wrong: turned round
     (1000, 1000, 2.0),  # the cap
 ])
-def test_trust_is_the_clipped_log_odds_of_the_hit_rate(hits: float, count: float, expected: float) -> None:
-    outcomes = no_outcomes(1).replace(hits=jnp.array([hits], jnp.float32), count=jnp.array([count], jnp.float32))
+def test_by_the_earlier_rule_trust_is_the_clipped_log_odds_of_the_hit_rate(hits: float, count: float,
+                                                                           expected: float) -> None:
+    outcomes = nothing_scored(1, "answers").replace(hits=jnp.array([hits], jnp.float32),
+                                                    count=jnp.array([count], jnp.float32))
     assert float(log_odds(outcomes, 10.0, 2.0, 2.0)[0]) == pytest.approx(expected, abs=1e-6)
 
 
-def test_an_advisor_that_turns_is_found_out() -> None:
+def test_rows_are_summed_by_block_and_range() -> None:
+    followed = jnp.array([1, -1, 1, 0] * 20, jnp.int8)
+    found = scored(nothing_scored(2, bars=80), delta((0, LONG, 0.9), (1, LONG, 0.9), (2, SHORT, 0.2), (3, LONG, 0.9),
+                                                     (64, SHORT, 0.9), padding=2), followed, 1e9)
+    assert found.blocks is not None
+    assert found.blocks.shape == (3, 2, 5)  # 80 bars in blocks of 30
+    np.testing.assert_allclose(found.blocks[0, 1], [2, 2, 2, 0, 0])  # a hit and a miss, both long
+    np.testing.assert_allclose(found.blocks[0, 0], [1, 1, -1, 1, -1])
+    np.testing.assert_allclose(found.blocks[2, 1], [1, 1, -1, 1, -1])
+    assert float(independent(nothing_scored(2))) == 0.0
+    assert float(independent(scored(nothing_scored(2, "answers"), delta((0, LONG, 0.9)), followed, 1e9))) == 1.0
+
+
+def answers(share: float, bars: int, random: np.random.Generator, followed: np.ndarray) -> Delta:
+    right = random.random(bars) < share
+    order = random.permutation(bars).tolist()  # as a run asks: by demand, not by time
+    return delta(*((i, LONG if (followed[i] > 0) == right[i] else SHORT, 0.6) for i in order))
+
+
+def test_trust_is_the_log_odds_of_the_balanced_rate_drawn_towards_one_half() -> None:
+    """1,000 answers, 0.7 right and independent: worth 1,000 or somewhat fewer, so log(0.7 / 0.3) less the prior."""
+    random = np.random.default_rng(1)
+    followed = random.choice([-1, 1], 1000).astype(np.int8)
+    found = scored(nothing_scored(1), answers(0.7, 1000, random, followed), jnp.asarray(followed), 1e9)
+    worth = float(independent(found))
+    assert 600 < worth <= 1000.5
+    assert found.blocks is not None
+    total = np.asarray(found.blocks, np.float64).sum(axis=(0, 1))
+    n, bias, drift, both = total[0], *(total[2:] / total[0])
+    balanced = 0.5 + (both - bias * drift) / (2 * (1 - drift**2))
+    expected = 0.5 + (balanced - 0.5) * worth / (worth + 10)
+    assert n == pytest.approx(1000)
+    assert float(log_odds(found, 10.0, 2.5, 2.0)[0]) == pytest.approx(math.log(expected / (1 - expected)), abs=1e-4)
+    assert float(log_odds(found, 10.0, 2.5, 0.3)[0]) == pytest.approx(0.3)  # the cap
+
+
+@pytest.mark.parametrize("evidence", ["blocks", "answers"])
+def test_an_advisor_that_turns_is_found_out(evidence: str) -> None:
     """0.7 right, then 0.3: with a memory of 200 the trust has turned after 400 more."""
     random = np.random.default_rng(0)
-    followed = jnp.ones(1000, jnp.int8)
-    outcomes = no_outcomes(1)
+    followed = random.choice([-1, 1], 1000).astype(np.int8)
+    outcomes = nothing_scored(1, evidence)
     trusts = []
     for share in (0.7, 0.3):
-        rows = [(i, LONG if random.random() < share else SHORT, 0.6) for i in range(400)]
-        outcomes = scored(outcomes, delta(*rows), followed, 200.0)
-        trusts.append(float(log_odds(outcomes, 10.0, 2.0, 2.0)[0]))
+        outcomes = scored(outcomes, answers(share, 1000, random, followed), jnp.asarray(followed), 200.0)
+        trusts.append(float(log_odds(outcomes, 10.0, 2.5, 2.0)[0]))
     assert trusts[0] > 0.4
     assert trusts[1] < -0.4

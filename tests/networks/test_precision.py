@@ -85,8 +85,7 @@ def test_a_platform_with_such_products_uses_them():
 
 def advice_of(made: Setup) -> AdviceState:
     bars, config = len(made.market.bars), made.config.advisor
-    return start_advice(made.params.advice, jnp.zeros(bars, jnp.int8), jnp.zeros(bars, bool), config.bins,
-                        config.memory)
+    return start_advice(made.params.advice, jnp.zeros(bars, jnp.int8), jnp.zeros(bars, bool), config)
 
 
 def algorithms_of(jaxpr) -> list:

@@ -41,7 +41,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.advisor.outcomes import Outcomes, bin_of, hit_rate, log_odds
+from jaxtrade.advisor.outcomes import Outcomes, bin_of, hit_rate, independent, log_odds
 from jaxtrade.advisor.table import AdviceView
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.reference import ObservationRef
@@ -252,7 +252,8 @@ def figures(env: EnvConfig, seen: Transition, overridden: Array, trust: Trust, o
     advice_share: share of steps with advice. agreement: share of steps with a direction in which the action leads to
     the advised side. override: share of overridden steps. hit_rate, trust and brier are over all scored advice, with
     older advice discounted: share of hits, mean log-odds, and Brier score (mean squared error of the confidence).
-    advice_scored: number of pieces of advice scored so far.
+    advice_scored: number of pieces of advice scored so far. advice_independent: how many independent outcomes they are
+    worth.
     """
     advice, side = seen.ref.aux, jnp.sign(seen.ref.legs[..., 0, 0])
     directed = advice.direction != 0
@@ -266,4 +267,5 @@ def figures(env: EnvConfig, seen: Transition, overridden: Array, trust: Trust, o
         "trust": (trust.log_odds * outcomes.count).sum() / count,
         "brier": outcomes.brier.sum() / count,
         "advice_scored": outcomes.seen.astype(jnp.float32),
+        "advice_independent": independent(outcomes),
     }

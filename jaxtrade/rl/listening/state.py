@@ -15,6 +15,7 @@ from flax import struct
 
 from jaxtrade.advisor.outcomes import Outcomes, no_outcomes, scored
 from jaxtrade.advisor.table import AdviceView, Delta, demand, received
+from jaxtrade.config import AdvisorConfig
 from jaxtrade.types import Algorithm, Array, PyTree
 
 
@@ -38,12 +39,13 @@ class AdviceState(struct.PyTreeNode):
     memory: Array
 
 
-def start_advice(view: AdviceView, followed: np.ndarray | Array, askable: np.ndarray | Array, bins: int,
-                 memory: float) -> AdviceState:
+def start_advice(view: AdviceView, followed: np.ndarray | Array, askable: np.ndarray | Array, config: AdvisorConfig
+                 ) -> AdviceState:
     """The state before the first update. Advice that is already in the table is not scored."""
     askable = jnp.asarray(askable)
-    return AdviceState(view, jnp.asarray(followed, jnp.int8), askable, jnp.zeros(askable.shape[0], jnp.float32),
-                       no_outcomes(bins), jnp.float32(memory))
+    bars = askable.shape[0]
+    return AdviceState(view, jnp.asarray(followed, jnp.int8), askable, jnp.zeros(bars, jnp.float32),
+                       no_outcomes(config, bars), jnp.float32(config.memory))
 
 
 def with_answers(advice: AdviceState, delta: Delta) -> AdviceState:
