@@ -14,7 +14,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.advisor.evidence import SUMS, block_bars, is_evidence, skill_of
-from jaxtrade.advisor.table import Delta
+from jaxtrade.advisor.table import Delta, direction_of
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.types import Array
 
@@ -77,8 +77,7 @@ def scored(outcomes: Outcomes, delta: Delta, followed: Array, memory: Array | fl
     scored row multiplies all earlier ones by 1 - 1 / memory.
     """
     bins, bars = outcomes.count.shape[0], delta.bars
-    hold, buy, sell = (jnp.asarray(delta.rows)[:, i] for i in range(3))
-    advised = jnp.where((buy > hold) & (buy > sell), 1, jnp.where((sell > hold) & (sell > buy), -1, 0))
+    advised = direction_of(jnp.asarray(delta.rows))
     came = followed.at[jnp.asarray(bars)].get(mode="fill", fill_value=0).astype(jnp.int32)
     counts = (advised != 0) & (came != 0)
     confidence = jnp.asarray(delta.rows)[:, 3]

@@ -5,6 +5,8 @@ A row is written when its answer arrives. At each bar the agent reads the row of
 lag for each bar from a list of equally likely lags, so it is the same in every environment, run and compilation.
 A row is never read in another session (so never across a contract roll either), nor once it is older than `max_age`.
 All of this is known before a run starts, so the bar to read at each bar is computed once (`AdviceView.source`).
+
+A panel of A advisors has A tables, one after the other: advice of advisor i about bar b is in row i T + b.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _LAG, _BAR, _EPISODE = 1, 2, 3  # streams of the hash
 
 
 class AdviceTable(struct.PyTreeNode):
-    """Advice about T bars.
+    """Advice about T bars; of a panel of A advisors, about A T rows.
 
     rows: float32[T, 6] by `COLUMNS` (`advisor.host.types.Advice`). version: int32[T], the version (1 or higher) of the
     delta that wrote the row; 0 where there is no advice. newest: int32[], the highest version.
@@ -64,16 +66,23 @@ class AdviceView(struct.PyTreeNode):
     drop_episode: Array | None
     drop_bar: Array | None
 
+    @property
+    def advisors(self) -> int:
+        """A: the number of advisors whose advice the table holds."""
+        return self.table.version.shape[-1] // self.source.shape[-1]
+
 
 class AdviceSeen(struct.PyTreeNode):
     """The advice that the agent acts on at a bar. All zeros where there is none.
 
     values: float32[..., 6] by `SEEN`. They are one array because every separate array costs time in each rollout step
-    and minibatch. version: int32[...]; 0 means no advice.
+    and minibatch. version: int32[...]; 0 means no advice. each: of a panel, what every advisor said, [..., A]; the
+    values are then their consensus (`consensus`). None (static) for one advisor.
     """
 
     values: Array
     version: Array
+    each: AdviceSeen | None = None
 
     @property
     def logits(self) -> Array:
@@ -104,8 +113,14 @@ class AdviceSeen(struct.PyTreeNode):
     def direction(self) -> Array:
         """int32[...]: +1 buy, -1 sell, 0 hold or no advice. Buy or sell must have the strictly largest logit."""
         # Without advice all three logits are zero and the result is 0, so `valid` need not be checked.
-        hold, buy, sell = (self.values[..., i] for i in range(3))
-        return jnp.where((buy > hold) & (buy > sell), 1, jnp.where((sell > hold) & (sell > buy), -1, 0))
+        return direction_of(self.values)
+
+
+def direction_of(values: Array) -> Array:
+    """int32[...]: the direction of rows float32[..., 6] by `COLUMNS` or `SEEN`, by the rule of `AdviceSeen.direction`.
+    """
+    hold, buy, sell = (values[..., i] for i in range(3))
+    return jnp.where((buy > hold) & (buy > sell), 1, jnp.where((sell > hold) & (sell > buy), -1, 0))
 
 
 def empty_table(bars: int) -> AdviceTable:
@@ -144,7 +159,7 @@ def make_view(table: AdviceTable, starts: np.ndarray | Array, latency: Sequence[
 
     starts: int32[T] from `session_starts`. latency: lags in bars, see `lag_list`. max_age: in bars.
     """
-    rows = jnp.arange(table.version.shape[0], dtype=jnp.int32)
+    rows = jnp.arange(starts.shape[0], dtype=jnp.int32)
     lag = lags_at(jnp.asarray(lag_list(latency)), jnp.uint32(seed), rows)
     # Bars outside all sessions have the start T, so no advice is known there.
     known = (rows - lag >= jnp.asarray(starts)) & (lag <= max_age)
@@ -195,19 +210,43 @@ def dropped(view: AdviceView, seed: Array, episode: Array, row: Array) -> Array:
 def look_up(view: AdviceView, row: Array, unseen: Array | bool = False) -> AdviceSeen:
     """The advice known at the close of bar `row`, int32[]. unseen: bool[], True hides it from this environment."""
     bar = view.source[row]
-    at = jnp.where(jnp.asarray(unseen), NOWHERE, bar).astype(jnp.uint32)  # NOWHERE wraps past every table: filled by 0
-    version = view.table.version.at[at].get(mode="fill", fill_value=0)
-    advice = view.table.rows.at[at].get(mode="fill", fill_value=0)
-    age = jnp.where(version > 0, row - bar, 0).astype(jnp.float32)
+    known = jnp.where(jnp.asarray(unseen), NOWHERE, bar)
+    if view.advisors > 1:
+        first = jnp.arange(view.advisors, dtype=jnp.int32) * view.source.shape[0]
+        return consensus(_read(view.table, jnp.where(known == NOWHERE, NOWHERE, known + first), row - bar))
+    return _read(view.table, known, row - bar)
+
+
+def _read(table: AdviceTable, at: Array, age: Array) -> AdviceSeen:
+    """The rows `at` int32[...] of a table, no advice at `NOWHERE`. age: int32[] bars."""
+    at = at.astype(jnp.uint32)  # NOWHERE wraps past every table: filled by 0
+    version = table.version.at[at].get(mode="fill", fill_value=0)
+    advice = table.rows.at[at].get(mode="fill", fill_value=0)
+    age = jnp.where(version > 0, age, 0).astype(jnp.float32)
     # A row's sixth column is the horizon, which the agent does not see. Its place in `SEEN` holds the age.
-    return AdviceSeen(jnp.where(jnp.arange(len(SEEN)) == _AGE, age, advice), version)
+    return AdviceSeen(jnp.where(jnp.arange(len(SEEN)) == _AGE, age[..., None], advice), version)
+
+
+def consensus(each: AdviceSeen) -> AdviceSeen:
+    """What the advisors of a panel said together: the mean over those that said something.
+
+    each: values float32[A, 6], version int32[A]. The consensus has the mean of their logits, risks and ages, the
+    highest version, and as confidence the size of the mean of direction times confidence. If the logits agree, so does
+    this; if they contradict each other, it is low.
+    """
+    share = each.valid / jnp.maximum(each.valid.sum(), 1)
+    mean = (share[:, None] * each.values).sum(axis=0)
+    agreed = jnp.abs((share * each.direction * each.confidence).sum())
+    values = jnp.where(jnp.arange(len(SEEN)) == SEEN.index("confidence"), agreed, mean)
+    return AdviceSeen(values, each.version.max(), each)
 
 
 def demand(want: Array, askable: Array, version: Array, most: int) -> tuple[Array, Array]:
     """The `most` most wanted bars without advice: int32[most] bars and float32[most] weights.
 
     Entries of weight 0 are padding and name no wanted bar. want: float32[T], visits times entropy. askable: bool[T].
-    version: int32[T] of the table.
+    version: int32[A T] of the table. A bar lacks advice if any advisor has said nothing about it.
     """
-    weight, bars = jax.lax.top_k(jnp.where(askable & (version == 0), want, 0.0), most)
+    lacks = (version.reshape(-1, want.shape[0]) == 0).any(axis=0)
+    weight, bars = jax.lax.top_k(jnp.where(askable & lacks, want, 0.0), most)
     return bars.astype(jnp.int32), weight

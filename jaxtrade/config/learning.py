@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from jaxtrade.config.base import Count, Section, Widths, listed, whole
 from jaxtrade.config.service import ServiceOptions
@@ -155,12 +155,32 @@ class StageConfig(Section, frozen=True):
         return self.forced_start > 0 or self.forced_start_end > 0
 
 
+class PanelMember(Section, frozen=True):
+    """One advisor of a panel. In a list of members, its kind alone is enough."""
+
+    kind: str = Field(description="as advisor.kind: rules; mock:KIND[:NUMBER]; recorded:FILE; the URL of a server; "
+                      "table:FILE")
+    options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="options of this member, "
+                                                         "besides those of advisor.options that its kind takes")
+
+
+def _members(value: Any) -> Any:
+    """Members that are named by their kind alone, as members."""
+    listed = value.split(",") if isinstance(value, str) else value
+    if not isinstance(listed, list | tuple):
+        return value
+    return [{"kind": each.strip()} if isinstance(each, str) else each for each in listed]
+
+
 class AdvisorConfig(Section, frozen=True):
     """The advisor, and how the policy uses its advice. Latency is counted in bars, not in seconds."""
 
     kind: str = Field(default="off", description="off: not compiled; none: compiled, without answers; rules; "
                       "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, written "
-                      "by advise precompute; replay:JOURNAL of an earlier run")
+                      "by advise precompute; replay:JOURNAL of an earlier run; panel: the advisors of advisor.panel")
+    panel: Annotated[tuple[PanelMember, ...], Field(strict=False, max_length=8), BeforeValidator(_members)] = Field(
+        default=(), description="advisors that are asked about the same bars, each with its own trust: a list of "
+        "kinds, or of {kind, options}; needs advisor.kind=panel")
     fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
         default="trust", description="how the policy uses advice: trust, by its measured hit rate; slots, in the "
         "observation; gate, a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)")
@@ -196,10 +216,26 @@ class AdvisorConfig(Section, frozen=True):
     evaluation_wait_s: float = Field(default=60.0, ge=0, description="seconds that an evaluation waits for answers")
     service: ServiceOptions = ServiceOptions()
 
+    @model_validator(mode="after")
+    def _panel_has_members(self) -> Self:
+        head = self.kind.partition(":")[0]
+        if head == "panel" and len(self.panel) < 2:
+            raise ValueError(f"advisor.kind=panel has {len(self.panel)} members, expected at least 2: set "
+                             "advisor.panel=[rules,mock:skilled:0.6]")
+        if self.panel and head not in ("panel", "off", "none", "replay"):
+            raise ValueError(f"advisor.kind={self.kind} is one advisor, and advisor.panel has {len(self.panel)}: set "
+                             "advisor.kind=panel, or advisor.panel=[]")
+        return self
+
     @property
     def on(self) -> bool:
         """Whether the compiled program contains advice."""
         return self.kind != "off"
+
+    @property
+    def advisors(self) -> int:
+        """How many advisors the compiled program holds advice of."""
+        return max(1, len(self.panel))
 
 
 class TrainConfig(Section, frozen=True):

@@ -78,8 +78,8 @@ def test_repeated_outcomes_are_no_more_evidence() -> None:
     random = np.random.default_rng(3)
     alike = random.choice([-1, 1], (2, 60)).repeat(30, axis=1)
     apart = random.choice([-1, 1], (2, 1800))
-    worth = [float(skill_of(jnp.asarray(sums_of(np.arange(1800), *rows, np.ones(1800), 60, 30), jnp.float32))
-                   .effective[0]) for rows in (alike, apart)]
+    worth = [float(skill_of(jnp.asarray(sums_of(np.arange(1800), rows[0], rows[1], np.ones(1800), 60, 30),
+                                          jnp.float32)).effective[0]) for rows in (alike, apart)]
     assert worth[0] < 75
     assert 900 < worth[1] <= 1800
 
@@ -99,7 +99,7 @@ def test_the_bound_is_students_and_shared_by_the_ranges_with_data() -> None:
 
     for ranges in (1, 2, 5):
         chance = 2 * stats.norm.sf(2.5) / ranges
-        bound = stats.t.isf(chance / 2, 20)
+        bound = float(stats.t.isf(chance / 2, 20))
         assert not is_evidence(skill(bound * 0.99, ranges), 2.5).any()
         assert is_evidence(skill(bound * 1.01, ranges), 2.5).tolist() == [i < ranges for i in range(5)]
     assert not is_evidence(skill(1e6, 1, windows=3.9), 2.5).any()  # fewer than four windows say nothing

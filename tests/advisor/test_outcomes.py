@@ -69,7 +69,7 @@ def test_old_outcomes_fade_in_the_order_in_which_rows_came() -> None:
         one_by_one = scored(one_by_one, delta(row, padding=2), followed, memory)
     assert one_by_one.count.tolist() == pytest.approx(at_once.count.tolist())
     assert one_by_one.hits.tolist() == pytest.approx(at_once.hits.tolist())
-    np.testing.assert_allclose(one_by_one.blocks, at_once.blocks, rtol=1e-6)
+    np.testing.assert_allclose(np.asarray(one_by_one.blocks), np.asarray(at_once.blocks), rtol=1e-6)
     nothing = scored(one_by_one, delta(padding=3), followed, memory)
     np.testing.assert_array_equal(nothing.count, one_by_one.count)
 

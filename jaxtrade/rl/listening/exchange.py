@@ -25,7 +25,7 @@ class AdviceExchange:
 
     def __init__(self, config: AdvisorConfig, start: AdviceState, bridge: Bridge) -> None:
         self.config, self.start, self.bridge = config, start, bridge
-        self._bars = start.want.shape[0]
+        self._bars, self._rows = start.want.shape[0], start.view.table.version.shape[0]
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class AdviceExchange:
         return state.replace(advice=advice), news
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        return None if self.inside else first_of(self.bridge.delta(update), updates, self._bars)
+        return None if self.inside else first_of(self.bridge.delta(update), updates, self._rows)
 
     def receive(self, update: int, news: PyTree) -> None:
         del update

@@ -15,6 +15,9 @@ The fusions are:
     slots   no change of the distribution: the observation shows the advice (`env.advice`)
     none    no influence at all; outcomes are still counted
 
+Of a panel of advisors, t d is their log-odds together (`advisor.panel`), clipped to [-cap, cap]; everything else is
+about their consensus (`table.consensus`).
+
 Where the advised risk reaches `veto`, actions that open a position are illegal. Advice never makes an action legal.
 
 The fixed rules choose between the sampled action and the advised one. p is the policy's probability of the sampled
@@ -41,15 +44,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.advisor.outcomes import Outcomes, bin_of, hit_rate, independent, log_odds
-from jaxtrade.advisor.table import AdviceView
+from jaxtrade.advisor.outcomes import Outcomes, bin_of, log_odds
+from jaxtrade.advisor.panel import PanelOutcomes, correlation, together
+from jaxtrade.advisor.table import AdviceSeen
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.reference import ObservationRef
 from jaxtrade.env.tasks.base import HOLD, task_of
 from jaxtrade.networks import distributions
 from jaxtrade.networks.precision import FLOAT32, DotGeneral
-from jaxtrade.networks.reductions import LOCAL, Reduce
-from jaxtrade.types import Array, PyTree, Transition
+from jaxtrade.types import Array, PyTree
 
 GATE = "gate"  # key of the gate's parameters in the policy's parameters
 GATE_SLOTS = ("gate confidence", "gate risk", "gate age", "gate trust")  # gate inputs besides the observation
@@ -58,9 +61,14 @@ _OWN = 0.01  # share of the policy's own distribution in the mixture of `rules`
 
 
 class Trust(struct.PyTreeNode):
-    """`Policy.fusion`: log_odds float32[B], one for each of B ranges of confidence, as measured in training."""
+    """`Policy.fusion`, as measured in training: log_odds float32[B], one for each of B ranges of confidence.
+
+    Of a panel of A advisors, log_odds is float32[A, B], and correlation float32[A, A] that of their errors; None
+    (static) for one advisor.
+    """
 
     log_odds: Array
+    correlation: Array | None = None
 
 
 class AdviceTerms(NamedTuple):
@@ -164,10 +172,16 @@ class Fusion:
             return {}
         return {GATE: Gate(self.dot_general).init(key, jnp.zeros(observation_size + len(GATE_SLOTS)))["params"]}
 
-    def trust(self, outcomes: Outcomes) -> Trust:
+    def trust(self, outcomes: Outcomes | PanelOutcomes) -> Trust:
         """The trust that the policy uses until the next update."""
         chosen = self.config
-        return Trust(log_odds(outcomes, chosen.prior, chosen.abstain, chosen.cap))
+
+        def one(each: Outcomes) -> Array:
+            return log_odds(each, chosen.prior, chosen.abstain, chosen.cap)
+
+        if isinstance(outcomes, PanelOutcomes):
+            return Trust(jax.vmap(one)(outcomes.each), correlation(outcomes.pairs, chosen.prior))
+        return Trust(one(outcomes))
 
     def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
         """The advice terms of `ref`, which `fuse` needs.
@@ -185,12 +199,23 @@ class Fusion:
             return AdviceTerms(refused, (seen.direction, seen.confidence, seen.valid))
         if kind in ("none", "slots") or trust is None:
             return AdviceTerms(refused)
-        odds = trust.log_odds[bin_of(seen.confidence, trust.log_odds.shape[-1])]
-        tilt = 0.5 * odds * seen.direction.astype(jnp.float32)  # the direction is 0 without advice
+        tilt, odds = self._tilt(trust, seen)
         if kind == "trust":
             return AdviceTerms(refused, tilt)
         own = jnp.stack([seen.confidence, seen.risk, jnp.log1p(seen.age), jnp.where(seen.valid, odds, 0.0)])
         return AdviceTerms(refused, (tilt, own, seen.valid))
+
+    def _tilt(self, trust: Trust, seen: AdviceSeen) -> tuple[Array, Array]:
+        """t d / 2 and t, float32[] each; of a panel, its log-odds together and their size."""
+        bins = trust.log_odds.shape[-1]
+        if seen.each is None:
+            odds = trust.log_odds[bin_of(seen.confidence, bins)]
+            return 0.5 * odds * seen.direction.astype(jnp.float32), odds  # the direction is 0 without advice
+        assert trust.correlation is not None
+        odds = trust.log_odds[jnp.arange(trust.log_odds.shape[0]), bin_of(seen.each.confidence, bins)]
+        total = together(odds * seen.each.direction.astype(jnp.float32), trust.correlation)
+        total = jnp.clip(total, -self.config.cap, self.config.cap)
+        return 0.5 * total, jnp.abs(total)
 
     def fuse(self, terms: AdviceTerms, parameters: PyTree, observation: Array, ref: ObservationRef, logits: Array,
              mask: Array) -> Fused:
@@ -224,48 +249,3 @@ class Fusion:
 def make_fusion(config: AdvisorConfig, env: EnvConfig) -> Fusion | None:
     """The fusion of a configuration; None if advice is off."""
     return Fusion(config, env) if config.on else None
-
-
-# --- figures of a rollout --------------------------------------------------------------------------------------------
-
-
-def visits(refs: ObservationRef, need: Array, view: AdviceView, reduce: Reduce = LOCAL) -> Array:
-    """float32[T bars]: the need for advice about each bar in a rollout. It is the sum of `need` over the steps that
-    read this bar's row of the table.
-
-    Args:
-        refs: references of the rollout, [T, N, ...].
-        need: float32[T, N]. PPO uses -log_prob of the action taken. Its expectation is the policy's entropy, so bars
-            at which the policy is undecided count most.
-    """
-    # A source of -1 (no row) becomes the largest uint32. It lies outside the table, so `mode="drop"` drops it.
-    bar = view.source[refs.row[..., 0]].astype(jnp.uint32)
-    return reduce.sum_of_parts(jnp.zeros(view.source.shape[0], jnp.float32).at[bar].add(need, mode="drop"))
-
-
-def figures(env: EnvConfig, seen: Transition, overridden: Array, trust: Trust, outcomes: Outcomes,
-            reduce: Reduce = LOCAL) -> dict[str, Array]:
-    """Metrics about advice in a rollout [T, N], each float32[]. A figure without data is NaN.
-
-    overridden: bool[T, N], True if the same random number would have drawn another action without advice.
-
-    advice_share: share of steps with advice. agreement: share of steps with a direction in which the action leads to
-    the advised side. override: share of overridden steps. hit_rate, trust and brier are over all scored advice, with
-    older advice discounted: share of hits, mean log-odds, and Brier score (mean squared error of the confidence).
-    advice_scored: number of pieces of advice scored so far. advice_independent: how many independent outcomes they are
-    worth.
-    """
-    advice, side = seen.ref.aux, jnp.sign(seen.ref.legs[..., 0, 0])
-    directed = advice.direction != 0
-    agreed = directed & (side_after(env, seen.action, side) == advice.direction)
-    count = outcomes.count.sum()
-    return {
-        "advice_share": reduce.mean(advice.valid.astype(jnp.float32)),
-        "agreement": reduce.sum(agreed, dtype=jnp.float32) / reduce.sum(directed, dtype=jnp.float32),
-        "override": reduce.mean(overridden.astype(jnp.float32)),
-        "hit_rate": hit_rate(outcomes),
-        "trust": (trust.log_odds * outcomes.count).sum() / count,
-        "brier": outcomes.brier.sum() / count,
-        "advice_scored": outcomes.seen.astype(jnp.float32),
-        "advice_independent": independent(outcomes),
-    }

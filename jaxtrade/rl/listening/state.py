@@ -14,6 +14,7 @@ import numpy as np
 from flax import struct
 
 from jaxtrade.advisor.outcomes import Outcomes, no_outcomes, scored
+from jaxtrade.advisor.panel import PanelOutcomes, no_panel_outcomes, panel_scored
 from jaxtrade.advisor.table import AdviceView, Delta, demand, received
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.types import Algorithm, Array, PyTree
@@ -27,7 +28,7 @@ class AdviceState(struct.PyTreeNode):
         (`outcomes.what_followed`).
     askable: bool[T], bars that may be asked about.
     want: float32[T], need for advice about each bar since it was last requested (sums of `fusion.visits`).
-    outcomes: statistics of the scored advice.
+    outcomes: statistics of the scored advice, of one advisor or of a panel.
     memory: float32[], as in `outcomes.scored`.
     """
 
@@ -35,7 +36,7 @@ class AdviceState(struct.PyTreeNode):
     followed: Array
     askable: Array
     want: Array
-    outcomes: Outcomes
+    outcomes: Outcomes | PanelOutcomes
     memory: Array
 
 
@@ -44,14 +45,19 @@ def start_advice(view: AdviceView, followed: np.ndarray | Array, askable: np.nda
     """The state before the first update. Advice that is already in the table is not scored."""
     askable = jnp.asarray(askable)
     bars = askable.shape[0]
-    return AdviceState(view, jnp.asarray(followed, jnp.int8), askable, jnp.zeros(bars, jnp.float32),
-                       no_outcomes(config, bars), jnp.float32(config.memory))
+    outcomes = no_panel_outcomes(config, bars) if config.advisors > 1 else no_outcomes(config, bars)
+    return AdviceState(view, jnp.asarray(followed, jnp.int8), askable, jnp.zeros(bars, jnp.float32), outcomes,
+                       jnp.float32(config.memory))
 
 
 def with_answers(advice: AdviceState, delta: Delta) -> AdviceState:
     """Add the rows of a delta to the table and score them."""
-    return advice.replace(view=advice.view.replace(table=received(advice.view.table, delta)),
-                          outcomes=scored(advice.outcomes, delta, advice.followed, advice.memory))
+    table, outcomes = received(advice.view.table, delta), advice.outcomes
+    if isinstance(outcomes, PanelOutcomes):
+        outcomes = panel_scored(outcomes, delta, table, advice.followed, advice.memory)
+    else:
+        outcomes = scored(outcomes, delta, advice.followed, advice.memory)
+    return advice.replace(view=advice.view.replace(table=table), outcomes=outcomes)
 
 
 def wanted(advice: AdviceState, most: int) -> tuple[AdviceState, tuple[Array, Array]]:

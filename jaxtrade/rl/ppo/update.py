@@ -12,7 +12,7 @@ from jaxtrade.networks.normalize import RunningStats, merge
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import losses
 from jaxtrade.rl.flat import Unchanged, layout_of, map_parts
-from jaxtrade.rl.listening.fusion import figures, visits
+from jaxtrade.rl.listening.figures import figures, visits
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.minibatches import minibatch_rows
 from jaxtrade.rl.ppo.act import ready

@@ -1,0 +1,91 @@
+"""A panel's source: rows of every member in its own part of the table, fair shares, figures put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.host.panel import PanelSource, joined
+from jaxtrade.advisor.host.sources import AdviceRow, NoSource
+from jaxtrade.advisor.host.statistics import Statistics
+
+BARS = 100
+
+
+class Given(NoSource):
+    """A member with answers ready."""
+
+    def __init__(self, *bars: int) -> None:
+        self.ready = [AdviceRow.of(bar, (0, 1, 0, 0.5, 0.5, 30)) for bar in bars]
+        self.wanted: list[list[int]] = []
+        self.stopped = False
+
+    def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
+        found, self.ready = self.ready[:most], self.ready[most:]
+        return found
+
+    def want(self, wants: Any) -> None:
+        self.wanted.append([bar for bar, _ in wants])
+
+    def in_flight(self) -> list[tuple[int, float]]:
+        return [(bar, 1.0) for bar in (self.wanted[-1] if self.wanted else [])]
+
+    def statistics(self) -> dict[str, Any]:
+        counts = Statistics(asked=len(self.wanted))
+        counts.latency.add(0.5)
+        counts.failures["timeout"] += 1
+        return counts.snapshot(0, 0, mode="asking", cost=1.5)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_rows_lie_in_the_members_part_of_the_table() -> None:
+    source = PanelSource([Given(3, 4), Given(3), Given()], BARS)
+    assert sorted(row.bar for row in source.take(0, 0, 10)) == [3, 4, BARS + 3]
+    assert source.take(1, 1, 10) == []
+
+
+@pytest.mark.parametrize("deltas", [0, 1, 2])
+def test_a_member_with_many_answers_leaves_room_for_the_others(deltas: int) -> None:
+    source = PanelSource([Given(*range(50)), Given(*range(50)), Given(7)], BARS)
+    found = source.take(0, deltas, 12)
+    by_member = np.bincount([row.bar // BARS for row in found], minlength=3)
+    assert by_member[2] == 1
+    assert by_member[:2].min() >= 4
+    assert len(found) <= 12
+    assert len(source.take(1, 1, 12)) == 12  # what one leaves, the others use
+
+
+def test_every_member_is_asked_until_it_has_answered() -> None:
+    members = [Given(3), Given()]
+    source = PanelSource(members, BARS)
+    source.want([(3, 1.0), (4, 2.0)])
+    source.take(0, 0, 8)
+    source.want([(3, 1.0), (4, 2.0)])
+    assert members[0].wanted == [[3, 4], [4]]
+    assert members[1].wanted == [[3, 4], [3, 4]]
+    assert sorted(bar for bar, _ in source.in_flight()) == [3, 4]
+    source.stop()
+    assert all(member.stopped for member in members)
+
+
+def test_the_bridge_takes_the_rows_of_a_panel() -> None:
+    bridge = Bridge(PanelSource([Given(3), Given(3, 99)], BARS), 2 * BARS, 8)
+    delta = bridge.delta(0)
+    assert sorted(int(bar) for bar in delta.bars if bar < 2 * BARS) == [3, BARS + 3, BARS + 99]
+    bridge.stop()
+
+
+def test_figures_are_put_together_and_kept_apart() -> None:
+    source = PanelSource([Given(), Given()], BARS)
+    source.want([(1, 1.0)])
+    found = source.statistics()
+    assert (found["asked"], found["failures"], found["cost"], found["mode"]) == (2, {"timeout": 2}, 3.0, "asking")
+    assert sum(found["latency"]["counts"]) == 2
+    assert found["latency"]["p50_s"] == pytest.approx(0.5)
+    assert [member["asked"] for member in found["members"]] == [1, 1]
+    assert joined([{"cost": 1.0, "mode": "a"}, {"cost": None, "mode": "b"}]) == {"cost": None, "mode": "a; b"}
