@@ -45,6 +45,7 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "stages.forced_start_end": ("stages.forced_start_end=0.1",),
     "stages.forced_start_until": ("stages.forced_start_until=0.5", "stages.forced_start=0.3"),
     "advisor.kind": ("advisor.kind=mock:skilled:0.6",),
+    "advisor.panel": ("advisor.panel=[rules,mock:skilled:0.6]", "advisor.kind=panel"),
     "advisor.fusion": ("advisor.fusion=gate",),
     "advisor.options": ("advisor.options={model: NAME}",),
     "advisor.service.requests_per_minute": ("advisor.service.requests_per_minute=60",),

@@ -121,6 +121,8 @@ def _kind(part: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         return " or ".join(dict.fromkeys(_kind(member, schema) for member in part["anyOf"]))
     if part.get("type") == "array":
         return f"list, each item: {_kind(part.get('items', {}), schema)}"
+    if "properties" in part:
+        return f"text, or keys {', '.join(part['properties'])}"
     if part.get("type") == "object":
         return f"mapping of text to {_kind(part.get('additionalProperties', {}), schema)}"
     limits = [f"{words} {part[name]:,}" for name, words in _LIMITS if name in part]
