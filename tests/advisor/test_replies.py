@@ -30,7 +30,7 @@ def test_good() -> None:
     answer = read()
     assert answer.advice == parse_advice(TEXT).advice
     assert answer[1:6] == (None, "", 200, False, None)
-    assert answer[7:] == (321, 45, TEXT, "tiny-1")
+    assert answer[7:] == (321, 45, TEXT, "tiny-1", ())
 
 
 @pytest.mark.parametrize(("status", "failure", "retryable"), [

@@ -21,6 +21,7 @@ from jaxtrade.advisor.host.names import nearest
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.recorded import RecordedBackend, read_recorded
 from jaxtrade.advisor.host.rules import RuleBackend
+from jaxtrade.advisor.host.samples import Sampled, check_samples
 from jaxtrade.advisor.host.types import Backend, Failure
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
@@ -100,6 +101,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if head != "mock" or not rest:
         if _is_url(kind):
             _needed("server", _known(kind, options, "server"), "model")
+            check_samples(options or {})
         else:
             make_backend(kind, options)
         return
@@ -154,7 +156,8 @@ def _server(url: str, options: dict[str, Any]) -> Backend:
     for name in ("key_file", "ca_file"):
         if options.get(name) is not None:
             options[name] = Path(options[name])
-    return OpenAIBackend(OpenAIOptions(base_url=url, **options))
+    samples, backend = check_samples(options), OpenAIBackend(OpenAIOptions(base_url=url, **options))
+    return Sampled(backend, samples) if samples > 1 else backend
 
 
 def _mock_kind(own: str) -> tuple[str, MockKind, str]:
