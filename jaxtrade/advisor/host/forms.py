@@ -44,6 +44,7 @@ class Forms:
 
     def __init__(self, first: str) -> None:
         self._first = self._now = first
+        self._line = ""
         self._lock = threading.Lock()
 
     @property
@@ -52,11 +53,15 @@ class Forms:
         return self._now
 
     def rejected(self, form: str, words: str) -> str:
-        """Note that the server rejects `form`. Returns a line about it. words: the server's."""
+        """Note that the server rejects `form`. Returns a line about the form in use. words: the server's.
+
+        Requests that were in flight during a fall-back are rejected later, and get the same line.
+        """
         with self._lock:
             if form == self._now and form != FORMS[-1]:
                 self._now = FORMS[FORMS.index(form) + 1]
-            given_up = FORMS[FORMS.index(self._first):FORMS.index(self._now)]
-            asked = "no response_format" if self._now == FORMS[-1] else self._now
-        return (f"the server rejects response_format {' and '.join(given_up)} ({words[:100]}); from here on it is "
-                f"asked for {asked}, and answers are checked as before")
+                given_up = FORMS[FORMS.index(self._first):FORMS.index(self._now)]
+                asked = "no response_format" if self._now == FORMS[-1] else self._now
+                self._line = (f"the server rejects response_format {' and '.join(given_up)} ({words[:100]}); from here "
+                              f"on it is asked for {asked}, and answers are checked as before")
+            return self._line

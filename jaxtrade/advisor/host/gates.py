@@ -21,6 +21,7 @@ from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
 _MOST_MODELS = 8  # model names that are counted
+_MOST_FORM = 300  # characters of a line about the request's form
 
 
 class Booking(NamedTuple):
@@ -62,7 +63,7 @@ class Gates:
         self._goes_on = goes_on
         self._outage = ""  # why the breaker has last opened
         self._outage_told = False
-        self._fallback = ""  # a change of the request's form that no answer has confirmed yet
+        self._fallback = self._fallback_told = ""  # a change of the request's form; until an answer to it has come
         self.breaker = Breaker(options.breaker_failures, first=options.breaker_open_s,
                                longest=options.breaker_longest_s)
         self.concurrency = Concurrency(options.workers)
@@ -226,10 +227,11 @@ class Gates:
     def _note_form(self, answer: Answer) -> None:
         """Report a change of the request's form once an answer has come to a request of the new form."""
         if answer.failure is Failure.UNSUPPORTED:
-            self._fallback = one_line(answer.detail)
+            if answer.detail != self._fallback_told:
+                self._fallback = answer.detail
         elif self._fallback and answer.failure is not Failure.STOPPED:
-            self._tell(self._fallback)
-            self._fallback = ""
+            self._fallback, self._fallback_told = "", self._fallback
+            self._tell(one_line(self._fallback_told, _MOST_FORM))
 
     def refuse(self, why: str, now: float) -> None:
         """Send no more requests: the endpoint will not answer in this run."""
