@@ -152,7 +152,8 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | Non
         known, values, found = ask_service(service, book, bars, wait)
         waited = time.monotonic() - began >= wait
     if tell is not None and len(known) < len(bars):
-        why = f"within {wait:g} s (advisor.evaluation_wait_s)" if waited else f"({found['mode']})"
+        stopped = str(found["mode"]).removeprefix("asking, but ")
+        why = f"within {wait:g} s (advisor.evaluation_wait_s)" if waited else f"({stopped})"
         tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came {why}; "
              "the others are absent")
     return known, values, len(known) == len(bars)

@@ -103,7 +103,7 @@ def test_asking_pauses_and_probes_with_growing_pauses() -> None:
         office.answer(PROSE)
     assert (office.counts["asked"], office.counts["unusable"]) == (N + 4, {"prose": N + 4})
     assert (office.counts["unusable_state"], office.counts["unusable_pauses"]) == ("open", 1)
-    assert office.counts["mode"] == f"asking, paused after {N} unusable answers in a row"
+    assert office.counts["mode"] == f"asking, but paused after {N} unusable answers in a row"
     office.turn(120)
     office.answer(good())
     assert len(office.asked()) == 1

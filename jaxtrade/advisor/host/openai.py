@@ -42,10 +42,9 @@ class OpenAIOptions:
     base_url: up to and including `/v1`. model: the server's name for it. key_env, key_file: environment variable or
     file that holds the key; neither for a server without a key. structured: how the request asks for the answer's form;
     `json_schema` is constrained decoding, where the server supports it. answer: format of the answer, `json` or `pipe`
-    (one line, see `pipe`). samples: how often a question is asked for one answer, see `samples`. temperature: None
-    leaves it to the server. max_tokens: most tokens of an answer. tokens_key: name of that limit in requests; newer
-    models need `max_completion_tokens`. max_bytes: most bytes of a response. ca_file: PEM file of certificates to trust
-    instead of the system's.
+    (one line, see `pipe`). temperature: None leaves it to the server. max_tokens: most tokens of an answer. tokens_key:
+    name of that limit in requests; newer models need `max_completion_tokens`. max_bytes: most bytes of a response.
+    ca_file: PEM file of certificates to trust instead of the system's.
     """
 
     base_url: str
@@ -54,7 +53,6 @@ class OpenAIOptions:
     key_file: Path | None = None
     structured: Structured = "json_schema"
     answer: Literal["json", "pipe"] = "json"
-    samples: int = 1
     temperature: float | None = 0.0
     seed: int | None = None
     max_tokens: int = 200

@@ -125,7 +125,7 @@ def takes(kind: str) -> frozenset[str]:
     if head in ADVISORS:
         return ADVISORS[head].takes
     if _is_url(kind):
-        return frozenset(field.name for field in fields(OpenAIOptions)) - {"base_url"}
+        return frozenset(field.name for field in fields(OpenAIOptions)) - {"base_url"} | {"samples"}
     if head == "mock":
         own, _, other = rest.partition("/")
         return _mock_kind(own)[1].takes | (takes(other) if other else frozenset())
@@ -156,7 +156,9 @@ def _server(url: str, options: dict[str, Any]) -> Backend:
     for name in ("key_file", "ca_file"):
         if options.get(name) is not None:
             options[name] = Path(options[name])
-    samples, backend = check_samples(options), OpenAIBackend(OpenAIOptions(base_url=url, **options))
+    samples = check_samples(options)
+    options.pop("samples", None)
+    backend = OpenAIBackend(OpenAIOptions(base_url=url, **options))
     return Sampled(backend, samples) if samples > 1 else backend
 
 
