@@ -24,6 +24,7 @@ from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
+from jaxtrade.advisor.host.gates import PAUSED
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
 from jaxtrade.advisor.host.unusable import unusable_lines
@@ -152,9 +153,9 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | Non
         known, values, found = ask_service(service, book, bars, wait)
         waited = time.monotonic() - began >= wait
     if tell is not None and len(known) < len(bars):
-        stopped = str(found["mode"]).removeprefix("asking, but ")
-        why = f"within {wait:g} s (advisor.evaluation_wait_s)" if waited else f"({stopped})"
-        tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came {why}; "
+        _, pauses, cause = str(found["mode"]).partition(PAUSED)  # any other cause has had its own line
+        why = f" within {wait:g} s (advisor.evaluation_wait_s)" if waited else f" ({cause})" if pauses else ""
+        tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came{why}; "
              "the others are absent")
     return known, values, len(known) == len(bars)
 

@@ -20,6 +20,7 @@ from jaxtrade.advisor.host.verdict import one_line, verdict_of
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
+PAUSED = "asking, but "  # how `Gates.mode` begins while asking pauses; the cause follows
 _MOST_MODELS = 8  # model names that are counted
 _MOST_FORM = 300  # characters of a line about the request's form
 
@@ -252,8 +253,8 @@ class Gates:
         if self.cache_only:
             return f"cache only: {self.cache_only}"
         if self.breaker.state != "closed":
-            return f"asking, but {self._outage or f'breaker {self.breaker.state}'}"
-        return f"asking, {self.unusable.mode or 'breaker closed'}"
+            return f"{PAUSED}{self._outage or f'breaker {self.breaker.state}'}"
+        return f"{PAUSED}{self.unusable.mode}" if self.unusable.mode else "asking, breaker closed"
 
     @property
     def cost(self) -> float | None:

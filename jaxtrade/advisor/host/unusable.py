@@ -90,7 +90,7 @@ class UnusableWatch:
         """The pause in words; "" while there is none."""
         if self.state == "closed":
             return ""
-        return f"but paused after {self._options.unusable_pause_after} unusable answers in a row"
+        return f"paused after {self._options.unusable_pause_after} unusable answers in a row"
 
     def lets(self, now: float, in_flight: int) -> bool:
         """Whether one more request may start beside those in flight."""
