@@ -77,10 +77,10 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
     It ends when one of these is true:
     - every question is answered, has failed or has expired;
     - `wait_s` seconds have passed;
-    - the circuit breaker has stayed open for 15 minutes;
+    - the circuit breaker, or the pause after unusable answers, has stayed open for 15 minutes;
     - the cache has been searched and no requests are sent any more. The reason may be a cap, an endpoint that refuses,
-      or an endpoint that never answered. An endpoint that timed out may still be loading its model, so it counts as
-      present.
+      or an endpoint that never gave a usable answer. An endpoint that timed out may still be loading its model, so it
+      counts as present.
 
     Questions are submitted as the queue has room, so that none waits long enough to expire. KeyboardInterrupt passes
     through; the answers so far are then in the cache only.
@@ -97,7 +97,7 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
         answered = service.take(service.options.ready_rows)
         advice |= {bar: found for bar, found in answered if bar in asked}
         known, now = service.statistics(), time.monotonic()
-        moved = now if answered or known["breaker"] == "closed" else moved
+        moved = now if answered or not _pauses(known) else moved
         if progress is not None:
             settled = len(wanted) - len(left) - sum(known[place] for place in _UNSETTLED)
             progress(Asked(len(wanted), max(0, settled), len(advice), known))
@@ -117,10 +117,16 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
 
 
 def _asks(statistics: Mapping[str, Any]) -> bool:
-    """Whether the service still sends requests to an endpoint that is, or may be, there."""
-    silent = statistics["breaker"] != "closed" and not statistics["done"]
-    away = silent and Failure.TIMEOUT.value not in statistics["failures"]
+    """Whether the service still sends requests to an endpoint that gives, or may give, usable answers."""
+    absent = statistics["breaker"] != "closed" and Failure.TIMEOUT.value not in statistics["failures"]
+    useless = statistics["unusable_state"] != "closed"
+    away = (absent or useless) and not statistics["done"]
     return str(statistics["mode"]).startswith("asking") and not away
+
+
+def _pauses(statistics: Mapping[str, Any]) -> bool:
+    """Whether no requests are sent for now, apart from probes."""
+    return statistics["breaker"] != "closed" or statistics["unusable_state"] != "closed"
 
 
 def _is_over(statistics: Mapping[str, Any], left: bool, quiet_s: float) -> bool:

@@ -240,13 +240,14 @@ def service_options(config: AdvisorConfig, cache: Path | None = None, ledger: Pa
 
 
 def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None,
-               tell: Tell | None = None) -> AdviceService:
+               tell: Tell | None = None, goes_on: bool = True) -> AdviceService:
     """The service of a run. Its cache and ledger are files in the run's folder, or in memory without a folder.
 
+    goes_on: whether the work goes on while there are no answers, as training does; messages then say so.
     Raises StorageError where the ledger cannot be read.
     """
     files = (None, None) if run_path is None else (run_path / CACHE, run_path / LEDGER)
-    return AdviceService(backend, service_options(config.advisor, *files), tell=tell)
+    return AdviceService(backend, service_options(config.advisor, *files), tell=tell, goes_on=goes_on)
 
 
 # --- journals and snapshots ------------------------------------------------------------------------------------------

@@ -19,7 +19,9 @@ from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
 from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
 from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.ledger import MICRO, Prices, Spend, at_most
+from jaxtrade.advisor.host.samples import calls_of
 from jaxtrade.advisor.host.types import Backend
+from jaxtrade.advisor.host.unusable import reasons_text, unusable_lines
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import market_entries, save_table
 from jaxtrade.cli.shared import say
@@ -116,6 +118,7 @@ def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: S
     cache = AdviceCache(path, say)
     cache.open()
     identity, prices = backend.identity(), Prices(options.price_prompt, options.price_completion)
+    calls = calls_of(backend)
     hits = hopeless = 0
     most = [0, 0, 0]
     try:
@@ -127,7 +130,7 @@ def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: S
                 hopeless += known.advice is None
                 continue
             spend = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
-            most = [total + more for total, more in zip(most, spend, strict=True)]
+            most = [total + calls * more for total, more in zip(most, spend, strict=True)]
     finally:
         cache.close()
     return AskPlan(len(bars), hits, hopeless, Spend(*most))
@@ -176,8 +179,10 @@ def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, ba
         return "nothing was written" if cache is None else (
             f"at least {last.advised} answers are kept in {cache}; the same command goes on from there")
 
-    with interrupt.hint(kept), service_of(config, backend, tell=say) as service:
+    with interrupt.hint(kept), service_of(config, backend, tell=say, goes_on=False) as service:
         found, rows, statistics = ask_service(service, book, bars, progress=progress)
+    for line in unusable_lines(statistics):
+        say(line)
     unsettled = last.total - last.settled
     failures = {kind: count for kind, count in statistics["failures"].items() if count}
     return _Result(found, rows, failures, unsettled, str(statistics["mode"]) if unsettled else "")
@@ -206,6 +211,8 @@ def progress_line(asked: Asked, seconds: float) -> str:
     known = asked.statistics
     if known:
         parts.append(f"{known['asked']} calls, {known['prompt_tokens'] + known['completion_tokens']:,} tokens")
+        if known["unusable"]:
+            parts.append(f"unusable: {reasons_text(known['unusable'])}")
         if known["cost"] is not None:
             parts.append(f"cost {known['cost']:.2f}")
         if not str(known["mode"]).endswith("closed"):

@@ -31,6 +31,8 @@ class ServiceOptions(BaseModel, frozen=True):
     breaker_open_s: float = Field(default=30.0, gt=0, description="seconds of the breaker's first pause; every failed "
                                   "probe doubles it")
     breaker_longest_s: float = Field(default=600.0, gt=0, description="seconds of the breaker's longest pause")
+    unusable_pause_after: int = Field(default=8, ge=2, description="unusable answers in a row (prose, cut off, wrong "
+                                      "form) after which asking pauses, as long as the breaker would")
     requests_per_minute: int | None = Field(default=None, ge=2, description="requests started in any minute at "
                                             "most")
     tokens_per_minute: int | None = Field(default=None, ge=2, description="tokens in any minute at most")

@@ -11,6 +11,7 @@ Files in the run folder:
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +24,10 @@ from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
+from jaxtrade.advisor.host.gates import PAUSED
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
+from jaxtrade.advisor.host.unusable import unusable_lines
 from jaxtrade.advisor.questions import in_sessions, make_book
 from jaxtrade.advisor.snapshot import load_table, market_entries, save_table
 from jaxtrade.advisor.table import COLUMNS, AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
@@ -145,11 +148,15 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | Non
     backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
     if not advising.is_slow(config.advisor.kind):
         return *ask_all(backend, book, bars, tell), True
-    with advising.service_of(config, backend, path, tell) as service:
-        known, values, _ = ask_service(service, book, bars, config.advisor.evaluation_wait_s)
+    wait, began = config.advisor.evaluation_wait_s, time.monotonic()
+    with advising.service_of(config, backend, path, tell, goes_on=False) as service:
+        known, values, found = ask_service(service, book, bars, wait)
+        waited = time.monotonic() - began >= wait
     if tell is not None and len(known) < len(bars):
-        tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came within "
-             f"{config.advisor.evaluation_wait_s:g} s (advisor.evaluation_wait_s); the others are absent")
+        _, pauses, cause = str(found["mode"]).partition(PAUSED)  # any other cause has had its own line
+        why = f" within {wait:g} s (advisor.evaluation_wait_s)" if waited else f" ({cause})" if pauses else ""
+        tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came{why}; "
+             "the others are absent")
     return known, values, len(known) == len(bars)
 
 
@@ -273,6 +280,7 @@ def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]
             f"advisor: query rate {1000 * figures['asked'] / max(steps, 1):.3g} per 1,000 steps ({figures['asked']:,} "
             f"asked, {figures['cache_hit']:,} from the cache), {failed:,} failed of which {parse:,} to be parsed; "
             f"latency median {_seconds(latency['p50_s'])}, 99 % {_seconds(latency['p99_s'])}")
+    lines += unusable_lines(figures)
     shown = {name: last.get(name) for name in ("hit_rate", "trust", "advice_share", "agreement", "override")}
     trust = "n/a" if shown["trust"] is None else f"{shown['trust']:.3g} (log-odds)"
     lines.append(f"advisor: hit rate {_percent(shown['hit_rate'])} over {int(last.get('advice_scored', 0)):,} scored, "

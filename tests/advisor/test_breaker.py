@@ -91,6 +91,16 @@ def test_a_refusal_is_for_good_and_said_once() -> None:
     assert breaker.open_seconds(15.0) == 10.0
 
 
+def test_a_good_probe_does_not_take_a_refusal_back() -> None:
+    """Another request was refused while the probe was in flight."""
+    breaker = Breaker()
+    run(breaker, "-----")
+    breaker.begin()
+    assert breaker.refuse("quota", 30.0)
+    assert breaker.end(True, True, 31.0) == ""
+    assert (breaker.wait(1e9), breaker.state) == (math.inf, "open for good")
+
+
 def test_a_refused_probe_is_for_good() -> None:
     breaker = Breaker()
     run(breaker, "-----")

@@ -96,7 +96,9 @@ def test_failure_is_absence_never_an_opinion(failure: Failure) -> None:
             office.answer(bad(failure))
     assert office.ready == []
     assert office.counts["done"] == 0
-    assert office.counts["failures"][failure.value] >= 1
+    stopped = failure is Failure.STOPPED  # the end of the run cancelled it: no failure, but no opinion either
+    assert office.counts["stopped" if stopped else "failures"] == (1 if stopped else {failure.value: office.counts[
+        "asked"]})
 
 
 @pytest.mark.parametrize("advice", [ADVICE._replace(buy=math.nan), ADVICE._replace(confidence=1.01),
@@ -294,6 +296,47 @@ def test_a_proxys_pages_open_the_breaker_and_poison_nothing() -> None:
     assert (office.asked(), office.counts["breaker"], office.counts["poisoned"]) == ([], "open", 0)
 
 
+@pytest.mark.parametrize("probe", [bad(Failure.REFUSED, status=402), bad(Failure.EMPTY, status=200)],
+                         ids=["refused", "refused by the model"])
+def test_a_probe_that_is_refused_does_not_answer_again(probe: Answer) -> None:
+    office = Office(pool=2)
+    office.want(*range(10))
+    for _ in range(5):
+        office.answer(bad(Failure.CONNECTION))
+    office.turn(30)
+    while office.pool.jobs:
+        office.answer(probe)
+    assert not any("answers again" in line for line in office.lines)
+
+
+def test_a_refusal_while_a_probe_is_in_flight_is_the_last_word() -> None:
+    office = Office(pool=2)
+    office.want(*range(10))
+    for _ in range(5):
+        office.answer(bad(Failure.CONNECTION), index=len(office.pool.jobs) - 1)  # the first request stays in flight
+    office.turn(30)
+    assert len(office.asked()) == 2
+    office.answer(bad(Failure.REFUSED, status=402, detail="quota used"))
+    office.answer(good())  # the probe
+    office.turn(1e6)
+    assert office.asked() == []
+    assert office.lines[1:] == ["advisor scripted: it refuses (quota used); nothing more is asked in this run, which "
+                                "goes on with the advice it has"]
+
+
+def test_an_outage_that_ends_in_an_unusable_answer_ends_with_the_first_usable_one() -> None:
+    office = Office(pool=1)
+    office.want(*range(10))
+    for _ in range(5):
+        office.answer(bad(Failure.CONNECTION))
+    office.turn(30)
+    office.answer(bad(Failure.PARSE))
+    assert (office.counts["breaker"], len(office.lines)) == ("closed", 2)
+    assert "an answer cannot be used" in office.lines[1]
+    office.answer(good())
+    assert office.lines[2:] == ["advisor scripted: answers again"]
+
+
 @pytest.mark.parametrize(("status", "detail"), [(401, "wrong key"), (403, "forbidden"), (404, "no such model: nano"),
                                                 (402, "quota used")])
 def test_a_refusal_ends_asking_with_one_clear_line(status: int, detail: str) -> None:
@@ -420,12 +463,12 @@ def test_a_ledger_that_cannot_be_written_ends_asking(tmp_path: Path) -> None:
 
 
 def test_requests_and_tokens_per_minute() -> None:
-    office = Office(pool=64, requests_per_minute=60)
+    office = Office(pool=64, requests_per_minute=60, unusable_pause_after=64)
     office.want(*range(100))
     assert len(office.asked()) == 6
     office.turn(10.0)
     assert len(office.asked()) == 12  # the burst again, not more
-    office = Office(pool=64, tokens_per_minute=6000)
+    office = Office(pool=64, tokens_per_minute=6000, unusable_pause_after=64)
     office.want(*range(100))
     assert len(office.asked()) == 2  # 271 each, prompt and answer, of 600 at once
     office.answer(good())  # gives 211 back, which is 2 too few
@@ -542,6 +585,28 @@ def test_after_a_stop_answers_still_come_and_nothing_is_asked() -> None:
     office.answer(bad(Failure.CONNECTION, retryable=True))
     assert (office.asked(), [bar for bar, _ in office.ready]) == ([], [1])
     assert (office.state(2), office.counts["mode"]) == (State.FAILED, "stopped")
+
+
+def test_what_the_end_of_the_run_cancels_has_not_failed() -> None:
+    office = Office(pool=6)
+    office.want(*range(6))
+    office.desk.stopping = True
+    for _ in range(6):
+        office.answer(bad(Failure.STOPPED))
+    assert (office.counts["stopped"], office.counts["dropped"]) == (6, 6)
+    assert (office.counts["failed"], office.counts["failures"], office.lines) == (0, {}, [])
+
+
+@pytest.mark.parametrize("failure", [Failure.CONNECTION, Failure.SCHEMA])
+def test_a_run_that_has_ended_waits_for_nothing(failure: Failure) -> None:
+    """What fails in the wind-down is counted. That the next try is in 30 s is no news: there is none."""
+    office = Office(pool=8)
+    office.want(*range(8))
+    office.desk.stopping = True
+    for _ in range(8):
+        office.answer(bad(failure))
+    assert office.counts["failures"] == {failure.value: 8}
+    assert not any("next try" in line for line in office.lines)
 
 
 def test_no_secret_in_what_is_reported_counted_or_stored(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ JSON = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=
 # Near misses: a good answer with some of its values replaced.
 NEAR = st.dictionaries(st.sampled_from([*GOOD, "extra"]), JSON, max_size=3).map(lambda changes: {**GOOD, **changes})
 FENCED = NEAR.map(lambda value: f"```{json.dumps(value)}```")
-TEXTS = st.text(max_size=60) | JSON.map(json.dumps) | NEAR.map(json.dumps) | FENCED
+THOUGHT = st.tuples(st.text(max_size=20), NEAR.map(json.dumps) | FENCED).map(
+    lambda parts: f"<think>{parts[0]}</think>{parts[1]}")
+TEXTS = st.text(max_size=60) | JSON.map(json.dumps) | NEAR.map(json.dumps) | FENCED | THOUGHT
 SAMPLING = Sampling("jaxtrade-" + "0" * 16, False, parse_advice)
 
 

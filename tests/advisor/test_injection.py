@@ -57,9 +57,9 @@ def test_an_injection_does_nothing(text: str) -> None:
     with pytest.raises(JaxtradeError) as caught:
         make_question(0, "ES", STAMP, {**SLOTS, text: 1.0})
     assert str(caught.value).isprintable()
-    # As a reason it changes nothing, or is too long; in a model's name it stays a name.
+    # As a reason it changes nothing, however long; in a model's name it stays a name.
     said = parse_advice(json.dumps({**GOOD, "reason": text}))
-    assert said.advice == (parse_advice(json.dumps(GOOD)).advice if len(text) <= 200 else None)
+    assert said.advice == parse_advice(json.dumps(GOOD)).advice
     answer = read_reply(200, {}, completion(json.dumps(GOOD), model=text), Sampling("jaxtrade-0", False, parse_advice))
     assert answer.advice == parse_advice(json.dumps(GOOD)).advice
     assert answer.model.isprintable()

@@ -182,7 +182,7 @@ def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.C
     four that those 12 fill, all the others come nevertheless."""
     out = tmp_path / "a.npz"
     with FaultServer(*[says("no")] * 12, advises()) as server:
-        assert main(command(out, server)) == 0
+        assert main(command(out, server, "--set", "advisor.service.unusable_pause_after=13")) == 0
         assert read_snapshot(out).bars.tolist() == asked_bars()[12:].tolist()
         out.unlink()
         capsys.readouterr()
@@ -195,7 +195,8 @@ def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.C
 
 
 @pytest.mark.parametrize(("step", "words"), [
-    (reply(401, "{}"), "it refuses"), (reply(404, "{}"), "it refuses"), (says("no idea"), "22 parse"),
+    (reply(401, "{}"), "it refuses"), (reply(404, "{}"), "it refuses"), (says("no idea"),
+     "failures: 8 parse; asking, but paused after 8 unusable answers in a row"),
 ])
 def test_no_advice_at_all(step: servers.Step, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"
@@ -223,9 +224,10 @@ def test_some_failures_are_counted_by_kind(tmp_path: Path, capsys: pytest.Captur
     out = tmp_path / "a.npz"
     with FaultServer(says("no"), *[advises()] * 4, says('{"v": 2}'), says("no"), advises()) as server:
         assert main(command(out, server)) == 0
-    said = capsys.readouterr().out
+    said, beside = capsys.readouterr()
     assert f"{BARS - 3} of {BARS} bars have advice (86.4%)" in said
     assert "failed attempts by kind: 2 parse, 1 schema; run again" in said
+    assert "3 answers were paid for and could not be used (2 prose, 1 schema)" in beside
     assert len(load_table(out, market()).bars) == BARS - 3
 
 
@@ -324,7 +326,7 @@ def test_inspect_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def statistics(**more: Any) -> dict[str, Any]:
     return {"asked": 30, "prompt_tokens": 9000, "completion_tokens": 1000, "cost": None,
-            "mode": "asking, breaker closed", **more}
+            "mode": "asking, breaker closed", "unusable": {}, **more}
 
 
 def test_the_progress_line_by_hand() -> None:
@@ -333,4 +335,6 @@ def test_the_progress_line_by_hand() -> None:
         "25 of 100 bars (25%)  24 advised  0:05:00 left  30 calls, 10,000 tokens"
     assert progress_line(Asked(100, 25, 24, statistics(cost=1.5, mode="asking, breaker open")), 100.0).endswith(
         "10,000 tokens  cost 1.50  asking, breaker open")
+    assert progress_line(Asked(100, 25, 24, statistics(unusable={"think": 1, "prose": 2})), 100.0).endswith(
+        "10,000 tokens  unusable: 2 prose, 1 think")
     assert progress_line(Asked(100, 0, 0, {}), 5.0) == "0 of 100 bars (0%)  0 advised"

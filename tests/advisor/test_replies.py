@@ -30,7 +30,7 @@ def test_good() -> None:
     answer = read()
     assert answer.advice == parse_advice(TEXT).advice
     assert answer[1:6] == (None, "", 200, False, None)
-    assert answer[7:] == (321, 45, TEXT, "tiny-1")
+    assert answer[7:] == (321, 45, TEXT, "tiny-1", ())
 
 
 @pytest.mark.parametrize(("status", "failure", "retryable"), [
@@ -111,6 +111,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     (b'{"choices": [{"text": "HOLD"}]}', Failure.EMPTY, "no content"),
     (completion(None), Failure.EMPTY, "no content"),
     (completion(""), Failure.EMPTY, "no content"),
+    (completion("", finish="stop"), Failure.EMPTY, "no content"),
     (completion(None, finish="tool_calls", message={"tool_calls": [{}]}), Failure.EMPTY, "tool calls"),
     (completion(TEXT, message={"tool_calls": [{"type": "function"}]}), Failure.EMPTY, "tool calls"),
     (completion(None, message={"refusal": "I cannot help with trading."}), Failure.EMPTY, "refused"),

@@ -92,7 +92,6 @@ def test_direction_and_confidence_become_bounded_logits() -> None:
     (text(direction="achat"), Failure.SCHEMA, "'achat'"),
     (text(direction=["long"]), Failure.SCHEMA, "string"),
     (text(direction="\u202elong\x1b[31m"), Failure.SCHEMA, "\\u202e"),
-    (text(reason="x" * 201), Failure.SCHEMA, "reason"),
     (text(reason=None), Failure.SCHEMA, "reason"),
     (text(action="buy everything"), Failure.SCHEMA, "'action'"),
     (json.dumps({key: value for key, value in GOOD.items() if key != "risk"}), Failure.SCHEMA, "'risk'"),
@@ -125,7 +124,13 @@ def test_the_one_repair_reads_the_first_object_in_the_only_fence(answer: str) ->
     ("```\n" + text(), Failure.PARSE, False),  # a fence that does not end
     ("```\nbuy\n```", Failure.PARSE, False),
     ("```" + "{" * 50 + "```", Failure.PARSE, False),
-    ("<think>" + text(direction="short") + "</think>" + text(), Failure.PARSE, False),
+    ("<think>It rises.</think>\n" + text(confidence=7.3), Failure.SCHEMA, True),
+    ("<think>It rises.</think> I would buy.", Failure.PARSE, True),
+    ("<think>" + text() + "</think>", Failure.PARSE, False),  # what is thought is no answer
+    ("<think>" + text() + "</think> \n", Failure.PARSE, False),
+    ("<think>It rises." + text(), Failure.PARSE, False),  # thinking that does not end
+    (text() + "</think>" + text()[:-1] + ",}", Failure.PARSE, True),
+    ("<think></think>Sure:\n" + text(), Failure.PARSE, True),
 ])
 def test_the_repair_goes_no_further(answer: str, failure: Failure, repaired: bool) -> None:
     parsed = parse_advice(answer)
@@ -133,7 +138,33 @@ def test_the_repair_goes_no_further(answer: str, failure: Failure, repaired: boo
 
 
 @pytest.mark.parametrize("answer", [
-    '{"' + '\\"' * 30_000, '"\\' * 15_000, "```" + '{"\\"' * 7000 + "```", "{" * 65_000,
+    "<think>ADX 42 {rising}, [so] buy.</think>\n\n" + text(),
+    "<think>" + text(direction="short") + "</think>" + text(),  # the answer, not what was thought
+    "I think </think> no, wait: <think>more</think>" + text(),
+    "<THINKING>\nhm\n</Thinking>\n" + text(),
+    "<think>" + "[" * 50 + "</think>" + text(),
+    "<think>```json\n" + text(direction="short") + "\n```</think>\n```json\n" + text() + "\n```",
+])
+def test_reasoning_is_left_out(answer: str) -> None:
+    parsed = parse_advice(answer)
+    assert parsed.advice is not None
+    assert parsed.advice.buy > 0
+    assert parsed.repaired
+
+
+def test_a_think_tag_in_the_reason_is_a_reason() -> None:
+    parsed = parse_advice(text(reason="</think>" + text(direction="short")))
+    assert (parsed.advice is not None and parsed.advice.buy > 0, parsed.repaired) == (True, False)
+
+
+@pytest.mark.parametrize("length", [201, 10_000])
+def test_a_long_reason_is_no_failure(length: int) -> None:
+    assert parse_advice(text(reason="x" * length)) == parse_advice(text())
+    assert parse_pipe("BUY | 0.9 | " + "x" * length) == parse_pipe("BUY | 0.9 | up")
+
+
+@pytest.mark.parametrize("answer", [
+    '{"' + '\\"' * 30_000, '"\\' * 15_000, "```" + '{"\\"' * 7000 + "```", "{" * 65_000, "</think>" * 8000 + "x",
 ])
 def test_reading_takes_linear_time(answer: str) -> None:
     began = time.perf_counter()
@@ -164,6 +195,7 @@ def test_the_schema_that_servers_get_is_pinned() -> None:
     ("BUY | 0.85 | Strong uptrend ADX 42 above VWAP", (0.0, 2.55, 0.0)),
     ("SELL|1|x", (0.0, 0.0, 3.0)),
     (" HOLD | 0.5 |  \n", (1.5, 0.0, 0.0)),
+    ("<think>ADX | 42\nis strong</think>\nBUY | 0.85 | up", (0.0, 2.55, 0.0)),
 ])
 def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
     parsed = parse_pipe(answer)
@@ -194,7 +226,8 @@ def test_pipe(answer: str, logits: tuple[float, ...]) -> None:
     ("BUY | 0.9 | up\nSELL | 0.9 | down", Failure.PARSE, "line"),
     ("BUY | 0.9 | up\u2028SELL", Failure.PARSE, "line"),
     ("MOVE_TO_BE | 0.90 | Profit", Failure.SCHEMA, "position"),
-    ("BUY | 0.9 | " + "x" * 201, Failure.SCHEMA, "reason"),
+    ("<think>BUY | 0.9 | up</think>", Failure.SCHEMA, "unknown action"),
+    ("<think>up | or | down?</think>I would buy", Failure.PARSE, "0 bars"),
     ("BUY | 0.9 | " + "x" * MAX_BYTES, Failure.TOO_LARGE, "65536"),
     ("   ", Failure.EMPTY, "empty"),
     ("", Failure.EMPTY, "empty"),

@@ -20,6 +20,7 @@ def test_good_advice_is_healthy() -> None:
     (bad(Failure.CONNECTION), (False, False, "", False)),
     (bad(Failure.RAISED), (False, False, "", False)),
     (bad(Failure.STOPPED), (None, False, "", False)),
+    (bad(Failure.UNSUPPORTED, status=400), (None, False, "", True)),
     (bad(Failure.REFUSED, status=401), (False, False, "", True)),
     (bad(Failure.HTTP, status=429, retryable=True), (False, True, "", True)),
     (bad(Failure.HTTP, status=529, retryable=True), (False, True, "", True)),

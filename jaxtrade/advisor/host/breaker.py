@@ -37,6 +37,11 @@ class Breaker:
             return "open for good"
         return "closed" if self._opened is None else "half open" if self._probing else "open"
 
+    @property
+    def in_a_row(self) -> int:
+        """Failures since the last success, while it is closed."""
+        return self._in_a_row
+
     def open_seconds(self, now: float) -> float:
         """Seconds that it has been open in total."""
         return self._open_before + (0.0 if self._opened is None else now - self._opened)
@@ -75,6 +80,8 @@ class Breaker:
 
     def _probed(self, ok: bool | None, now: float) -> str:
         self._probing = False
+        if self.refused:  # while the probe was in flight: a good answer does not take a refusal back
+            return ""
         if ok and self._opened is not None:
             self._open_before += now - self._opened
             self._opened = None

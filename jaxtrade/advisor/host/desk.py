@@ -13,10 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.cache import AdviceCache, Cached
+from jaxtrade.advisor.host.forms import MOST_FALLBACKS
 from jaxtrade.advisor.host.gates import Booking, Gates, asked_wait
 from jaxtrade.advisor.host.ledger import Ledger
 from jaxtrade.advisor.host.limits import jittered
 from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue
+from jaxtrade.advisor.host.samples import calls_of
 from jaxtrade.advisor.host.statistics import Statistics
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Clock, Failure, Question
 from jaxtrade.advisor.host.verdict import checked, one_line, problem, verdict_of
@@ -38,12 +40,13 @@ class Outlet(NamedTuple):
     """Where the desk's results go.
 
     deliver: receives every answer once. room: returns how many more answers it can receive. tell: receives one line per
-    problem.
+    problem. goes_on: see `Gates`.
     """
 
     deliver: Callable[[int, Advice], None]
     room: Callable[[], int]
     tell: Callable[[str], None]
+    goes_on: bool = True
 
 
 class Desk:
@@ -55,14 +58,24 @@ class Desk:
         self._identity = dict(backend.identity())
         self.counts = Statistics()
         self.queue = QuestionQueue(options.queue_size, options.ttl_chunks, self.counts)
-        self.gates = Gates(options, ledger, self.counts, backend.name, outlet.tell, clock.monotonic())
+        self.gates = Gates(options, ledger, self.counts, backend, outlet.tell, clock.monotonic(),
+                           outlet.goes_on)
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
         self._flights: dict[int, _Flight] = {}  # by job number
         self._abandoned: dict[int, _Flight] = {}  # flights of workers that are stuck or dead, by job number
         self._faults: dict[Key, Counter[str]] = {}
         self._jobs = 0
-        self.stopping = False
+        self._calls = calls_of(backend)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run ends: no more requests are sent."""
+        return self.gates.stopping
+
+    @stopping.setter
+    def stopping(self, value: bool) -> None:
+        self.gates.stopping = value
 
     @property
     def in_flight(self) -> int:
@@ -89,7 +102,8 @@ class Desk:
             self._late(finished.job, answer)
             return
         self.counts.died += finished.died
-        self.counts.latency.add(finished.latency)
+        for latency in [part.latency for part in answer.parts] or [finished.latency]:
+            self.counts.latency.add(latency)
         self.gates.account(flight.booking, answer)
         answer = self.gates.of_one_model(answer)
         self.gates.learn(flight.booking, answer, now)
@@ -193,8 +207,7 @@ class Desk:
         self.queue.start(entry)
         self._jobs += 1
         self._flights[self._jobs] = _Flight(entry, booking)
-        self.counts.asked += 1
-        self._pool.start(Job(self._jobs, entry.question, now + self._options.deadline_s))
+        self._pool.start(Job(self._jobs, entry.question, now + self._calls * self._options.deadline_s))
         return True
 
     # --- answers -----------------------------------------------------------------------------------------------------
@@ -206,6 +219,11 @@ class Desk:
             self._faults.pop(entry.key, None)
             self.queue.done(entry)
             self._outlet.deliver(entry.key.bar, answer.advice)
+        elif answer.failure is Failure.STOPPED:
+            self.queue.cancelled(entry, now + self._options.failed_for_s)
+        elif answer.failure is Failure.UNSUPPORTED and entry.attempts <= MOST_FALLBACKS and not self.stopping:
+            self.counts.retried += 1
+            self.queue.again(entry, now)
         elif self._is_poison(entry.key, verdict_of(answer).fault):
             self.queue.poisoned(entry)
         elif not self.stopping and self.gates.may_retry(answer, entry.attempts):
@@ -237,6 +255,7 @@ class Desk:
         breaker = self.gates.breaker
         return self.counts.snapshot(
             len(self.queue), self.queue.in_flight, mode="stopped" if self.stopping else one_line(self.gates.mode),
-            unseen=self.queue.unseen, cost=self.gates.cost, breaker=breaker.state, breaker_openings=breaker.openings,
+            unseen=self.queue.unseen, cost=self.gates.cost, unusable_state=self.gates.unusable.state,
+            unusable_pauses=self.gates.unusable.pauses, breaker=breaker.state, breaker_openings=breaker.openings,
             breaker_open_s=breaker.open_seconds(self._clock.monotonic()), concurrency=self.gates.concurrency.limit,
             threads=self._pool.threads, cache_degraded=self._cache.degraded)

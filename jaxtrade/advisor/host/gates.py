@@ -1,4 +1,4 @@
-"""The gates that a request must pass: pauses, circuit breaker, concurrency, rates and caps.
+"""The gates that a request must pass: pauses, circuit breaker, unusable answers, concurrency, rates and caps.
 
 Each problem is reported in one line. All state belongs to the one thread that calls.
 """
@@ -12,35 +12,59 @@ from typing import NamedTuple
 from jaxtrade.advisor.host.breaker import Breaker
 from jaxtrade.advisor.host.ledger import MICRO, Ledger, Prices, Spend, at_most
 from jaxtrade.advisor.host.limits import Concurrency, PerMinute, RetryBudget
+from jaxtrade.advisor.host.samples import calls_of
 from jaxtrade.advisor.host.statistics import Statistics
-from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.types import Answer, Backend, Failure
+from jaxtrade.advisor.host.unusable import UnusableWatch
 from jaxtrade.advisor.host.verdict import one_line, verdict_of
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import StorageError
 
+PAUSED = "asking, but "  # how `Gates.mode` begins while asking pauses; the cause follows
 _MOST_MODELS = 8  # model names that are counted
+_MOST_FORM = 300  # characters of a line about the request's form
 
 
 class Booking(NamedTuple):
-    """A request that passed the gates.
+    """A question that passed the gates, with the requests that it takes.
 
     started: clock time. reserved: the most that it can cost. rated: tokens taken from the rate limit; servers estimate
-    those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe.
+    those from prompt and answer alone, without overhead. probe: whether it is the breaker's probe. trial: whether it is
+    the probe of `UnusableWatch`. calls: requests at most.
     """
 
     started: float
     reserved: Spend
     rated: int
     probe: bool
+    trial: bool
+    calls: int
+
+    @property
+    def share(self) -> Booking:
+        """What one of its requests may take."""
+        reserved = Spend(*(value // self.calls for value in self.reserved))
+        return self._replace(reserved=reserved, rated=self.rated // self.calls, calls=1)
 
 
 class Gates:
-    """The gates of one service. name: the backend's, for messages."""
+    """The gates of one service.
 
-    def __init__(self, options: ServiceOptions, ledger: Ledger, counts: Statistics, name: str,
-                 tell: Callable[[str], None], now: float) -> None:
+    goes_on: whether the work that the answers are for goes on without them, as training does. Otherwise it waits, and
+    shows `mode` itself: pauses get no lines. stopping: set at the end of the run; that asking pauses is then no news.
+    """
+
+    def __init__(self, options: ServiceOptions, ledger: Ledger, counts: Statistics, backend: Backend,
+                 tell: Callable[[str], None], now: float, goes_on: bool = True) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
-        self._tell = lambda line: tell(f"advisor {one_line(name)}: {line}")
+        self._calls = calls_of(backend)
+        self._tell = lambda line: tell(f"advisor {one_line(backend.name)}: {line}")
+        self.unusable = UnusableWatch(options, counts, backend.identity())
+        self.stopping = False
+        self._goes_on = goes_on
+        self._outage = ""  # why the breaker has last opened
+        self._outage_told = False
+        self._fallback = self._fallback_told = ""  # a change of the request's form; until an answer to it has come
         self.breaker = Breaker(options.breaker_failures, first=options.breaker_open_s,
                                longest=options.breaker_longest_s)
         self.concurrency = Concurrency(options.workers)
@@ -55,18 +79,21 @@ class Gates:
 
     def are_open(self, now: float, in_flight: int) -> bool:
         """Whether one more request may start, apart from its size."""
-        return (not self.cache_only and in_flight < self.concurrency.limit and now >= self._pause_until
-                and self.breaker.wait(now) <= 0)
+        # Until an answer shows whether the server accepts a new form, one request at a time tries it.
+        most = 1 if self._fallback else self.concurrency.limit
+        return (not self.cache_only and in_flight < most and now >= self._pause_until
+                and self.breaker.wait(now) <= 0 and self.unusable.lets(now, in_flight))
 
     def book(self, prompt: str, first: bool, now: float, in_flight: int) -> Booking | None:
-        """Let a request through and reserve the most that it can cost. Call it only when `are_open` is true.
+        """Let a question through and reserve the most that it can cost. Call it only when `are_open` is true.
 
         first: whether this is the first attempt, not a retry. Returns None where the request's size does not fit now.
         """
-        options = self._options
-        reserved = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
-        rated = reserved.tokens - options.overhead_tokens
-        if ((self._requests and self._requests.wait(1, now) > 0)
+        options, calls = self._options, self._calls
+        one = at_most(prompt, options.overhead_tokens, options.completion_tokens, self._prices)
+        reserved = Spend(*(calls * value for value in one))
+        rated = reserved.tokens - calls * options.overhead_tokens
+        if ((self._requests and self._requests.wait(calls, now) > 0)
                 or (self._tokens and self._tokens.wait(rated, now) > 0)):
             return None
         try:
@@ -80,12 +107,13 @@ class Gates:
             return None
         # Take from the rate limits only now, when nothing else can stop the request.
         if self._requests:
-            self._requests.take(1, now)
+            self._requests.take(calls, now)
         if self._tokens:
             self._tokens.take(rated, now)
         if first:
             self._retries.requested()
-        return Booking(now, reserved, rated, self.breaker.begin())
+        self._counts.asked += calls
+        return Booking(now, reserved, rated, self.breaker.begin(), self.unusable.begin(), calls)
 
     def may_retry(self, answer: Answer, attempts: int) -> bool:
         """Whether a failed question may be sent again. If so, the retry is taken from the retry budget."""
@@ -102,51 +130,73 @@ class Gates:
         """Replace a reservation by the answer's reported usage.
 
         Without reported usage the whole reservation counts as spent, unless the server's status says that it did not
-        answer.
+        answer. Requests that were not made are given back.
         """
+        parts, share = (answer.parts, booking.share) if answer.parts else ((answer,), booking)
+        paid = [self._paid(share, part) for part in parts]
+        unmade = (booking.calls - len(parts)) if answer.parts else 0
+        self._counts.asked -= unmade
+        if self._requests:
+            self._requests.give_back(unmade)
+        if self._tokens:
+            self._tokens.give_back(booking.rated - sum(used for _, used in paid))
+        try:
+            self._ledger.settle(booking.reserved, Spend(*map(sum, zip(*(spend for spend, _ in paid), strict=True))))
+        except StorageError as error:
+            self.ask_no_more(str(error))
+
+    def _paid(self, most: Booking, answer: Answer) -> tuple[Spend, int]:
+        """What the answer of one request has cost, and its tokens for the rate limit."""
         self._counts.prompt_tokens += answer.prompt_tokens
         self._counts.completion_tokens += answer.completion_tokens
         used = answer.prompt_tokens + answer.completion_tokens
         if used:
-            actual = Spend(1, used, self._prices.cost(answer.prompt_tokens, answer.completion_tokens))
-        elif verdict_of(answer).unbilled:
-            actual = Spend(1)
-        else:
-            actual, used = booking.reserved, booking.rated
-            self._counts.usage_unknown += 1
-        if self._tokens:
-            self._tokens.give_back(booking.rated - used)
-        try:
-            self._ledger.settle(booking.reserved, actual)
-        except StorageError as error:
-            self.ask_no_more(str(error))
+            return Spend(1, used, self._prices.cost(answer.prompt_tokens, answer.completion_tokens)), used
+        if verdict_of(answer).unbilled:
+            return Spend(1), 0
+        self._counts.usage_unknown += 1
+        return most.reserved, most.rated
 
     def of_one_model(self, answer: Answer) -> Answer:
         """The answer, or a refusal where `same_model` is set and the server reports another model than before."""
         models, model = self._counts.models, one_line(answer.model, 80)
         if not self._options.same_model or not model or not models or model in models:
             return answer
-        return answer._replace(advice=None, failure=Failure.REFUSED, retryable=False, model="", detail=(
+        return answer._replace(advice=None, failure=Failure.REFUSED, retryable=False, model="", parts=(), detail=(
             f"it ran {next(iter(models))} and says that it now runs {model}; advisor.service.same_model is set"))
 
     def learn(self, booking: Booking, answer: Answer, now: float) -> None:
-        """Update concurrency, breaker and counts with what an answer says about the endpoint."""
+        """Update concurrency, breakers and counts with what an answer says about the endpoint."""
+        self._note_form(answer)
+        probe = booking.probe
+        for part in answer.parts or (answer,):
+            self._learn_one(booking.started, probe, part, now)
+            probe = False
+        line = self.unusable.end(answer, booking.trial, now)
+        if line:
+            self._tell_pause(line, self.unusable.state != "closed")
+        if answer.failure is Failure.REFUSED:
+            self.refuse(f"it refuses ({answer.detail or answer.status})", now)
+
+    def _learn_one(self, started: float, probe: bool, answer: Answer, now: float) -> None:
+        """Learn from the answer of one request."""
         verdict = verdict_of(answer)
         self._note_model(answer.model)
-        if answer.failure is not None:
+        if answer.failure is Failure.STOPPED:
+            self._counts.stopped += 1
+        elif answer.failure is not None:
             self._counts.failures[answer.failure.value] += 1
         if answer.status:
             self._counts.http[answer.status] += 1
         if verdict.overload:
-            self.concurrency.overloaded(booking.started, now)
+            self.concurrency.overloaded(started, now)
             self._pause_until = max(self._pause_until, now + min(asked_wait(answer), self._options.breaker_longest_s))
         elif verdict.healthy:
             self.concurrency.succeeded()
-        change = self.breaker.end(verdict.healthy, booking.probe, now)
-        if answer.failure is Failure.REFUSED:
-            self.refuse(f"it refuses ({answer.detail or answer.status})", now)
-        elif change and self.breaker.openings == 1:  # later openings appear in the statistics only
-            self._tell_change(change, answer)
+        opened = self.breaker.end(verdict.healthy, probe, now) == "opened"
+        if line := self.unusable.count(answer):
+            self._tell(line)
+        self._note_outage(opened, answer)
 
     def _note_model(self, model: str) -> None:
         models, model = self._counts.models, one_line(model, 80)
@@ -156,13 +206,33 @@ class Gates:
         if model and (model in models or len(models) < _MOST_MODELS):
             models[model] += 1
 
-    def _tell_change(self, change: str, answer: Answer) -> None:
-        if change == "opened" and answer.failure is not None:
-            self._tell(f"too many requests fail, the last one by {answer.failure.value} "
-                       f"({one_line(answer.detail) or answer.status}); next try in "
-                       f"{self._options.breaker_open_s:g} s, the run goes on without new advice")
-        elif change == "closed":
+    def _note_outage(self, opened: bool, answer: Answer) -> None:
+        """Report the first outage: one line when the breaker opens, one when a usable answer has come since."""
+        if opened and answer.failure not in (None, Failure.REFUSED):
+            self._outage = (f"too many requests fail, the last one by {answer.failure.value} "
+                            f"({one_line(answer.detail) or answer.status})")
+            if self.breaker.openings == 1:  # later outages appear in the statistics only
+                self._outage_told = self._tell_pause(self._outage, True)
+        elif self._outage_told and answer.advice is not None and self.breaker.state == "closed":
+            self._outage_told = False
             self._tell("answers again")
+
+    def _tell_pause(self, line: str, begins: bool) -> bool:
+        """Report that asking pauses, or goes on. Returns whether it was reported."""
+        if not self._goes_on or self.stopping:
+            return False
+        self._tell(line + (f"; next try in {self._options.breaker_open_s:g} s, the run goes on without new advice"
+                           if begins else ""))
+        return True
+
+    def _note_form(self, answer: Answer) -> None:
+        """Report a change of the request's form once an answer has come to a request of the new form."""
+        if answer.failure is Failure.UNSUPPORTED:
+            if answer.detail != self._fallback_told:
+                self._fallback = answer.detail
+        elif self._fallback and answer.failure is not Failure.STOPPED:
+            self._fallback, self._fallback_told = "", self._fallback
+            self._tell(one_line(self._fallback_told, _MOST_FORM))
 
     def refuse(self, why: str, now: float) -> None:
         """Send no more requests: the endpoint will not answer in this run."""
@@ -180,7 +250,11 @@ class Gates:
         """Whether requests are sent, and if not, why."""
         if self.breaker.refused:
             return f"refused: {self.breaker.refused}"
-        return f"cache only: {self.cache_only}" if self.cache_only else f"asking, breaker {self.breaker.state}"
+        if self.cache_only:
+            return f"cache only: {self.cache_only}"
+        if self.breaker.state != "closed":
+            return f"{PAUSED}{self._outage or f'breaker {self.breaker.state}'}"
+        return f"{PAUSED}{self.unusable.mode}" if self.unusable.mode else "asking, breaker closed"
 
     @property
     def cost(self) -> float | None:

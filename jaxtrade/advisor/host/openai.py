@@ -3,6 +3,8 @@
 Each call makes one attempt within a total deadline. It never raises and never retries. Requests go only to the
 configured base URL, over TLS unless the server is on this machine. The configuration names where the key is stored. The
 key is sent in one request header and is removed from all text that the server returns.
+
+A server that rejects the form of answer that a request asks for gets a weaker one from the next request on (`forms`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
+from jaxtrade.advisor.host.forms import FORMS, Forms
 from jaxtrade.advisor.host.keys import read_key
 from jaxtrade.advisor.host.pipe import parse_pipe
 from jaxtrade.advisor.host.replies import MismatchError, Sampling, printable, read_reply
@@ -73,6 +76,7 @@ class OpenAIBackend:
         except ModuleNotFoundError as error:
             raise ConfigError(f"an advisor over HTTP needs {error.name}: pip install 'jaxtrade[advisor]'") from None
         self._transport_error, self._limits = TransportError, Limits
+        self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
         self._client = Client(self._base, _tls(options) if self._base.scheme == "https" else None)
 
     @property
@@ -91,9 +95,13 @@ class OpenAIBackend:
         return MappingProxyType(shown)
 
     def answer(self, question: Question, deadline: float) -> Answer:
+        return self.sample(question, deadline, 0)
+
+    def sample(self, question: Question, deadline: float, number: int) -> Answer:
+        """As `answer`. number: of the sample, from 0; it is added to the option `seed`, if there is one."""
         began = time.monotonic()
         try:
-            answer = self._answer(question, deadline)
+            answer = self._answer(question, deadline, number)
         except self._transport_error as error:
             answer = Answer(None, error.failure, str(error), error.status, error.retryable)
         except MismatchError:
@@ -102,24 +110,27 @@ class OpenAIBackend:
             answer = Answer(None, Failure.CONNECTION, f"unexpected {type(error).__name__} in the client")
         return self._clean(answer._replace(latency=time.monotonic() - began))
 
-    def _answer(self, question: Question, deadline: float) -> Answer:
+    def _answer(self, question: Question, deadline: float, number: int) -> Answer:
         request_id = f"jaxtrade-{secrets.token_hex(8)}"
         headers = {"Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity",
                    "User-Agent": "jaxtrade", "X-Request-Id": request_id}
         if self._key:
             headers["Authorization"] = f"Bearer {self._key.reveal()}"
-        body = json.dumps(request_body(self._options, question.prompt)).encode()
-        o = self._options
+        o, form = self._options, self._forms.now
+        body = json.dumps(request_body(o, question.prompt, form, number)).encode()
         random = o.temperature is None or (o.temperature > 0 and o.seed is None)
-        sampling = Sampling(request_id, random, parse_pipe if o.answer == "pipe" else parse_advice)
-        return self._client.post(_PATH, headers, body, self._limits(deadline, o.max_bytes),
+        sampling = Sampling(request_id, random, parse_pipe if o.answer == "pipe" else parse_advice, form)
+        answer = self._client.post(_PATH, headers, body, self._limits(deadline, o.max_bytes),
                                  lambda reply: read_reply(reply.status, reply.headers, reply.body, sampling))
+        if answer.failure is Failure.UNSUPPORTED:
+            return answer._replace(detail=self._forms.rejected(form, answer.detail))
+        return answer
 
     def _clean(self, answer: Answer) -> Answer:
         detail, model, raw = printable(answer.detail), answer.model, answer.raw
         if self._key:
             detail, model = self._key.scrub(detail), self._key.scrub(model)
-            raw = self._key.scrub(raw, parts=False)
+            raw = self._key.scrub(raw, parts=answer.advice is None)  # a message shows the text of an unusable answer
         return answer._replace(detail=detail[:_MAX_DETAIL], model=model, raw=raw)
 
     def close(self) -> None:
@@ -127,17 +138,19 @@ class OpenAIBackend:
         self._client.close()
 
 
-def request_body(options: OpenAIOptions, prompt: str) -> dict[str, Any]:
-    """The JSON body of one request."""
+def request_body(options: OpenAIOptions, prompt: str, form: str | None = None, sample: int = 0) -> dict[str, Any]:
+    """The JSON body of one request. form: one of `FORMS`; by default the configured one. sample: see `sample`."""
+    form = options.structured if form is None else form
     body: dict[str, Any] = {"model": options.model, "messages": [{"role": "user", "content": prompt}],
                             options.tokens_key: options.max_tokens, "stream": False}
-    for name in ("temperature", "seed"):
-        if (value := getattr(options, name)) is not None:
+    for name, value in (("temperature", options.temperature),
+                        ("seed", None if options.seed is None else options.seed + sample)):
+        if value is not None:
             body[name] = value
-    if options.answer == "json" and options.structured == "json_schema":
+    if options.answer == "json" and form == "json_schema":
         schema = {"name": "advice", "strict": True, "schema": ADVICE_SCHEMA}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    elif options.answer == "json" and options.structured == "json_object":
+    elif options.answer == "json" and form == "json_object":
         body["response_format"] = {"type": "json_object"}
     return body
 

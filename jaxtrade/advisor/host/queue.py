@@ -206,6 +206,12 @@ class QuestionQueue:
         self._settled[entry.key] = (State.FAILED, until)
         self._counts.failed += 1
 
+    def cancelled(self, entry: Entry, until: float) -> None:
+        """Settle a question in flight whose request was cancelled: it has not failed, and counts as dropped."""
+        del self._flying[entry.key]
+        self._settled[entry.key] = (State.FAILED, until)
+        self._counts.dropped += 1
+
     def poisoned(self, entry: Entry) -> None:
         """Settle a question, waiting or in flight, that fails in the same way every time."""
         if entry.key in self._flying:

@@ -21,6 +21,7 @@ from jaxtrade.advisor.host.names import nearest
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.recorded import RecordedBackend, read_recorded
 from jaxtrade.advisor.host.rules import RuleBackend
+from jaxtrade.advisor.host.samples import Sampled, check_samples
 from jaxtrade.advisor.host.types import Backend, Failure
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import ADVISORS
@@ -100,6 +101,7 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     if head != "mock" or not rest:
         if _is_url(kind):
             _needed("server", _known(kind, options, "server"), "model")
+            check_samples(options or {})
         else:
             make_backend(kind, options)
         return
@@ -123,7 +125,7 @@ def takes(kind: str) -> frozenset[str]:
     if head in ADVISORS:
         return ADVISORS[head].takes
     if _is_url(kind):
-        return frozenset(field.name for field in fields(OpenAIOptions)) - {"base_url"}
+        return frozenset(field.name for field in fields(OpenAIOptions)) - {"base_url"} | {"samples"}
     if head == "mock":
         own, _, other = rest.partition("/")
         return _mock_kind(own)[1].takes | (takes(other) if other else frozenset())
@@ -154,7 +156,10 @@ def _server(url: str, options: dict[str, Any]) -> Backend:
     for name in ("key_file", "ca_file"):
         if options.get(name) is not None:
             options[name] = Path(options[name])
-    return OpenAIBackend(OpenAIOptions(base_url=url, **options))
+    samples = check_samples(options)
+    options.pop("samples", None)
+    backend = OpenAIBackend(OpenAIOptions(base_url=url, **options))
+    return Sampled(backend, samples) if samples > 1 else backend
 
 
 def _mock_kind(own: str) -> tuple[str, MockKind, str]:

@@ -1,14 +1,16 @@
 """Reads the response of a chat-completions server: pure functions from status, headers and body to an Answer.
 
-status                              failure   retry
-408, 409, 425, 429, 5xx             HTTP      may help; `Retry-After` is passed on, and the caller waits
-429 insufficient_quota, 401, 402,   REFUSED   cannot help: wrong key, no quota, no permission, no such model, or a
-  403, 404, 400 context_length                prompt that is too long
-other 4xx, 3xx, 1xx, 2xx but 200    HTTP      cannot help
-200 without a completion            PARSE     may help: HTML, JSON of another form, `{"error": ...}`
-200 without text                    EMPTY     may help: no choices, null content, tool calls, refusals, filters
-200 with text that is not advice    PARSE,    may help where sampling is random; TOO_LARGE is text above 64 KiB or cut
-                                    SCHEMA,   off at the token limit
+status                              failure      retry
+408, 409, 425, 429, 5xx             HTTP         may help; `Retry-After` is passed on, and the caller waits
+429 insufficient_quota, 401, 402,   REFUSED      cannot help: wrong key, no quota, no permission, no such model, or a
+  403, 404, 400 context_length                   prompt that is too long
+400, 422, 500, 501 about the form   UNSUPPORTED  helps: the next request asks for a weaker form, see `forms`
+  of the answer (response_format)
+other 4xx, 3xx, 1xx, 2xx but 200    HTTP         cannot help
+200 without a completion            PARSE        may help: HTML, JSON of another form, `{"error": ...}`
+200 without text                    EMPTY        may help: no choices, null content, tool calls, refusals, filters
+200 with text that is not advice    PARSE,       may help where sampling is random; TOO_LARGE is text above 64 KiB or
+                                    SCHEMA,      cut off at the token limit
                                     TOO_LARGE
 """
 
@@ -19,10 +21,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from jaxtrade.advisor.host.forms import FORMS, complains
 from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, strict_json
 from jaxtrade.advisor.host.types import Answer, Failure
 
-REPAIRED = "repaired"  # `Answer.detail` of advice that needed the one repair
+REPAIRED = "repaired"  # `Answer.detail` of advice that was only a part of the text
+CUT_OFF = "the answer was cut off at the token limit"
 _RETRYABLE = frozenset((408, 409, 425, 429))
 _REFUSED = {401: "the key is not accepted", 402: "a payment is due", 403: "the key may not do this",
             404: "no such model or path"}
@@ -35,12 +39,14 @@ _OWN_ID = re.compile(r"jaxtrade-[0-9a-f]{16}")
 class Sampling(NamedTuple):
     """What the reader needs to know about the request.
 
-    request_id: as sent. random: whether the same prompt may get another text. parse: parses the model's text.
+    request_id: as sent. random: whether the same prompt may get another text. parse: parses the model's text. form:
+    the form that the request asks for, see `forms`; "none" without one.
     """
 
     request_id: str
     random: bool
     parse: Callable[[str], Parsed]
+    form: str = FORMS[-1]
 
 
 class MismatchError(Exception):
@@ -51,7 +57,7 @@ def read_reply(status: int, headers: Mapping[str, str], body: bytes, sampling: S
     """The answer in a complete response. Header names are in lower case. Raises MismatchError and nothing else."""
     check_id(headers.get("x-request-id", ""), sampling.request_id)
     if status != 200:
-        return _refusal(status, headers, body)
+        return _refusal(status, headers, body, sampling.form)
     try:
         value = strict_json(body.decode("utf-8"), max(len(body), 1))
     except UnicodeDecodeError:
@@ -88,6 +94,9 @@ def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Ans
     if message.get("tool_calls") or message.get("function_call"):
         return empty("tool calls instead of text")
     if content is None or content == "":
+        if choice.get("finish_reason") == "length":  # all tokens went into reasoning, which some servers keep apart
+            return known._replace(failure=Failure.TOO_LARGE, detail=f"{CUT_OFF} before any text",
+                                  retryable=sampling.random)
         return empty("no content")
     if not isinstance(content, str):
         return known._replace(failure=Failure.PARSE, detail=f"content is a {type(content).__name__}, expected text",
@@ -95,15 +104,14 @@ def _completion(value: dict[str, Any], known: Answer, sampling: Sampling) -> Ans
     text = content.encode("utf-8", "replace").decode("utf-8")  # lone surrogates cannot be stored
     known = known._replace(raw=text.encode("utf-8")[:MAX_BYTES].decode("utf-8", "ignore"))
     if choice.get("finish_reason") == "length":
-        return known._replace(failure=Failure.TOO_LARGE, detail="the answer was cut off at the token limit",
-                              retryable=sampling.random)
+        return known._replace(failure=Failure.TOO_LARGE, detail=CUT_OFF, retryable=sampling.random)
     parsed = sampling.parse(text)
     if parsed.failure:
         return known._replace(failure=parsed.failure, detail=parsed.detail, retryable=sampling.random)
     return known._replace(advice=parsed.advice, detail=REPAIRED if parsed.repaired else "")
 
 
-def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+def _refusal(status: int, headers: Mapping[str, str], body: bytes, form: str) -> Answer:
     try:
         value = strict_json(body.decode("utf-8"), max(len(body), 1))
     except (UnicodeDecodeError, RefusedError):
@@ -115,6 +123,8 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
         return Answer(None, Failure.HTTP, f"status {status}: a redirect, which is not followed", status)
     if status in _REFUSED or codes & _NO_QUOTA or (status in (400, 413) and codes & _TOO_LONG):
         return Answer(None, Failure.REFUSED, detail, status)
+    if form != FORMS[-1] and complains(status, body[:1000].decode("utf-8", "replace") if value is None else value):
+        return Answer(None, Failure.UNSUPPORTED, detail, status)
     retryable = status in _RETRYABLE or status >= 500
     return Answer(None, Failure.HTTP, detail, status, retryable, retry_after(headers) if retryable else None)
 

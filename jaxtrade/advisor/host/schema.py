@@ -11,8 +11,13 @@ Each logit lies in [0, LOGIT_SCALE]. Confidence 0 gives three equal logits, so n
 direction a softmax probability of e^3 / (e^3 + 2) = 0.91. Here the stated confidence is only bounded; the fusion
 measures later what it is worth.
 
-The parser makes one repair. Where the text alone is not JSON and contains exactly one code fence, it reads the first
-balanced object inside that fence, under the same rules. `Parsed.repaired` reports the repair.
+Where the text alone is not JSON, the parser looks for the answer in two places and nowhere else, under the same rules.
+`Parsed.repaired` reports that it did.
+
+1. After the reasoning: if the text contains a closing think tag (`</think>`), only what follows the last one is read.
+2. In a fence: if that is not JSON either and contains exactly one code fence, the first balanced object inside it.
+
+A reason longer than `MAX_REASON` is cut, not refused: nothing depends on it, and the answer is paid for.
 """
 
 from __future__ import annotations
@@ -28,18 +33,19 @@ from jaxtrade.advisor.host.types import Advice, Failure
 VERSION = 1
 MAX_BYTES = 64 * 1024  # of one answer's text
 MAX_DEPTH = 32  # of nested brackets; the schema itself needs 1
-MAX_REASON = 200  # characters
+MAX_REASON = 200  # characters that the schema asks for; more are ignored
 MAX_HORIZON = 390  # bars: the minutes of a cash session
 LOGIT_SCALE = 3.0
 DIRECTIONS = ("flat", "long", "short")
 # A string, closed or not, or a bracket. The possessive quantifier keeps the search linear in time.
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+_THOUGHT = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 
 # The schema for constrained decoding is narrower than what the parser accepts.
 # Shares are a list of values, because some constrained decoders ignore the bounds of a number (llama.cpp has written
 # 38E2033092839003001). The parser accepts any number from 0 to 1.
 # `pattern` allows no quotes, backslashes or letters beyond ASCII, because small models otherwise write text that their
-# own server cannot put into JSON. The parser accepts any reason of up to MAX_REASON characters.
+# own server cannot put into JSON. The parser accepts any text as a reason.
 _SHARES = {"type": "number", "enum": [round(i / 20, 2) for i in range(21)]}
 ADVICE_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -62,7 +68,7 @@ class Parsed(NamedTuple):
     """The result of parsing: advice, or the failure with its detail.
 
     PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit. EMPTY: no text.
-    TOO_LARGE: too much text. repaired: whether the repair was tried, with or without success.
+    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without success.
     """
 
     advice: Advice | None
@@ -95,9 +101,23 @@ def advice_of(direction: str, confidence: float, risk: float, horizon: int) -> A
 
 def parse_advice(text: str) -> Parsed:
     """Parse one answer strictly. Never raises."""
-    first = _parsed(text, repaired=False)
-    inner = _fenced_object(text) if first.failure is Failure.PARSE else None
-    return first if inner is None else _parsed(inner, repaired=True)
+    found = _parsed(text, repaired=False)
+    if found.failure is Failure.PARSE and (after := after_thinking(text)) is not None:
+        text = after
+        found = _parsed(text, repaired=True)
+    inner = _fenced_object(text) if found.failure is Failure.PARSE else None
+    return found if inner is None else _parsed(inner, repaired=True)
+
+
+def after_thinking(text: str) -> str | None:
+    """What follows the last closing think tag of a reasoning model; None without a tag or without text after it."""
+    parts = _THOUGHT.split(text)
+    return parts[-1] if len(parts) > 1 and parts[-1].strip() else None
+
+
+def is_thinking(text: str) -> bool:
+    """Whether a text begins with reasoning in think tags."""
+    return re.match(r"\s*<think(?:ing)?>", text, re.IGNORECASE) is not None
 
 
 def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
@@ -144,8 +164,8 @@ def _advice(value: Any) -> Advice:
         raise RefusedError(Failure.SCHEMA, f"v {_shown(value['v'])}, expected {VERSION}")
     if not isinstance(value["direction"], str):
         raise RefusedError(Failure.SCHEMA, f"direction {_shown(value['direction'])}, expected a string")
-    if not isinstance(value["reason"], str) or len(value["reason"]) > MAX_REASON:
-        raise RefusedError(Failure.SCHEMA, f"reason is no string of at most {MAX_REASON} characters")
+    if not isinstance(value["reason"], str):
+        raise RefusedError(Failure.SCHEMA, f"reason {_shown(value['reason'])}, expected a string")
     return advice_of(value["direction"], value["confidence"], value["risk"], value["horizon_bars"])
 
 

@@ -41,13 +41,14 @@ _Batch = tuple[tuple[Question, float], ...]
 class AdviceService:
     """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter exits.
 
-    `tell` receives one line per problem, from another thread; by default the logger `jaxtrade.advisor`.
+    `tell` receives one line per problem, from another thread; by default the logger `jaxtrade.advisor`. `goes_on`: see
+    `Gates`.
 
     Raises StorageError where the ledger cannot be read: without it, spending could not be counted against the caps.
     """
 
     def __init__(self, backend: Backend, options: ServiceOptions, clock: Clock | None = None,
-                 tell: Callable[[str], None] | None = None) -> None:
+                 tell: Callable[[str], None] | None = None, goes_on: bool = True) -> None:
         self._backend, self._options = backend, options
         self._clock = clock or SystemClock()
         self._listener = tell or logging.getLogger("jaxtrade.advisor").warning
@@ -64,7 +65,7 @@ class AdviceService:
         self._pool = WorkerPool(backend.answer, options.workers, options.grace_s, self._clock, self._mailbox.put)
         self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._tell)
         outlet = Outlet(lambda bar, advice: self._ready.append((bar, advice)),
-                        lambda: options.ready_rows - len(self._ready), self._tell)
+                        lambda: options.ready_rows - len(self._ready), self._tell, goes_on)
         self._desk = Desk(backend, options, self._clock, self._cache, self._ledger, self._pool, outlet)
         self._published: dict[str, Any] = {}
         self._publish()

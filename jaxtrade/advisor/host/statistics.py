@@ -53,7 +53,8 @@ class Statistics:
     deduped: submissions of a known question (waiting, in flight, answered, failed recently, or poisoned). dropped:
     submissions dropped because the queue was full, the priority was not finite, or the service had stopped. late:
     advice from workers that had been given up, kept in the cache. usage_unknown: answers without token counts; their
-    whole reservation counts as spent.
+    whole reservation counts as spent. stopped: attempts that the end of the run cancelled; they are no failures, and
+    their questions count as dropped.
     """
 
     submitted: int = 0
@@ -69,10 +70,12 @@ class Statistics:
     retried: int = 0
     retries_denied: int = 0
     late: int = 0
+    stopped: int = 0
     usage_unknown: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     failures: Counter[str] = field(default_factory=Counter)  # attempts by kind of failure
+    unusable: Counter[str] = field(default_factory=Counter)  # attempts whose answer cannot be used, by reason
     http: Counter[int] = field(default_factory=Counter)  # attempts by HTTP status
     models: Counter[str] = field(default_factory=Counter)  # attempts by the model that the server reports
     latency: Histogram = field(default_factory=Histogram)  # seconds per attempt
@@ -87,7 +90,8 @@ class Statistics:
         plain = {name: value for name, value in vars(self).items() if isinstance(value, int)}
         return plain | {
             "queued": queued, "in_flight": in_flight,
-            "failures": dict(self.failures), "faults": dict(self.faults), "models": dict(self.models),
+            "failures": dict(self.failures), "unusable": dict(self.unusable), "faults": dict(self.faults),
+            "models": dict(self.models),
             "http": {str(status): count for status, count in self.http.items()},
             "latency": {"edges_s": list(EDGES), "counts": list(self.latency.counts), "total_s": self.latency.total,
                         "p50_s": self.latency.quantile(0.5), "p99_s": self.latency.quantile(0.99),

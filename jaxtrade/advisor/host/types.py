@@ -40,12 +40,13 @@ class Failure(enum.Enum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     HTTP = "http"  # a status other than success, see `Answer.status`
+    UNSUPPORTED = "unsupported"  # the server rejects the form of the request; the backend uses another from here on
     REFUSED = "refused"  # credentials, model or quota: a retry cannot help
     TOO_LARGE = "too_large"
     EMPTY = "empty"
     PARSE = "parse"
     SCHEMA = "schema"
-    STOPPED = "stopped"
+    STOPPED = "stopped"  # the run ended first: the request was cancelled, and nothing has failed
     RAISED = "raised"  # the backend raised an exception, against its contract
 
 
@@ -54,7 +55,8 @@ class Answer(NamedTuple):
 
     status: HTTP status, or 0. retryable: whether another attempt may help. retry_after: seconds that the server asks to
     wait, or None. latency: in seconds. raw: the model's text as received, at most 64 KiB. model: the model's name as
-    the server reports it.
+    the server reports it. parts: the answers of the single requests, where one question took several; their tokens add
+    up to this answer's.
     """
 
     advice: Advice | None
@@ -68,6 +70,7 @@ class Answer(NamedTuple):
     completion_tokens: int = 0
     raw: str = ""
     model: str = ""
+    parts: tuple[Answer, ...] = ()
 
 
 class Backend(Protocol):

@@ -9,7 +9,7 @@ from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
 
 _CONTENT = frozenset({Failure.PARSE, Failure.SCHEMA, Failure.EMPTY, Failure.TOO_LARGE})
-_UNBILLED = frozenset({Failure.HTTP, Failure.REFUSED})  # an error status comes without an answer to pay for
+_UNBILLED = frozenset({Failure.HTTP, Failure.REFUSED, Failure.UNSUPPORTED})  # error statuses: no answer to pay for
 _OVERLOADED = frozenset({429, 503, 529})  # too many requests; unavailable; overloaded
 
 _MOST_TOKENS = 10_000_000
@@ -67,10 +67,21 @@ def verdict_of(answer: Answer) -> Verdict:
         fault = failure.value
     elif failure is Failure.HTTP and not answer.retryable:
         fault = f"http {answer.status}"
-    # An unusable text still shows that the endpoint works. A request that we stopped shows nothing.
-    healthy = None if failure is Failure.STOPPED else content
+    # An unusable text still shows that the endpoint works. A request that we stopped shows nothing, and one of a
+    # rejected form is sent again in another.
+    healthy = None if failure in (Failure.STOPPED, Failure.UNSUPPORTED) else content
     overload = failure is Failure.TIMEOUT or (failure is Failure.HTTP and answer.status in _OVERLOADED)
     return Verdict(healthy, overload, fault, failure in _UNBILLED)
+
+
+def is_unusable(answer: Answer) -> bool:
+    """Whether the server has answered, and the answer cannot be used.
+
+    A proxy's page is no answer. Neither is an EMPTY result without an HTTP status: mocks return it on purpose.
+    """
+    if answer.advice is not None or answer.failure not in _CONTENT:
+        return False
+    return bool(answer.raw) or (answer.failure is not Failure.PARSE and answer.status != 0)
 
 
 def one_line(text: str, most: int = 200) -> str:

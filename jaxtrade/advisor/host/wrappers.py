@@ -24,6 +24,11 @@ class Wrapper(Mock):
         super().__init__(seed)
         self._inner, self._question_of = inner, question_of
 
+    @property
+    def inner(self) -> Backend:
+        """The backend whose answers it changes."""
+        return self._inner
+
     def _of(self) -> Backend | None:
         return self._inner
 

@@ -1,0 +1,323 @@
+"""Unusable answers: the first is reported with a remedy, too many in a row pause asking, and all are counted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
+from jaxtrade.advisor.host.schema import parse_advice
+from jaxtrade.advisor.host.service import AdviceService
+from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.advisor.host.unusable import WHAT, reason_of, reasons_text, remedy, unusable_lines
+from jaxtrade.advisor.host.verdict import is_unusable
+from jaxtrade.config.service import ServiceOptions
+from tests.advisor.asking import SOON
+from tests.advisor.balance import imbalance
+from tests.advisor.servers import GOOD, FaultServer, Step, Wire, advises, completion, reply, says
+from tests.advisor.service_parts import CANARY, HandClock, bad, good, question, until
+from tests.advisor.test_desk import Office
+
+pytest.importorskip("h11")
+
+N = 6
+PROSE = bad(Failure.PARSE, raw="I would buy here.")
+SERVER = {"structured": "json_schema", "answer": "json"}
+
+
+# --- reasons and remedies --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("answer", "reason"), [
+    (PROSE, "prose"),
+    (bad(Failure.PARSE, raw="<think>Up?</think>"), "think"),
+    (bad(Failure.PARSE, raw=" <THINK>Up?"), "think"),
+    (bad(Failure.PARSE, raw='{"v": 1,'), "json"),
+    (bad(Failure.SCHEMA, raw='{"v": 2}'), "schema"),
+    (bad(Failure.TOO_LARGE, raw='{"v"', detail="the answer was cut off at the token limit"), "cut_off"),
+    (bad(Failure.TOO_LARGE, status=200, detail="the answer was cut off at the token limit before any text"), "cut_off"),
+    (bad(Failure.TOO_LARGE, status=200, detail="more than 262144 bytes"), "too_large"),
+    (bad(Failure.EMPTY, status=200), "empty"),
+])
+def test_the_reason(answer: Answer, reason: str) -> None:
+    assert is_unusable(answer)
+    assert reason_of(answer) == reason
+
+
+@pytest.mark.parametrize("answer", [
+    good(), bad(Failure.PARSE, raw="", status=200),  # a proxy's page
+    bad(Failure.EMPTY),  # a mock's way of saying nothing
+    bad(Failure.CONNECTION), bad(Failure.HTTP, status=500), bad(Failure.STOPPED), bad(Failure.UNSUPPORTED, status=400),
+])
+def test_what_is_not_an_unusable_answer(answer: Answer) -> None:
+    assert not is_unusable(answer)
+
+
+@pytest.mark.parametrize(("reason", "identity", "words"), [
+    ("cut_off", SERVER, "raise advisor.service.completion_tokens (now 256)"),
+    ("think", SERVER, "advisor.service.completion_tokens"),
+    ("empty", SERVER, "advisor.service.completion_tokens"),
+    ("too_large", SERVER, "advisor.options.max_bytes"),
+    ("prose", SERVER, "does not keep to advisor.options.structured=json_schema; advisor.template=pipe"),
+    ("schema", {**SERVER, "structured": "none"}, "advisor.options.structured=json_schema makes"),
+    ("schema", {"inner.structured": "none", "inner.answer": "json"}, "advisor.options.structured=json_schema makes"),
+    ("prose", {**SERVER, "answer": "pipe"}, "advisor.template=v1"),
+    ("json", {"kind": "mine"}, "advisor.template=pipe"),
+])
+def test_the_remedy_fits(reason: str, identity: dict[str, str], words: str) -> None:
+    assert words in remedy(reason, identity, 256)
+
+
+def test_every_reason_has_words_and_a_remedy() -> None:
+    assert all(WHAT[reason] and remedy(reason, SERVER, 256) for reason in WHAT)
+
+
+def test_the_report_s_line() -> None:
+    assert unusable_lines({}) == unusable_lines({"unusable": {}, "unusable_pauses": 0}) == []
+    assert unusable_lines({"unusable": {"think": 2, "prose": 1200}, "unusable_pauses": 1}) == [
+        "advisor: 1,202 answers were paid for and could not be used (1200 prose, 2 think); asking paused 1 time"]
+    assert unusable_lines({"unusable": {"schema": 1}, "unusable_pauses": 0})[0].endswith("(1 schema)")
+    assert reasons_text({}) == ""
+
+
+# --- the pause, by hand ----------------------------------------------------------------------------------------------
+
+
+def test_asking_pauses_and_probes_with_growing_pauses() -> None:
+    office = Office(pool=1, unusable_pause_after=N, failed_for_s=1e9, breaker_longest_s=120.0)
+    office.want(*range(100))
+    for _ in range(N):
+        office.answer(PROSE)
+    assert (office.asked(), office.counts["asked"], office.counts["breaker"]) == ([], N, "closed")
+    for pause in (30, 60, 120, 120):
+        office.turn(pause - 1)
+        assert office.asked() == []
+        office.turn(1)
+        assert len(office.asked()) == 1  # one probe at a time
+        office.answer(PROSE)
+    assert (office.counts["asked"], office.counts["unusable"]) == (N + 4, {"prose": N + 4})
+    assert (office.counts["unusable_state"], office.counts["unusable_pauses"]) == ("open", 1)
+    assert office.counts["mode"] == f"asking, but paused after {N} unusable answers in a row"
+    office.turn(120)
+    office.answer(good())
+    assert len(office.asked()) == 1
+    office.answer(good())
+    assert office.lines == [
+        'advisor scripted: an answer cannot be used: prose, not the form that was asked for (no parse): "I would buy '
+        'here."; advisor.template=pipe asks for one short line instead. Further ones are only counted',
+        f"advisor scripted: {N} answers in a row cannot be used ({N} prose), so asking pauses; next try in 30 s, the "
+        "run goes on without new advice",
+        "advisor scripted: an answer can be used again; asking goes on"]
+
+
+def test_the_bound_counts_what_is_in_flight() -> None:
+    """64 workers, and N requests all the same."""
+    office = Office(pool=64, unusable_pause_after=N)
+    office.want(*range(100))
+    assert len(office.asked()) == N
+    for left in range(N - 1, -1, -1):
+        office.answer(PROSE)
+        assert len(office.asked()) == left
+
+
+def test_a_usable_answer_opens_all_workers_and_ends_the_row() -> None:
+    office = Office(pool=10, unusable_pause_after=N)
+    office.want(*range(100))
+    for _ in range(N - 1):
+        office.answer(PROSE)
+    office.answer(good())
+    assert len(office.asked()) == 10
+    for _ in range(N - 1):
+        office.answer(PROSE)
+    assert office.counts["unusable_state"] == "closed"
+    assert len(office.asked()) == 10 - N + 1  # only what was in flight already
+    office.answer(PROSE)
+    assert (office.counts["unusable_state"], office.counts["asked"]) == ("open", N + 10)
+
+
+def test_retries_of_unusable_answers_keep_the_bound() -> None:
+    office = Office(pool=4, unusable_pause_after=N, attempts=10, retry_share=1.0, poison_after=100)
+    office.want(*range(10))
+    for _ in range(200):
+        while office.pool.jobs:
+            office.answer(PROSE._replace(retryable=True))
+        office.turn(0.1)
+    assert office.counts["asked"] == N
+
+
+def test_failures_of_the_endpoint_do_not_count_as_unusable() -> None:
+    office = Office(pool=1, unusable_pause_after=2, breaker_failures=100, failed_for_s=0.0)
+    office.want(*range(50))
+    office.answer(PROSE)
+    for _ in range(6):
+        office.answer(bad(Failure.CONNECTION))
+    assert office.counts["unusable_state"] == "closed"
+    office.answer(PROSE)  # the second in a row: what comes between says nothing about answers
+    assert office.counts["unusable_state"] == "open"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(["answer", "hang", "turn", "want"]), max_size=80), st.integers(1, 12),
+       st.integers(2, 9))
+def test_a_server_without_a_usable_answer_gets_n_requests(steps: list[str], workers: int, most: int) -> None:
+    office = Office(pool=workers, unusable_pause_after=most, retry_share=1.0, attempts=10)
+    for number, step in enumerate(steps):
+        if step == "want":
+            office.want(*range(10 * number, 10 * number + 10))
+        elif step == "turn":
+            office.turn(0.2)  # 16 s at most in total: no probe yet
+        elif office.pool.jobs and step == "answer":
+            office.answer(PROSE._replace(retryable=True))
+        hung = office.counts["stuck"]
+        assert office.counts["asked"] <= most + hung
+
+
+# --- real servers ----------------------------------------------------------------------------------------------------
+
+UNUSABLE: dict[str, tuple[Step, str, str]] = {
+    "prose": (says("I would buy here."), "prose", "advisor.template=pipe"),
+    "think": (says("<think>Up or down? ADX 42.</think>"), "think", "advisor.service.completion_tokens"),
+    "cut_off": (says(json.dumps(GOOD)[:60], finish="length"), "cut_off", "advisor.service.completion_tokens"),
+    "cut_off in its reasoning": (says(None, finish="length"), "cut_off", "advisor.service.completion_tokens"),
+    "schema": (advises(direction="BUY"), "schema", "advisor.options.structured"),
+}
+
+
+class Served:
+    """A service on a server, with a clock by hand."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.clock, self.lines = HandClock(time.monotonic()), list[str]()
+        chosen = {"workers": 8, "unusable_pause_after": N, "retry_share": 1.0, "attempts": 5} | options
+        backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7))  # failures are retried
+        self.service = AdviceService(backend, ServiceOptions(**chosen), self.clock, self.lines.append)
+        self.service.submit([(question(bar), 1.0) for bar in range(60)])
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        found = self.service.statistics()
+        assert imbalance(found) == 0
+        return found
+
+    def settles(self, asked: int) -> bool:
+        """Whether `asked` requests are made and answered, and no more."""
+        return until(lambda: self.counts["asked"] == asked and self.counts["in_flight"] == 0, SOON)
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
+    monkeypatch.setenv("LLM_KEY", CANARY)
+    made: list[Served] = []
+
+    def new(url: str, **options: Any) -> Served:
+        made.append(Served(url, **options))
+        return made[-1]
+
+    yield new
+    for each in made:
+        each.service.stop()
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_n_requests_and_the_probes(name: str, serve: Callable[..., Served]) -> None:
+    step, reason, words = UNUSABLE[name]
+    with FaultServer(step) as server:
+        served = serve(server.url)
+        assert served.settles(N)
+        for pause, probes in ((29.0, 0), (1.0, 1), (59.0, 1), (1.0, 2)):
+            served.clock.now += pause
+            assert served.settles(N + probes)
+        served.service.stop()
+        assert len(server.requests) == N + 2
+    assert served.counts["unusable"] == {reason: N + 2}
+    first, pause = served.lines
+    assert words in first
+    assert pause.endswith(f"{N} answers in a row cannot be used ({N} {reason}), so asking pauses; next try in 30 s, "
+                          "the run goes on without new advice")
+    assert all(line.isprintable() and len(line) < 500 for line in served.lines)
+
+
+def test_a_usable_answer_ends_the_pause(serve: Callable[..., Served]) -> None:
+    with FaultServer(*[says("no")] * N, advises()) as server:
+        served = serve(server.url)
+        assert served.settles(N)
+        served.clock.now += 30.0
+        assert until(lambda: served.counts["done"] > N, SOON)
+        served.service.stop()
+    assert "an answer can be used again" in served.lines[2]
+
+
+def test_the_sample_holds_no_key_and_no_control_characters(serve: Callable[..., Served]) -> None:
+    with FaultServer(says(f"\x1b[2JMy key is {CANARY}, or {CANARY[:14]}.\n" + "x" * 500)) as server:
+        served = serve(server.url)
+        assert served.settles(N)
+        served.service.stop()
+    assert "My key is [key]" in served.lines[0]
+    assert "CANARY" not in repr(served.lines)
+    assert served.lines[0].isprintable()
+    assert len(served.lines[0]) < 500
+
+
+@pytest.mark.parametrize("text", [
+    "<think>ADX 42, so up.</think>\n" + json.dumps(GOOD), "```json\n" + json.dumps(GOOD) + "\n```",
+    "<think>Hm.</think>\n```json\n" + json.dumps(GOOD) + "\n```", json.dumps({**GOOD, "reason": "x" * 10_000}),
+], ids=["think", "fence", "think and fence", "long reason"])
+def test_what_can_be_used_is_used(text: str, serve: Callable[..., Served]) -> None:
+    with FaultServer(says(text)) as server:
+        served = serve(server.url)
+        assert until(lambda: served.counts["done"] == 60, SOON)
+        assert served.service.take(1)[0][1] == parse_advice(json.dumps(GOOD)).advice
+        served.service.stop()
+        assert len(server.requests) == 60
+    assert served.lines == []
+
+
+# --- response_format -------------------------------------------------------------------------------------------------
+
+
+def takes_only(*forms: str) -> Step:
+    """A server that answers 400 to any other `response_format`."""
+
+    def run(wire: Wire) -> None:
+        form = wire.request.body.get("response_format", {}).get("type", "none")
+        words = json.dumps({"error": {"message": f"response_format type must be one of {forms}, but got: {form}"}})
+        (reply(200, completion(json.dumps(GOOD))) if form in forms else reply(400, words))(wire)
+
+    return run
+
+
+@pytest.mark.parametrize(("forms", "said"), [
+    (("json_object", "none"), "rejects response_format json_schema (status 400"),
+    (("none",), "rejects response_format json_schema and json_object (status 400"),
+])
+def test_a_rejected_response_format_falls_back_and_stays_there(
+    forms: tuple[str, ...], said: str, serve: Callable[..., Served]
+) -> None:
+    with FaultServer(takes_only(*forms)) as server:
+        served = serve(server.url)
+        assert until(lambda: served.counts["done"] == 60, SOON)
+        served.service.stop()
+        asked = [request.body.get("response_format", {}).get("type", "none") for request in server.requests]
+        rejected = [form for form in asked if form not in forms]
+    assert served.counts["failures"] == {"unsupported": len(rejected)}
+    assert len(rejected) <= N + 1  # those in flight at the start, then one at a time
+    assert set(asked) - set(rejected) == {forms[0]}
+    assert len(served.lines) == 1
+    assert said in served.lines[0]
+    assert served.counts["breaker"] == "closed"
+
+
+def test_a_server_that_rejects_every_form_is_an_outage(serve: Callable[..., Served]) -> None:
+    with FaultServer(takes_only()) as server:
+        served = serve(server.url, workers=4)
+        assert until(lambda: served.counts["breaker"] == "open" and served.counts["in_flight"] == 0, SOON)
+        served.service.stop()
+        assert len(server.requests) <= 4 + 1 + 5 + 3  # in flight, json_object, the breaker's failures, in flight then
+    assert ["asked for no response_format" in line for line in served.lines] == [True, False]
+    assert "too many requests fail, the last one by http" in served.lines[1]
