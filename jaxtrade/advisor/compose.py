@@ -257,10 +257,10 @@ def config_digest(config: RunConfig) -> str:
 
     The advisor's kind, options and service, the TensorBoard switch and the places of files may differ, so they are left
     out: a journal names the bars by their content. The transport is included: it decides at which updates advice
-    becomes visible.
+    becomes visible. `demand_per` is left out: it decides only what is asked, and earlier versions had no such key.
     """
     values = config.model_dump(mode="json", exclude={"data": set(PLACES)})
-    for name in ("kind", "options", "service"):
+    for name in ("kind", "options", "service", "demand_per"):
         del values["advisor"][name]
     del values["train"]["tensorboard"]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

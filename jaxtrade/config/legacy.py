@@ -50,6 +50,8 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
         data |= {key: f"{data[key]}-01" for key in ("start", "end") if _MONTH.fullmatch(str(data.get(key)))}
     if isinstance(result.get("ppo"), dict):  # a run writes every key: one without this key did not scale its rewards
         result["ppo"].setdefault("normalise_rewards", False)
+    if isinstance(result.get("advisor"), dict):  # a run without this key asked `demand` bars per chunk, however long
+        result["advisor"].setdefault("demand_per", "chunk")
     return result
 
 

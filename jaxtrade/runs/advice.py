@@ -219,7 +219,7 @@ class TrainingAdvisor:
             source = Live(advising.service_of(config, backend, path, tell), book.question, tell)
         start = first_advice(config, market, train, askable)
         self.bridge = Bridge(source, size, chosen.rows, journal, history, tell)
-        self.exchange = AdviceExchange(chosen, start, self.bridge)
+        self.exchange = AdviceExchange(chosen, start, self.bridge, config.train.chunk_updates)
         self._history = history
         self._switch_s = sys.getswitchinterval()
         if isinstance(source, Live):
