@@ -1,7 +1,7 @@
 """The two transports of advice into the compiled program. Both use the same bridge to the host.
 
-`exchange`: between chunks. New answers are the inputs of a chunk's updates, at most `advisor.rows` of each, and the bars
-with the highest want are an output of its end. `callback`: one unordered host callback per update does both.
+`exchange`: between chunks. New answers are the inputs of a chunk's updates, each with at most `advisor.rows`, and the
+bars with the highest want are an output of its end. `callback`: one unordered host callback per update does both.
 """
 
 from __future__ import annotations
