@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -209,6 +210,33 @@ def test_the_replay_of_a_live_run_has_its_report_too(tmp_path, capsys) -> None:
     assert replayed == recorded
     log = (tmp_path / "first" / "run.log").read_text(encoding="utf-8")
     assert f"advisor {server.url} (recorded), fusion trust" in log
+
+
+@pytest.mark.slow
+def test_precompute_is_offered_first_with_its_cost_and_its_commands_work(tmp_path, capsys) -> None:
+    path = tmp_path / "run"
+    with FaultServer(advises()) as server:
+        train(path, server.url, "advisor.options.model=m", "advisor.service.price_prompt=1.0",
+              "advisor.service.price_completion=2.0")
+        lines = [line.partition(" ")[2] for line in (path / "run.log").read_text(encoding="utf-8").splitlines()]
+        [first] = [number for number, line in enumerate(lines) if "takes at most" in line]
+        assert "The training split has 1,732 bars to ask about, all splits have 2,165." in lines[first]
+        found = re.search(r"at most ([\d,]+) calls and ([\d,]+) tokens, cost at most ([\d.]+):", lines[first])
+        assert found is not None
+        assert found[1] == "2,165"
+        assert first < next(number for number, line in enumerate(lines) if "compiled" in line)
+        ask, then = (shlex.split(line)[1:] for line in lines[first + 1:first + 3])
+        capsys.readouterr()
+        assert cli.main([*ask, "--plan"]) == 0
+        plan = capsys.readouterr().out
+        [(tokens, cost)] = re.findall(r"2165 calls, ([\d,]+) tokens at most, cost at most ([\d.]+)", plan)
+        assert (found[2], found[3]) == (tokens, cost)
+        assert cli.main(ask) == 0
+        asked = len(server.requests)
+        assert cli.main([*then, "--run-dir", str(tmp_path / "with_table")]) == 0
+        assert len(server.requests) == asked
+    assert history(tmp_path / "with_table")[0]["advice_share"] > 0.9
+    assert "takes at most" not in (tmp_path / "with_table" / "run.log").read_text(encoding="utf-8")
 
 
 def asked_lines(path: Path) -> list[str]:

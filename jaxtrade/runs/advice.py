@@ -24,7 +24,9 @@ from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, is_ended, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
-from jaxtrade.advisor.questions import in_sessions, make_book
+from jaxtrade.advisor.host.types import Backend
+from jaxtrade.advisor.plan import offer
+from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import load_table, market_entries
 from jaxtrade.advisor.table import AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
 from jaxtrade.config import AdvisorConfig, RunConfig
@@ -33,6 +35,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
+from jaxtrade.runs.ending import program, quoted
 from jaxtrade.runs.recording import FIGURES, check_whole, recorded_figures
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet, SessionTable
@@ -147,6 +150,8 @@ class TrainingAdvisor:
             header = advising.journal_header(config, book, backend, path.name) | {
                 "bars": market_entries(market)["bars_sha256"]}
             journal, history = self._journal(header, tell)
+            if history is None:
+                self._offer(backend, book, askable, tell)
             source = Live(advising.service_of(config, backend, path, tell), book.question, tell)
         start = first_advice(config, market, train, askable)
         self.bridge = Bridge(source, size, chosen.rows, journal, history, tell)
@@ -155,6 +160,18 @@ class TrainingAdvisor:
         self._switch_s = sys.getswitchinterval()
         if isinstance(source, Live):
             sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+
+    def _offer(self, backend: Backend, book: QuestionBook, askable: np.ndarray, tell: Tell) -> None:
+        """Offer to ask a server beforehand, unless the cache of its answers exists already."""
+        chosen, file = self._config.advisor, str(self._path / "config.yaml")
+        options = advising.service_options(chosen, self._path / advising.CACHE)
+        if not advising.is_slow(chosen.kind) or options.cache is None or Path(options.cache).exists():
+            return
+        table = str(self._path / "advice_table.npz")
+        priced = options.price_prompt is not None or options.price_completion is not None
+        ask = [*program(), "advise", "precompute", file, "--out", table, *(["--yes"] if priced else [])]
+        offer(backend, book, askable, options, quoted(ask),
+              quoted([*program(), "train", file, "--advisor", f"table:{table}"]), tell)
 
     def _journal(self, header: Mapping[str, Any], tell: Tell) -> tuple[Journal, Recorded | None]:
         """A new journal, or the one that an earlier process of this run began, with what it recorded."""
