@@ -7,12 +7,14 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,17 +26,18 @@ import pytest
 
 from jaxtrade import cli
 from jaxtrade.advisor.compose import followed_of, only, reads_future, table_reads_future
-from jaxtrade.cli.replaying import differences
+from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.config import load_config
 from jaxtrade.data.market import build_market, load_market
 from jaxtrade.env.params import make_params
 from jaxtrade.evaluation.agents import greedy, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.rl.listening.fusion import Trust
+from jaxtrade.runs.comparison import report_differences, state_differences
 from jaxtrade.runs.evaluate import evaluate_run, history
 from jaxtrade.runs.setup import params_shown, policies_of, prepare
 from jaxtrade.runs.source import load_source
-from tests.advisor.servers import FaultServer, Step, advises, after, cut, drip, flood, hang, reply, reset, says
+from tests.advisor.servers import FaultServer, Step, Wire, advises, after, cut, drip, flood, hang, reply, reset, says
 
 TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "network.hidden=[8]",
         "train.total_timesteps=2048",
@@ -175,7 +178,7 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_
     recorded = live("exchange")
     assert cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "replayed")]) == 0
     assert "the same state, bit for bit" in capsys.readouterr().out
-    assert differences(tmp_path / "replayed", silent("exchange")) != []
+    assert state_differences(tmp_path / "replayed", silent("exchange")) != []
     edited = tmp_path / "edited"
     shutil.copytree(recorded, edited)
     text = (edited / "advice.jsonl").read_text(encoding="utf-8")
@@ -184,6 +187,99 @@ def test_advise_replay_compares_and_refuses_an_edited_journal(live, silent, tmp_
     assert "damaged or edited" in capsys.readouterr().err
     assert cli.main(["advise", "replay", str(silent("exchange"))]) == 2
     assert "this run had no advisor" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_replay_of_a_live_run_has_its_report_too(tmp_path, capsys) -> None:
+    """A part of the answers for the evaluation never comes. The replay shows what the evaluation showed, and closes
+    with the recorded figures. A later evaluation asks about the missing bars alone."""
+    usable, path = {"all": False}, tmp_path / "run"
+
+    def some(wire: Wire) -> None:
+        draw = zlib.crc32(json.dumps(wire.request.body, sort_keys=True).encode())
+        good = advises(direction="long" if draw % 2 else "short")
+        (good if usable["all"] or draw % 3 else says("I would buy here."))(wire)
+
+    with FaultServer(some) as server:
+        train(path, server.url, "advisor.options.model=m", "train.total_timesteps=10240", "advisor.service.workers=8")
+        saved = read_snapshot(path / "advice" / "test.npz")
+        missing = saved.manifest["missing"]
+        assert 0 < missing < 433
+        assert len(saved.bars) == 433 - missing
+        assert cli.main(["advise", "replay", str(path), "--run-dir", str(tmp_path / "first")]) == 0
+        assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
+        usable["all"], before = True, len(server.requests)
+        assert cli.main(["replay", str(path), "--session", "2013-10-11"]) == 0  # shows what the evaluation showed
+        assert len(server.requests) == before
+        assert cli.main(["evaluate", str(path)]) == 0
+        assert len(server.requests) == before + missing
+    now = read_snapshot(path / "advice" / "test.npz")
+    assert (len(now.bars), now.manifest["missing"]) == (433, 0)
+    assert np.isin(saved.bars, now.bars).all()
+    assert report_differences(path, tmp_path / "first") != []
+    assert cli.main(["advise", "replay", str(path), "--run-dir", str(tmp_path / "second")]) == 0
+    assert figures(tmp_path / "first")["recorded"] == figures(path)
+    recorded, replayed = (asked_lines(run) for run in (path, tmp_path / "first"))
+    assert len(recorded) == 1
+    assert replayed == recorded
+    log = (tmp_path / "first" / "run.log").read_text(encoding="utf-8")
+    assert f"advisor {server.url} (recorded), fusion trust" in log
+
+
+@pytest.mark.slow
+def test_precompute_is_offered_first_with_its_cost_and_its_commands_work(tmp_path, capsys) -> None:
+    path = tmp_path / "run"
+    with FaultServer(advises()) as server:
+        train(path, server.url, "advisor.options.model=m", "advisor.service.price_prompt=1.0",
+              "advisor.service.price_completion=2.0")
+        lines = [line.partition(" ")[2] for line in (path / "run.log").read_text(encoding="utf-8").splitlines()]
+        [first] = [number for number, line in enumerate(lines) if "takes at most" in line]
+        assert "The training split has 1,732 bars to ask about, all splits have 2,165." in lines[first]
+        found = re.search(r"at most ([\d,]+) calls and ([\d,]+) tokens, cost at most ([\d.]+):", lines[first])
+        assert found is not None
+        assert found[1] == "2,165"
+        assert first < next(number for number, line in enumerate(lines) if "compiled" in line)
+        ask, then = (shlex.split(line)[1:] for line in lines[first + 1:first + 3])
+        capsys.readouterr()
+        assert cli.main([*ask, "--plan"]) == 0
+        plan = capsys.readouterr().out
+        [(tokens, cost)] = re.findall(r"2165 calls, ([\d,]+) tokens at most, cost at most ([\d.]+)", plan)
+        assert (found[2], found[3]) == (tokens, cost)
+        assert cli.main(ask) == 0
+        asked = len(server.requests)
+        assert cli.main([*then, "--run-dir", str(tmp_path / "with_table")]) == 0
+        assert len(server.requests) == asked
+    assert history(tmp_path / "with_table")[0]["advice_share"] > 0.9
+    assert "takes at most" not in (tmp_path / "with_table" / "run.log").read_text(encoding="utf-8")
+
+
+def asked_lines(path: Path) -> list[str]:
+    """What a run says at its end about what was asked, without the time of day."""
+    return [line[line.index("advisor: query rate"):] for line in (path / "run.log").read_text().splitlines()
+            if "advisor: query rate" in line]
+
+
+@pytest.mark.slow
+def test_a_cut_journal_is_refused_where_its_run_knows_better_and_noted_elsewhere(live, tmp_path, capsys) -> None:
+    recorded, cut, alone = live("exchange"), tmp_path / "cut", tmp_path / "alone.jsonl"
+    shutil.copytree(recorded, cut)
+    lines = (cut / "advice.jsonl").read_bytes().splitlines(keepends=True)
+    (cut / "advice.jsonl").write_bytes(b"".join(lines[:-1]))
+    assert cli.main(["advise", "replay", str(cut)]) == 2
+    assert f"line {len(lines)} is missing: the run has finished" in capsys.readouterr().err
+    (cut / "advice.jsonl").write_bytes(b"".join(lines[:-2]))
+    flags = [flag for key in (*TINY, "train.total_timesteps=10240") for flag in ("--set", key)]
+    for command in (["advise", "replay", str(cut)],
+                    ["train", "--advisor", f"replay:{cut / 'advice.jsonl'}", "--run-dir", str(tmp_path / "x"), *flags]):
+        assert cli.main(command) == 2
+        assert f"line {len(lines) - 1} (delta {len(lines) - 2}) is missing" in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+    alone.write_bytes(b"".join(lines[:-1]))
+    train(tmp_path / "again", f"replay:{alone}", "train.total_timesteps=10240")
+    said = capsys.readouterr().err
+    assert said.count("no end line") == 1
+    assert "advice/test.npz is missing, so no advice is shown" in said
+    assert state_differences(recorded, tmp_path / "again") == []
 
 
 @pytest.mark.slow

@@ -246,7 +246,7 @@ def matrix_stack(learner: FusionTraining, advice: AdviceState, seeds: int) -> St
     """The stack of K kinds x S seeds. Each kind has its own advice. All kinds share the S keys and the market."""
     axes = kind_axes(advice)
     params = jax.tree.map(lambda _: None, learner.params).replace(advice=axes.view)
-    return Stack((advice.outcomes.seen.shape[0], seeds), (Axes(None, params, axes), SEEDS))
+    return Stack((advice.view.table.newest.shape[0], seeds), (Axes(None, params, axes), SEEDS))
 
 
 def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed: np.ndarray, askable: np.ndarray,

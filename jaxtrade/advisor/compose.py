@@ -55,6 +55,13 @@ __all__ = [
 ]
 
 CACHE, LEDGER, JOURNAL = "advice_cache.sqlite", "advice_ledger.sqlite", "advice.jsonl"  # in a run's folder
+# Keys of `advisor` that the first journals' digests cover. A later key counts only where it is not its default, so that
+# the journals of earlier versions stay valid.
+_FIRST_KEYS = frozenset(("fusion", "transport", "horizon", "latency", "latency_seed", "max_age", "bins", "memory",
+                         "prior", "abstain", "cap", "weight", "gate_cost", "veto", "drop_episode", "drop_bar", "demand",
+                         "rows", "template", "evaluation_wait_s"))
+# These may differ between a recording and its replay. `demand_per` decides only what is asked.
+_FREE_KEYS = frozenset(("kind", "options", "service", "demand_per"))
 _NOBODY = ("none", "off")
 _WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
 _SERVED = ("http", "https")  # requests are slow and may cost money: they go through the service, answers are cached
@@ -261,8 +268,9 @@ def config_digest(config: RunConfig) -> str:
     becomes visible.
     """
     values = config.model_dump(mode="json", exclude={"data": set(PLACES)})
-    for name in ("kind", "options", "service"):
-        del values["advisor"][name]
+    usual = AdvisorConfig().model_dump(mode="json")
+    values["advisor"] = {name: value for name, value in values["advisor"].items() if name not in _FREE_KEYS and (
+        name in _FIRST_KEYS or value != usual[name])}
     del values["train"]["tensorboard"]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 

@@ -17,16 +17,14 @@ import numpy as np
 from jaxtrade import interrupt
 from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
 from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
-from jaxtrade.advisor.host.cache import AdviceCache
-from jaxtrade.advisor.host.ledger import MICRO, Prices, Spend, at_most
-from jaxtrade.advisor.host.samples import calls_of
+from jaxtrade.advisor.host.ledger import MICRO, Spend
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.host.unusable import reasons_text, unusable_lines
+from jaxtrade.advisor.plan import AskPlan, cost_text, make_plan
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import market_entries, save_table
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig
-from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
@@ -43,19 +41,6 @@ class Request(NamedTuple):
     every: int
     plan: bool
     yes: bool
-
-
-class AskPlan(NamedTuple):
-    """What the command will ask.
-
-    bars: number of bars to ask about. hits: those whose answer is in the cache. hopeless: those that the cache knows to
-    fail. most: the largest cost of the others, if each is asked once.
-    """
-
-    bars: int
-    hits: int
-    hopeless: int
-    most: Spend
 
 
 class _Result(NamedTuple):
@@ -80,7 +65,7 @@ def precompute(config: RunConfig, request: Request) -> int:
     backend = backend_of(config, market, book, followed_of(market, config), say)
     try:
         options, slow = config.advisor.service, is_slow(config.advisor.kind)
-        plan = make_plan(backend, book, bars, options) if slow else AskPlan(len(bars), 0, 0, Spend())
+        plan = make_plan(backend, book, bars, options, say) if slow else AskPlan(len(bars), 0, 0, Spend())
         print("\n".join(plan_lines(plan, config, slow)))
         if request.plan:
             return 0
@@ -112,30 +97,6 @@ def _with_files(config: RunConfig, out: Path) -> RunConfig:
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: ServiceOptions) -> AskPlan:
-    """Estimate the largest cost of asking about the bars, given the cache. Creates no cache file."""
-    path = Path(options.cache) if options.cache is not None and Path(options.cache).exists() else None
-    cache = AdviceCache(path, say)
-    cache.open()
-    identity, prices = backend.identity(), Prices(options.price_prompt, options.price_completion)
-    calls = calls_of(backend)
-    hits = hopeless = 0
-    most = [0, 0, 0]
-    try:
-        for bar in bars:
-            question = book.question(bar)
-            known = cache.get(cache.key(identity, question))
-            hits += known is not None and known.advice is not None
-            if known is not None and (known.advice is not None or known.attempts >= options.poison_after):
-                hopeless += known.advice is None
-                continue
-            spend = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
-            most = [total + calls * more for total, more in zip(most, spend, strict=True)]
-    finally:
-        cache.close()
-    return AskPlan(len(bars), hits, hopeless, Spend(*most))
-
-
 def plan_lines(plan: AskPlan, config: RunConfig, slow: bool) -> list[str]:
     """The plan as text."""
     kind, options = config.advisor.kind, config.advisor.service
@@ -143,9 +104,8 @@ def plan_lines(plan: AskPlan, config: RunConfig, slow: bool) -> list[str]:
         return [f"plan: {plan.bars} bars, answered here by {kind}: no calls, no cost"]
     known = f"{plan.hits} of them answered in {options.cache}" if plan.hits else "none of them answered yet"
     lines = [f"plan: {plan.bars} bars, {known}" + (f", {plan.hopeless} known to fail" if plan.hopeless else "")]
-    priced = options.price_prompt is not None or options.price_completion is not None
-    cost = f"cost at most {plan.most.cost / MICRO:.2f}" if priced else "cost unknown (no prices set)"
-    lines.append(f"      {plan.most.calls} calls, {plan.most.tokens:,} tokens at most, {cost}; retries add "
+    lines.append(f"      {plan.most.calls} calls, {plan.most.tokens:,} tokens at most, "
+                 f"{cost_text(plan.most, options)}; retries add "
                  f"{options.retry_share:.0%} at most")
     for name, cap, most in (("max_calls", options.max_calls, plan.most.calls),
                             ("max_tokens", options.max_tokens, plan.most.tokens),

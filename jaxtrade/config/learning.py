@@ -208,8 +208,10 @@ class AdvisorConfig(Section, frozen=True):
                         "is at most 1, so 2 means never")
     drop_episode: float = Field(default=0.1, ge=0, le=1, description="share of training episodes without advice")
     drop_bar: float = Field(default=0.1, ge=0, le=1, description="share of training bars without advice")
-    demand: int = Field(default=64, ge=1, le=1024, description="bars asked about per chunk or update at most")
-    rows: int = Field(default=256, ge=1, le=1024, description="answers that become visible per chunk or update at most")
+    demand: int = Field(default=64, ge=1, le=1024, description="bars asked about per update at most")
+    demand_per: Literal["update", "chunk"] = Field(default="update", description="exchange: what advisor.demand counts "
+                                                   "for; chunk, as in runs of earlier versions, asks less")
+    rows: int = Field(default=256, ge=1, le=1024, description="answers that become visible per update at most")
     template: str = Field(default="v1", description="the prompt: v1, no_volume, anonymous, pipe")
     options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="options of this kind: "
                                                          "model, key_env, seed, ...")

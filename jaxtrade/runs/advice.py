@@ -1,9 +1,9 @@
-"""The advisor of one run: during training, during evaluation and in the run's closing figures.
+"""The advisor of one run: during training, and in the run's closing figures.
 
 Files in the run folder:
 
 - `advice.jsonl`: the journal. It records which advice became visible at which update.
-- `advice/<split>.npz`: the advice on the decision bars of one evaluated split.
+- `advice/<split>.npz`: the advice on the decision bars of one evaluated split (`runs.advice_evaluation`).
 - `advice.json`: figures about the advisor.
 - a cache and a ledger, for advisors whose answers take time or cost money.
 """
@@ -11,37 +11,36 @@ Files in the run folder:
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
-from jaxtrade.advisor.host.gates import PAUSED
-from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, read_journal
+from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, is_ended, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
+from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.host.unusable import unusable_lines
-from jaxtrade.advisor.questions import in_sessions, make_book
-from jaxtrade.advisor.snapshot import load_table, market_entries, save_table
-from jaxtrade.advisor.table import COLUMNS, AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
+from jaxtrade.advisor.plan import offer
+from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
+from jaxtrade.advisor.snapshot import load_table, market_entries
+from jaxtrade.advisor.table import AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
 from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.backtest import decision_bars
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
+from jaxtrade.runs.ending import program, quoted
+from jaxtrade.runs.recording import FIGURES, check_whole, recorded_figures
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet, SessionTable
 
-FOLDER, FIGURES = "advice", "advice.json"
 # Python switches threads every 5 ms by default. The training thread would wait that long for the interpreter while the
 # advisor's threads run, so they take turns every 0.2 ms instead.
 _SWITCH_S = 2e-4
@@ -80,86 +79,6 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
     return with_answers(start, Delta(snapshot.bars, snapshot.rows, np.array(1, np.int32)))
 
 
-class Shown(NamedTuple):
-    """The advice that an evaluation shows to the policy.
-
-    view: the advice. advised: how many of the decision bars have advice. bars: how many decision bars there are.
-    kind: the advisor's `advisor.kind`. reads_future: whether that advisor was given future prices.
-    """
-
-    view: AdviceView
-    advised: int
-    bars: int
-    kind: str
-    reads_future: bool
-
-    @property
-    def note(self) -> str:
-        """One line about the advice, for reports."""
-        future = " (it reads future prices: a test of the machinery, not of an advisor)" if self.reads_future else ""
-        return f"advice of {self.kind}{future} on {self.advised:,} of {self.bars:,} decision bars"
-
-
-def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, path: Path | None,
-          tell: Tell | None = None) -> Shown:
-    """The advice on a split's decision bars.
-
-    It comes from the run folder if an earlier evaluation saved it there. Otherwise the advisor is asked now. If its
-    answers take time, this waits for at most `advisor.evaluation_wait_s`; later answers count as absent.
-
-    The answers are saved in the run folder if all of them arrived. Answers about the validation split are always
-    saved: early stopping depends on them, so a resumed run must see the same ones.
-
-    Args:
-        path: the run folder; None saves nothing.
-        tell: prints one line about the run.
-    Raises:
-        ConfigError, DataError.
-    """
-    chosen = config.advisor
-    kind, _, rest = chosen.kind.partition(":")
-    own = None if path is None else path / FOLDER / f"{split}.npz"
-    rows = decision_bars(market.data, sessions).rows
-    file = {"table": Path(rest), "replay": Path(rest).parent / FOLDER / f"{split}.npz"}.get(kind, own)
-    manifest: Mapping[str, Any] = {"advisor": chosen.kind}
-    bars, values = np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)
-    if kind != "none":
-        if file is not None and (file.is_file() or kind == "table"):
-            bars, values, manifest = load_table(file, market)
-        elif kind != "replay":
-            bars, values, whole = _asked(config, market, rows, path, tell)
-            if own is not None and (whole or split == "validation"):
-                own.parent.mkdir(exist_ok=True)
-                save_table(own, bars, values, market_entries(market) | manifest)
-    inside = np.isin(bars, rows)
-    table = advising.table_of(bars[inside], values[inside], len(market.bars))
-    future = advising.reads_future(chosen.kind) or advising.table_reads_future(manifest)
-    return Shown(view_of(chosen, market.data.sessions, table, False), int(inside.sum()), len(rows), chosen.kind, future)
-
-
-def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | None,
-           tell: Tell | None) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Ask the advisor about the askable bars among `rows`.
-
-    Returns (bars, one row of advice per bar, whether every answer arrived before the wait was over).
-    """
-    book = make_book(market, config)
-    bars = rows[book.askable[rows]]
-    backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
-    if not advising.is_slow(config.advisor.kind):
-        return *ask_all(backend, book, bars, tell), True
-    wait, began = config.advisor.evaluation_wait_s, time.monotonic()
-    with advising.service_of(config, backend, path, tell, goes_on=False) as service:
-        known, values, found = ask_service(service, book, bars, wait)
-        waited = time.monotonic() - began >= wait
-    if tell is not None and len(known) < len(bars):
-        _, pauses, cause = str(found["mode"]).partition(PAUSED)  # any other cause has had its own line
-        why = f" within {wait:g} s (advisor.evaluation_wait_s)" if waited else f" ({cause})" if pauses else ""
-        tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came{why}; "
-             "the others are absent")
-    return known, values, len(known) == len(bars)
-
-
 def check_advisor(config: RunConfig, market: Market) -> None:
     """Check an advisor's kind, options, API key and horizon before the run folder is written.
 
@@ -192,10 +111,17 @@ def check_advisor(config: RunConfig, market: Market) -> None:
 def _recorded(config: RunConfig, market: Market) -> Recorded:
     """The journal that `replay:FILE` names.
 
-    Raises JournalError: the journal is damaged, or belongs to another configuration or to other bars.
+    Raises JournalError: the journal is damaged or cut, or belongs to another configuration or to other bars.
     """
-    return read_journal(Path(config.advisor.kind.partition(":")[2]), {
-        "config": advising.config_digest(config), "bars": market_entries(market)["bars_sha256"]})
+    path = _journal_of(config)
+    recorded = read_journal(path, {"config": advising.config_digest(config),
+                                   "bars": market_entries(market)["bars_sha256"]})
+    check_whole(path, recorded)
+    return recorded
+
+
+def _journal_of(config: RunConfig) -> Path:
+    return Path(config.advisor.kind.partition(":")[2])
 
 
 class TrainingAdvisor:
@@ -217,20 +143,36 @@ class TrainingAdvisor:
         journal = history = None
         if book is not None and kind == "replay":
             history = _recorded(config, market)
+            for note in history.notes:
+                tell(note)
             source = Replayed(history)
         elif book is not None:
             backend = advising.backend_of(config, market, book, advising.followed_of(market, config), tell)
             header = advising.journal_header(config, book, backend, path.name) | {
                 "bars": market_entries(market)["bars_sha256"]}
             journal, history = self._journal(header, tell)
+            if history is None:
+                self._offer(backend, book, askable, tell)
             source = Live(advising.service_of(config, backend, path, tell), book.question, tell)
         start = first_advice(config, market, train, askable)
         self.bridge = Bridge(source, size, chosen.rows, journal, history, tell)
-        self.exchange = AdviceExchange(chosen, start, self.bridge)
+        self.exchange = AdviceExchange(chosen, start, self.bridge, config.train.chunk_updates)
         self._history = history
         self._switch_s = sys.getswitchinterval()
         if isinstance(source, Live):
             sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
+
+    def _offer(self, backend: Backend, book: QuestionBook, askable: np.ndarray, tell: Tell) -> None:
+        """Offer to ask a server beforehand, unless the cache of its answers exists already."""
+        chosen, file = self._config.advisor, str(self._path / "config.yaml")
+        options = advising.service_options(chosen, self._path / advising.CACHE)
+        if not advising.is_slow(chosen.kind) or options.cache is None or Path(options.cache).exists():
+            return
+        table = str(self._path / "advice_table.npz")
+        priced = options.price_prompt is not None or options.price_completion is not None
+        ask = [*program(), "advise", "precompute", file, "--out", table, *(["--yes"] if priced else [])]
+        offer(backend, book, askable, options, quoted(ask),
+              quoted([*program(), "train", file, "--advisor", f"table:{table}"]), tell)
 
     def _journal(self, header: Mapping[str, Any], tell: Tell) -> tuple[Journal, Recorded | None]:
         """A new journal, or the one that an earlier process of this run began, with what it recorded."""
@@ -254,13 +196,20 @@ class TrainingAdvisor:
             self.bridge.recall({"deltas": 0, "sha256": self._history.digests[0], "until": -1, "in_flight": []})
 
     def close(self) -> dict[str, Any]:
-        """Stop asking and end the journal, within seconds. Write the figures to `advice.json` and return them."""
+        """Stop asking and end the journal, within seconds. Write the figures to `advice.json` and return them.
+
+        Those of a replay hold the recorded run's as `recorded`.
+        """
         settle(self.bridge)
         self.bridge.stop()
         sys.setswitchinterval(self._switch_s)
-        figures = self.bridge.statistics() | {"kind": self._config.advisor.kind,
-                                              "fusion": self._config.advisor.fusion,
-                                              "transport": self._config.advisor.transport}
+        chosen, journal = self._config.advisor, self._path / JOURNAL
+        figures = self.bridge.statistics() | {"kind": chosen.kind, "fusion": chosen.fusion,
+                                              "transport": chosen.transport}
+        if journal.is_file():
+            figures["journal_ended"] = is_ended(journal)
+        if chosen.kind.startswith("replay:") and (recorded := recorded_figures(_journal_of(self._config))):
+            figures["recorded"] = recorded
         rundir.write_json(self._path / FIGURES, figures)
         return figures
 
@@ -269,9 +218,13 @@ def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]
     """The lines about the advisor that a run prints at its end.
 
     history: rows of metrics, one per update. steps: environment steps of this process, over all environments.
+
+    What was asked and answered is that of the recorded run if this one is its replay.
     """
-    last = history[-1] if history else {}
-    lines = [f"advisor {figures['kind']}, fusion {figures['fusion']}, transport {figures['transport']}: "
+    last, own = history[-1] if history else {}, figures
+    figures = own.get("recorded", own)
+    kind = f"{figures['kind']} (recorded)" if "recorded" in own else figures["kind"]
+    lines = [f"advisor {kind}, fusion {figures['fusion']}, transport {figures['transport']}: "
              f"{figures['rows_handed_out']:,} answers became visible in {figures['deltas']:,} exchanges"]
     if "asked" in figures:
         latency, failed = figures["latency"], sum(figures["failures"].values())
@@ -286,7 +239,7 @@ def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]
     lines.append(f"advisor: hit rate {_percent(shown['hit_rate'])} over {int(last.get('advice_scored', 0)):,} scored, "
                  f"trust {trust}, advice on {_percent(shown['advice_share'])} of steps, "
                  f"agreement {_percent(shown['agreement'])}, override {_percent(shown['override'])}")
-    stall = figures["stall_ms"]["delta"], figures["stall_ms"]["wanted"]
+    stall = own["stall_ms"]["delta"], own["stall_ms"]["wanted"]
     calls = sum(part["calls"] for part in stall)
     lines.append(f"advisor: the loop spent {sum(part['total'] for part in stall):.3g} ms on it in {calls:,} calls, 99 "
                  f"% of them below {max(part['p99'] or 0.0 for part in stall):.2g} ms; it never waits for an answer")

@@ -102,8 +102,8 @@ def folder_of(path: Path, split: str, other: bool = False) -> Path:
 
 
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
-              tell: Callable[[str], None] | None = None, other: bool = False,
-              programs: Programs | None = None, screen: Screen | None = None) -> dict[int, EvaluationResult]:
+              tell: Callable[[str], None] | None = None, other: bool = False, programs: Programs | None = None,
+              screen: Screen | None = None, again: bool = False) -> dict[int, EvaluationResult]:
     """Evaluate policies on a split, compare them with the baselines, and write the results to files.
 
     The files go to `evaluation/<split>`; a run with several seeds has one folder `evaluation/<split>/seed_<n>` for
@@ -115,11 +115,12 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         other: whether another advisor than the run's own is used; the folder is then `evaluation/<split>-advised`.
         programs: holds the programs that were begun for this evaluation.
         screen: shows which agent is evaluated.
+        again: ask about the bars about which an earlier evaluation had no answer in time.
     """
     sessions, config = _held_out(setup, split), setup.config
     _, manifest = rundir.read_run(path)
     folder, results = folder_of(path, split, other), {}
-    params, known = params_shown(setup, split, None if other else path, tell)
+    params, known = params_shown(setup, split, None if other else path, tell, again)
     shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
     for seed, policy in policies.items():
         agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
@@ -160,8 +161,9 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     policies = {each: _load(path, setup.config, each) for each in chosen}
     with rundir.locked(path), programs_of(setup, store) as programs:
         begin_evaluations(programs, setup, next(iter(policies.values())), split)
+        # The advice that is saved stays that of all reports, so only an evaluation of every seed adds to it.
         results = evaluate_policies(setup, policies, split, path, other=advisor is not None, programs=programs,
-                                    screen=shown)
+                                    screen=shown, again=seed is None)
     other = [] if advisor is None else ["--advisor", advisor, *(word for key in overrides for word in ("--set", key))]
     shown.at_end(ending(path, folder_of(path, split, advisor is not None), results, setup.config, other))
     if not as_json:

@@ -22,7 +22,8 @@ from jaxtrade.env.summary import summarise
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.state import Policy
-from jaxtrade.runs.advice import Shown, shown, view_of
+from jaxtrade.runs.advice import view_of
+from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.population import Stack
@@ -115,15 +116,16 @@ def policies_of(setup: Setup, state: LoopState) -> list[Policy]:
     return [policy.replace(fusion=trust) for policy in setup.stack.agents(policies)]
 
 
-def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[str], None] | None = None
-                  ) -> tuple[EnvParams, Shown | None]:
+def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[str], None] | None = None,
+                 again: bool = False) -> tuple[EnvParams, Shown | None]:
     """The environment's parameters for evaluating a split, with the advice on its bars.
 
-    Returns (parameters, the advice shown), where the second is None for a run without an advisor.
+    again: as in `advice_evaluation.shown`. Returns (parameters, the advice shown), where the second is None for a run
+    without an advisor.
     """
     if setup.fusion is None:
         return setup.params, None
-    known = shown(setup.config, setup.market, split, setup.splits[split], path, tell)
+    known = shown(setup.config, setup.market, split, setup.splits[split], path, tell, again)
     return setup.params.replace(advice=known.view), known
 
 

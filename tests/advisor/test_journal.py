@@ -170,13 +170,13 @@ def test_missing_lines_at_the_end_are_seen_by_a_position(path: Path) -> None:
     found = read_journal(path)  # looks like a killed run, and says so
     assert len(found.deltas) == 2
     assert "no end line" in found.notes[0]
-    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) is missing: 3 deltas were written"):
+    with pytest.raises(JournalError, match=r"line 4 \(delta 3\) is missing: the run knows 3 deltas"):
         read_journal(path, position=journal.position)
 
 
 def test_another_history_is_seen_by_a_position(path: Path) -> None:
     write(path)
-    with pytest.raises(JournalError, match=r"line 3 \(delta 2\) is not the one that the run wrote"):
+    with pytest.raises(JournalError, match=r"line 3 \(delta 2\) is not the one that the run knows"):
         read_journal(path, position=JournalPosition(2, "0" * 64))
 
 

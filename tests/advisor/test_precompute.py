@@ -17,10 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jaxtrade.advisor import plan
 from jaxtrade.advisor.asking import Asked
 from jaxtrade.advisor.compose import JOURNAL, LEDGER, journal_header
 from jaxtrade.advisor.host.journal import Journal
 from jaxtrade.advisor.host.ledger import Caps, Ledger, Spend
+from jaxtrade.advisor.host.registry import make_backend
+from jaxtrade.advisor.plan import make_plan, offer
 from jaxtrade.advisor.snapshot import load_table, read_snapshot
 from jaxtrade.cli import main
 from jaxtrade.cli.precompute import progress_line
@@ -82,6 +85,20 @@ def test_the_plan_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         in said
     assert "max_calls = 21: it may stop before the end" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_offer_measures_a_part_of_a_large_market(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every second prompt is measured, which is close to all of them; without prices the cost is unknown."""
+    backend, bars = make_backend("mock:random", {"seed": 0}), np.flatnonzero(book().askable)
+    options = config().advisor.service
+    monkeypatch.setattr(plan, "_MOST_BARS", len(bars) // 2 + 1)
+    said: list[str] = []
+    offer(backend, book(), book().askable, options, "ASK", "THEN", said.append)
+    found = re.search(rf"about {len(bars):,} calls and ([\d,]+) tokens, cost unknown \(no prices set\):", said[0])
+    assert found is not None
+    exact = make_plan(backend, book(), bars, options, said.append).most.tokens
+    assert int(found[1].replace(",", "")) == pytest.approx(exact, rel=0.01)
+    assert said[1:] == ["      ASK", "      THEN"]
 
 
 def test_what_costs_money_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

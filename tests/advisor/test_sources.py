@@ -207,7 +207,7 @@ def test_a_stop_leaves_unasked_what_still_waits(monkeypatch: pytest.MonkeyPatch)
     reported, service = list[str](), HandService()
     live = Live(service, question, tell=reported.append)
     for _ in range(10):
-        live.want([(bar, 1.0) for bar in range(20)])  # 1 s each
+        live.want([(bar, 1.0) for bar in range(80)])  # 1 s each
     began = time.monotonic()
     live.stop()
     assert time.monotonic() - began < SOON

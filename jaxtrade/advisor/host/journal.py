@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from jaxtrade.errors import JournalError
 
 FORMAT = 1
+_END_BYTES = 256  # an end line is shorter
 # Required entries: the run's id, digests of its configuration and of the answers' schema, the version of its prompts,
 # the advisor's identity, and versions of libraries.
 HEADER = ("run", "config", "schema", "prompt_version", "identity", "versions")
@@ -49,7 +50,7 @@ class Recorded(NamedTuple):
     """A journal that was read and passed all checks.
 
     notes: one line for each thing that was cut or is missing at its end. digests[i]: the digest of the line before
-    delta i + 1; the first is the header's.
+    delta i + 1; the first is the header's. ended: whether it has an `end` line.
     """
 
     header: dict[str, Any]
@@ -57,6 +58,7 @@ class Recorded(NamedTuple):
     position: JournalPosition
     notes: tuple[str, ...]
     digests: tuple[str, ...]
+    ended: bool = True
 
 
 def _canonical(value: object) -> str:
@@ -179,8 +181,8 @@ def _read(path: Path) -> tuple[Recorded, int]:
     elif not reader.ended:
         notes.append(f"{path}: no end line: the run was killed, or goes on")
     position = JournalPosition(len(reader.deltas), reader.digest)
-    return Recorded(reader.header, tuple(reader.deltas), position, tuple(notes),
-                    tuple(reader.digests)), size
+    return Recorded(reader.header, tuple(reader.deltas), position, tuple(notes), tuple(reader.digests),
+                    reader.ended), size
 
 
 def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
@@ -201,20 +203,36 @@ def read_journal(path: Path | str, expected: Mapping[str, Any] | None = None,
             raise JournalError(f"{path}: header (line 1): '{name}' is {recorded.header.get(name)!r}, this run has "
                                f"{value!r}; the journal belongs to another run")
     if position is not None:
-        _find(path, recorded, position)
+        check_position(path, recorded, position)
     return recorded
+
+
+def check_position(path: Path, recorded: Recorded, position: JournalPosition, where: str = "the run") -> None:
+    """Check that a journal contains a place. where: what knows the place.
+
+    Raises JournalError, which names the first line that is missing or different.
+    """
+    if position.deltas > recorded.position.deltas:
+        raise JournalError(f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
+                           f"missing: {where} knows {position.deltas} deltas; the journal was cut. Restore the file, "
+                           "or record a new one")
+    if recorded.digests[position.deltas] != position.sha256:
+        raise JournalError(f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that {where} "
+                           "knows; the journal belongs to another run. Restore the file, or record a new one")
 
 
 def _find(path: Path, recorded: Recorded, position: JournalPosition) -> int:
     """The journal's size in bytes up to `position`. Raises JournalError where the journal does not contain it."""
-    if position.deltas > recorded.position.deltas:
-        raise JournalError(f"{path}: line {recorded.position.deltas + 2} (delta {recorded.position.deltas + 1}) is "
-                           f"missing: {position.deltas} deltas were written; the journal was cut")
-    lines = path.read_bytes().split(b"\n")[:position.deltas + 1]
-    if recorded.digests[position.deltas] != position.sha256:
-        raise JournalError(f"{path}: line {position.deltas + 1} (delta {position.deltas}) is not the one that the run "
-                           "wrote there; the journal belongs to another run")
-    return sum(len(line) + 1 for line in lines)
+    check_position(path, recorded, position)
+    return sum(len(line) + 1 for line in path.read_bytes().split(b"\n")[:position.deltas + 1])
+
+
+def is_ended(path: Path) -> bool:
+    """Whether the last line of a journal is its `end`, without any check. Raises OSError where it cannot be read."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _END_BYTES))
+        last = file.read().removesuffix(b"\n").rpartition(b"\n")[2]
+    return last.startswith(b'{"deltas":') and b'"kind":"end"' in last
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

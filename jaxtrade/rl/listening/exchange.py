@@ -1,7 +1,7 @@
 """The two transports of advice into the compiled program. Both use the same bridge to the host.
 
-`exchange`: between chunks. New answers are the inputs of a chunk's first update, and the bars with the highest want are
-an output of its end. `callback`: one unordered host callback per update does both.
+`exchange`: between chunks. New answers are the inputs of a chunk's updates, each with at most `advisor.rows`, and the
+bars with the highest want are an output of its end. `callback`: one unordered host callback per update does both.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from jaxtrade.advisor import callback
 from jaxtrade.advisor.bridge import Bridge
+from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig
-from jaxtrade.rl.listening.state import AdviceState, first_of, wanted, with_advice
+from jaxtrade.rl.listening.state import AdviceState, wanted, with_advice
 from jaxtrade.training.hooks import Change
 from jaxtrade.types import Algorithm, PyTree
 
@@ -20,12 +23,12 @@ from jaxtrade.types import Algorithm, PyTree
 class AdviceExchange:
     """A `training.hooks.Exchange` and a `training.hooks.StatefulHook`. Its memory is that of the bridge.
 
-    start: advice state of a new run, over T bars.
+    start: advice state of a new run, over T bars. updates: number of updates in a chunk (`train.chunk_updates`).
     """
 
-    def __init__(self, config: AdvisorConfig, start: AdviceState, bridge: Bridge) -> None:
-        self.config, self.start, self.bridge = config, start, bridge
-        self._bars, self._rows = start.want.shape[0], start.view.table.version.shape[0]
+    def __init__(self, config: AdvisorConfig, start: AdviceState, bridge: Bridge, updates: int = 1) -> None:
+        self.config, self.start, self.bridge, self.updates = config, start, bridge, updates
+        self._bars = start.want.shape[0]
 
     @property
     def name(self) -> str:
@@ -38,8 +41,15 @@ class AdviceExchange:
 
     @property
     def most(self) -> int:
-        """Number of bars per request: `demand`, but at most the number of bars."""
-        return min(self.config.demand, self._bars)
+        """Number of bars per request (static).
+
+        Between chunks: `demand` for each of the chunk's updates, but at most what the service's queue holds, which
+        would drop the rest.
+        """
+        chosen = self.config
+        if self.inside or chosen.demand_per == "chunk":
+            return min(chosen.demand, self._bars)
+        return min(chosen.demand * self.updates, self._bars, chosen.service.queue_size)
 
     def wrap(self, algorithm: Algorithm) -> Algorithm:
         ask = callback.exchange(self.bridge) if self.inside else None
@@ -52,7 +62,11 @@ class AdviceExchange:
         return state.replace(advice=advice), news
 
     def inputs(self, update: int, updates: int) -> PyTree:
-        return None if self.inside else first_of(self.bridge.delta(update), updates, self._rows)
+        if self.inside:
+            return None
+        deltas = [self.bridge.delta(update + i) for i in range(updates)]
+        return Delta(np.stack([delta.bars for delta in deltas]), np.stack([delta.rows for delta in deltas]),
+                     np.stack([delta.version for delta in deltas]))
 
     def receive(self, update: int, news: PyTree) -> None:
         del update

@@ -95,15 +95,3 @@ def with_advice(algorithm: Algorithm, start: AdviceState, most: int = 0, ask: Ho
         return state.replace(advice=visited(advice, metrics.pop("visits"))), metrics
 
     return algorithm._replace(init=init, update=update)
-
-
-def first_of(delta: Delta, updates: int, bars: int) -> Delta:
-    """`delta` for the first update of a chunk, and padding for the others: NumPy arrays [updates, ...].
-
-    Padding rows have bar number `bars`. It is outside the table, so they are dropped.
-    """
-    rows = np.zeros((updates, *delta.rows.shape), np.float32)
-    where = np.full((updates, *delta.bars.shape), bars, np.int32)
-    version = np.zeros(updates, np.int32)
-    rows[0], where[0], version[0] = delta.rows, delta.bars, delta.version
-    return Delta(where, rows, version)

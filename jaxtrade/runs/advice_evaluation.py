@@ -1,0 +1,130 @@
+"""The advice that an evaluation shows: asked now, or as an earlier evaluation showed it (`advice/<split>.npz`).
+
+Each evaluation saves exactly what it showed, whether all answers arrived or not, so that it can be repeated bit by bit
+and a replay of the run shows the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxtrade.advisor import compose as advising
+from jaxtrade.advisor.asking import ask_all, ask_service
+from jaxtrade.advisor.host.gates import PAUSED
+from jaxtrade.advisor.questions import make_book
+from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, save_table
+from jaxtrade.advisor.table import COLUMNS, AdviceView
+from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market
+from jaxtrade.evaluation.backtest import decision_bars
+from jaxtrade.runs.advice import view_of
+from jaxtrade.text import Tell
+from jaxtrade.types import SessionSet
+
+FOLDER = "advice"  # in a run's folder
+MISSING = "missing"  # in a snapshot's manifest: how many of the bars that were asked about had no answer in time
+_NOTHING = Snapshot(np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32), {})
+
+
+class Shown(NamedTuple):
+    """The advice that an evaluation shows to the policy.
+
+    view: the advice. advised: how many of the decision bars have advice. bars: how many decision bars there are.
+    kind: the advisor's `advisor.kind`; for a replay, that of the recorded run. reads_future: whether that advisor was
+    given future prices.
+    """
+
+    view: AdviceView
+    advised: int
+    bars: int
+    kind: str
+    reads_future: bool
+
+    @property
+    def note(self) -> str:
+        """One line about the advice, for reports."""
+        future = " (it reads future prices: a test of the machinery, not of an advisor)" if self.reads_future else ""
+        return f"advice of {self.kind}{future} on {self.advised:,} of {self.bars:,} decision bars"
+
+
+def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, path: Path | None,
+          tell: Tell | None = None, again: bool = False) -> Shown:
+    """The advice on a split's decision bars.
+
+    It comes from the run folder if an earlier evaluation saved it there, or from that of the recorded run for a replay.
+    Otherwise the advisor is asked now. If its answers take time, this waits for at most `advisor.evaluation_wait_s`;
+    later answers count as absent. What is shown is saved in the run folder.
+
+    Args:
+        path: the run folder; None saves nothing.
+        tell: prints one line about the run.
+        again: ask about the bars whose answers an earlier evaluation missed. It has no effect on the validation split:
+            early stopping depends on its advice, so a resumed or replayed run must see the same.
+    Raises:
+        ConfigError, DataError.
+    """
+    chosen = config.advisor
+    rows = decision_bars(market.data, sessions).rows
+    bars, values, manifest = _found(config, market, split, rows, path, tell, again and split != "validation")
+    inside = np.isin(bars, rows)
+    table = advising.table_of(bars[inside], values[inside], len(market.bars))
+    future = advising.reads_future(chosen.kind) or advising.table_reads_future(manifest)
+    kind = str(manifest.get("advisor", chosen.kind)) if chosen.kind.startswith("replay:") else chosen.kind
+    return Shown(view_of(chosen, market.data.sessions, table, False), int(inside.sum()), len(rows), kind, future)
+
+
+def _found(config: RunConfig, market: Market, split: str, rows: np.ndarray, path: Path | None, tell: Tell | None,
+           again: bool) -> Snapshot:
+    """The advice about the decision bars `rows`, saved or asked for now."""
+    kind, _, rest = config.advisor.kind.partition(":")
+    if kind == "none":
+        return _NOTHING
+    if kind == "table":
+        return load_table(Path(rest), market)
+    if kind == "replay":
+        recorded = Path(rest).parent / FOLDER / f"{split}.npz"
+        if recorded.is_file():
+            return load_table(recorded, market)
+        if tell is not None:
+            tell(f"advisor replay: {recorded} is missing, so no advice is shown about the {split} sessions, and "
+                 "figures may differ from those of the recorded run")
+        return _NOTHING
+    own = None if path is None else path / FOLDER / f"{split}.npz"
+    saved = load_table(own, market) if own is not None and own.is_file() else None
+    if saved is not None and not (again and saved.manifest.get(MISSING)):
+        return saved
+    found = _asked(config, market, rows, saved or _NOTHING, path, tell)
+    if own is not None:
+        own.parent.mkdir(exist_ok=True)
+        save_table(own, found.bars, found.rows, market_entries(market) | found.manifest)
+    return found
+
+
+def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot, path: Path | None,
+           tell: Tell | None) -> Snapshot:
+    """Ask the advisor about the askable bars among `rows` that `saved` lacks. Returns these answers and those saved."""
+    book = make_book(market, config)
+    wanted = rows[book.askable[rows]]
+    bars = wanted[~np.isin(wanted, saved.bars)]
+    backend = advising.backend_of(config, market, book, advising.followed_of(market, config))
+    missing = 0
+    if not advising.is_slow(config.advisor.kind):
+        known, values = ask_all(backend, book, bars, tell)
+    else:
+        wait, began = config.advisor.evaluation_wait_s, time.monotonic()
+        with advising.service_of(config, backend, path, tell, goes_on=False) as service:
+            known, values, found = ask_service(service, book, bars, wait)
+            waited = time.monotonic() - began >= wait
+        missing = len(bars) - len(known)
+        if tell is not None and missing:
+            _, pauses, cause = str(found["mode"]).partition(PAUSED)  # any other cause has had its own line
+            why = f" within {wait:g} s (advisor.evaluation_wait_s)" if waited else f" ({cause})" if pauses else ""
+            tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came"
+                 f"{why}; the others are absent")
+    manifest: Mapping[str, Any] = {"advisor": config.advisor.kind, MISSING: missing}
+    return Snapshot(np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), dict(manifest))
