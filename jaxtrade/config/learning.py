@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from jaxtrade.config.base import Count, Section, Widths, listed, whole
+from jaxtrade.config.context import ContextConfig
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
@@ -187,11 +188,13 @@ class AdvisorConfig(Section, frozen=True):
     drop_bar: float = Field(default=0.1, ge=0, le=1, description="share of training bars without advice")
     demand: int = Field(default=64, ge=1, le=1024, description="bars asked about per chunk or update at most")
     rows: int = Field(default=256, ge=1, le=1024, description="answers that become visible per chunk or update at most")
-    template: str = Field(default="v1", description="the prompt: v1, no_volume, anonymous, pipe")
+    template: str = Field(default="v1", description="the prompt: v1 (bar), no_volume, anonymous, pipe, window, desk, "
+                          "or a file of your own (.txt, .md)")
     options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="options of this kind: "
                                                          "model, key_env, seed, ...")
     evaluation_wait_s: float = Field(default=60.0, ge=0, description="seconds that an evaluation waits for answers")
     service: ServiceOptions = ServiceOptions()
+    context: ContextConfig = ContextConfig()
 
     @property
     def on(self) -> bool:
