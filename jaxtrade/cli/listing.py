@@ -151,10 +151,10 @@ def _templates() -> list[tuple[Rows, tuple[int, ...]]]:
     rows = [(name, about) for name, about in descriptions.TEMPLATES.items()]
     raw = [(f"{{{name}}}", slot.about) for name, slot in RAW_SLOTS.items()]
     blocks = [(f"{{{name}}}", block.about) for name, block in BLOCKS.items()]
-    named = [("{symbol}", "the market"), ("{time}", "the bar's close, ISO with UTC offset"),
-             ("{answer_format}", "how to answer; it stands for the built-in words")]
+    named = [("{symbol}", "the market"), ("{time}", "the bar's close, ISO with UTC offset")]
+    form = ("{answer_format}", "how to answer; it stands for the built-in words")
     return [([("template", "what it shows"), *rows], ()),
-            ([("field", "what it is, at a bar's close"), *named, *raw, *blocks], ())]
+            ([("field", "what it is, at a bar's close"), *named, *raw, *blocks, form], ())]
 
 
 LISTS = {

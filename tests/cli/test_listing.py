@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jaxtrade import parts
-from jaxtrade.advisor.host.context.user_template import FIELDS, FORM
+from jaxtrade.advisor.host.context.user_template import FIELDS
 from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, TEMPLATES
 from jaxtrade.advisor.host.registry import _EXPECTED, MOCKS
 from jaxtrade.cli import descriptions, listing, main
@@ -27,7 +27,7 @@ EXPECTED = {  # what is listed -> the names in its first column
     "contracts": ["6B", "EURGBP", "GOOG", "SPY"],
     "presets": ["advised", "advisor_ablation", "curriculum", "quickstart"],
     "features": [*dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES)), *descriptions.PARAMETRIC],
-    "templates": [*descriptions.TEMPLATES, *(f"{{{name}}}" for name in FIELDS if name != FORM), f"{{{FORM}}}"],
+    "templates": [*descriptions.TEMPLATES, *(f"{{{name}}}" for name in FIELDS)],
     "rewards": [*REWARDS, *parts.REWARD_TERMS._built_in],
 }
 
@@ -46,7 +46,7 @@ def listed(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, str]:
 @pytest.mark.parametrize("what", list(EXPECTED))
 def test_every_name_is_listed_with_a_line(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = listed(capsys, what)
-    assert sorted(found) == sorted(set(EXPECTED[what]))
+    assert list(found) == list(dict.fromkeys(EXPECTED[what]))
     assert all(found.values())
 
 
