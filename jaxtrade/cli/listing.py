@@ -176,6 +176,6 @@ LISTS = {
                  "Choose one: --set algorithm=NAME (docs/training.md)."),
     "advisors": (lambda: _registered("advisor", "what it is", ADVISORS, descriptions.ADVISORS),
                  "Choose one: jaxtrade train advised --advisor NAME (docs/advisor.md)."),
-    "templates": (_templates, "Choose one: --set advisor.template=NAME. A text file of your own with such fields: --set "
-                  "advisor.template=FILE.txt (docs/advisor.md)."),
+    "templates": (_templates, "Choose one: --set advisor.template=NAME. A text file of your own with such fields: "
+                  "--set advisor.template=FILE.txt (docs/advisor.md)."),
 }

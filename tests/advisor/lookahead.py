@@ -35,7 +35,8 @@ def world_at(bar: int) -> World:
     """The made market, with news and events on both sides of a bar's close: one second before, at it, one after."""
     close = close_of(made_bars(), bar)
     return World(made_bars(), ((close - 3600, "early"), (close - 1, "before"), (close, "at"), (close + 1, "after")),
-                 ((close - 600, "Past figures", "0.1"), (close, "Figures now", "0.2"), (close + 1, "Next figures", "0.3")))
+                 ((close - 600, "Past figures", "0.1"), (close, "Now figures", "0.2"),
+                  (close + 1, "Next figures", "0.3")))
 
 
 def close_of(bars: Bars, bar: int) -> int:

@@ -47,7 +47,8 @@ def test_a_template_with_context_shows_nothing_of_the_future(name: str, bar: int
 def test_the_news_that_is_shown(tmp_path: Path) -> None:
     prompt = question_in(tmp_path, world_at(BAR), BAR, "advisor.template=window").prompt
     assert [text for text in ("early", "before", "at", "after") if f'"text": "{text}"' in prompt] == ["early", "before"]
-    assert [name for name in ("Past", "Now", "Next") if f'"name": "{name} figures"' in prompt] == ["Past", "Next"]
+    assert [name for name in ("Past", "Now", "Next") if f'"name": "{name} figures"' in prompt] == [
+        "Past", "Now", "Next"]
     assert '"value": "0.1"' in prompt
     assert "0.2" not in prompt.partition("EVENTS")[2]
     assert "0.3" not in prompt.partition("EVENTS")[2]

@@ -83,7 +83,7 @@ def _event(row: Mapping[str, str], whole: bool, where: str) -> Event:
     if (time := seconds_of(row["time"].strip())) is None:
         raise DataError(f"{where}: column 'time': found {ascii(row['time'])[:60]}; expected a stamp with its UTC "
                         "offset, as 2013-10-08T08:30:00-04:00")
-    if not plain(row["name"], 2):
+    if not plain(row["name"], _MOST_NAME):
         raise DataError(f"{where}: column 'name': found {ascii(row['name'])[:60]}; expected text")
     if (importance := row["importance"].strip()) not in IMPORTANCE:
         raise DataError(f"{where}: column 'importance': found {ascii(importance)[:40]}; expected one of "

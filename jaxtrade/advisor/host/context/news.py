@@ -77,7 +77,7 @@ def _item(line: str, where: str) -> NewsItem:
 
 def _words(found: Mapping[str, Any], name: str, where: str) -> str:
     value = found.get(name)
-    if not isinstance(value, str) or not plain(value, 2):
+    if not isinstance(value, str) or not plain(value, _MOST_SOURCE):
         raise DataError(f"{where}: field {name!r}: {_short(value)}; expected text with at least one readable word, or "
                         "take the line out")
     return value
