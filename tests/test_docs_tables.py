@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.catalogue import BENCHES
 from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, RunConfig
-from jaxtrade.env.presets import PRESETS, AccountPreset
+from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.parts import REWARD_TERMS
 

@@ -13,7 +13,7 @@ import pytest
 
 from jaxtrade.cli import build_parser, main
 from jaxtrade.cli.shared import resolve
-from jaxtrade.config import RunConfig, load_config, make_config, read_values
+from jaxtrade.config import RunConfig, load_config, make_config, overridden, read_values
 from jaxtrade.data import bundled
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.runs import files, rundir
@@ -209,6 +209,29 @@ def test_an_advisor_s_file_is_found_and_checked(project: Path, tmp_path: Path, m
     with pytest.raises(ConfigError, match=r"this file of advice \(advisor.kind\) has changed"):
         files.require(located, manifest, moved / "runs" / "a")
     files.require(located, manifest, moved / "runs" / "a", advisor=False)
+
+
+def test_template_and_feeds_are_found_and_checked(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                  ) -> None:
+    names = {"advisor.template": "own.md", "advisor.context.news": "news.jsonl",
+             "advisor.context.calendar": "events.csv"}
+    for name in names.values():
+        (project / name).write_text("one")
+    config = make_config(overridden({}, [f"{key}={name}" for key, name in names.items()]))
+    manifest = {"files": files.record(config, project / "runs" / "a")}
+    assert manifest["files"].keys() == names.keys()
+    moved = tmp_path / "moved"
+    project.rename(moved)
+    monkeypatch.chdir(tmp_path)
+    located = files.locate(config, manifest, moved / "runs" / "a")
+    assert files.named(located) == {key: str(moved / name) for key, name in names.items()}
+    files.require(located, manifest, moved / "runs" / "a")
+    for key, name in names.items():
+        (moved / name).write_text("two")
+        with pytest.raises(ConfigError, match=rf"this file \({key}\) has changed since"):
+            files.require(located, manifest, moved / "runs" / "a")
+        files.require(located, manifest, moved / "runs" / "a", advisor=False)
+        (moved / name).write_text("one")
 
 
 def test_a_module_of_the_user_s_own_is_found(project: Path, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def ask_each(backend: Backend, book: QuestionBook, bars: Iterable[int],
         answer = checked(backend.answer(book.question(bar), time.monotonic() + _AT_ONCE_S))
         if answer.advice is not None:
             advice[bar] = answer.advice
+            book.heard(bar, answer.advice)
         elif answer.failure is not None:
             failures[answer.failure.value] += 1
         if progress is not None and (done % _REPORT_EVERY == 0 or done == len(wanted)):
@@ -96,6 +97,8 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
     while True:
         answered = service.take(service.options.ready_rows)
         advice |= {bar: found for bar, found in answered if bar in asked}
+        for bar, found in answered:
+            book.heard(bar, found)
         known, now = service.statistics(), time.monotonic()
         moved = now if answered or not _pauses(known) else moved
         if progress is not None:

@@ -18,17 +18,17 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxtrade.advisor.host.context.choosing import digest_values
 from jaxtrade.advisor.host.recorded import RecordedBackend
 from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Backend
-from jaxtrade.advisor.outcomes import what_followed
+from jaxtrade.advisor.labels import followed_of, round_turn
 from jaxtrade.advisor.questions import QuestionBook, in_sessions
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
 from jaxtrade.config.service import ServiceOptions
-from jaxtrade.data.conversion import ACCOUNT
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell
@@ -60,42 +60,17 @@ CACHE, LEDGER, JOURNAL = "advice_cache.sqlite", "advice_ledger.sqlite", "advice.
 _FIRST_KEYS = frozenset(("fusion", "transport", "horizon", "latency", "latency_seed", "max_age", "bins", "memory",
                          "prior", "abstain", "cap", "weight", "gate_cost", "veto", "drop_episode", "drop_bar", "demand",
                          "rows", "template", "evaluation_wait_s"))
-# These may differ between a recording and its replay. `demand_per` decides only what is asked.
-_FREE_KEYS = frozenset(("kind", "options", "service", "demand_per"))
+# Later keys whose default is not what earlier versions did: what they did.
+_BEFORE = {"evidence": "answers"}
+# These may differ between a recording and its replay: `demand_per` decides only what is asked. Files of the context
+# enter by their content.
+_FREE_KEYS = frozenset(("kind", "options", "service", "demand_per", "context"))
 _NOBODY = ("none", "off")
 _WRITTEN = ("table", "replay")  # the advice already exists, so no backend is needed
 _SERVED = ("http", "https")  # requests are slow and may cost money: they go through the service, answers are cached
 
 
 # --- labels: what followed each bar ----------------------------------------------------------------------------------
-
-
-def round_turn(market: Market, config: RunConfig) -> int:
-    """Cost in ticks of one round turn with one contract: two commissions, rounded up to whole ticks, and two slippages.
-
-    Where profits are converted, the tick value of the first bar is used. Every later tick value would be from the
-    future for some bars.
-    """
-    contract = market.contract.under(config)
-    times, over = contract.tick_mills, 1
-    if contract.currency != ACCOUNT and market.data.tick_value is not None:
-        times, over = (int(np.asarray(part)[0]) for part in (market.data.tick_value.times, market.data.tick_value.over))
-    return -(-2 * contract.commission_mills * over // times) + 2 * contract.slippage_ticks
-
-
-def followed_of(market: Market, config: RunConfig) -> np.ndarray:
-    """Labels of the decision bars, int8[T]: +1 where a buy would have paid, -1 where a sale would have paid, else 0.
-
-    A trade pays if it is opened at the next bar's open, held for `advisor.horizon` bars and earns more than the cost
-    of a round turn. On two-sided bars buys pay the ask and sales get the bid.
-
-    The labels read each bar's future, in every session. Pass them through `only` before anything learns from them.
-    """
-    sessions, (bid, ask) = market.data.sessions, market.bars.sides
-    first, last, cost = np.asarray(sessions.first), np.asarray(sessions.last), round_turn(market, config)
-    rose = what_followed(ask.open, bid.close, first, last, config.advisor.horizon, cost) > 0
-    fell = what_followed(bid.open, ask.close, first, last, config.advisor.horizon, cost) < 0
-    return rose.astype(np.int8) - fell.astype(np.int8)
 
 
 def only(followed: np.ndarray, market: Market, sessions: SessionSet) -> np.ndarray:
@@ -268,9 +243,9 @@ def config_digest(config: RunConfig) -> str:
     becomes visible.
     """
     values = config.model_dump(mode="json", exclude={"data": set(PLACES)})
-    usual = AdvisorConfig().model_dump(mode="json")
+    before = AdvisorConfig().model_dump(mode="json") | _BEFORE
     values["advisor"] = {name: value for name, value in values["advisor"].items() if name not in _FREE_KEYS and (
-        name in _FIRST_KEYS or value != usual[name])}
+        name in _FIRST_KEYS or value != before[name])} | digest_values(config.advisor)
     del values["train"]["tensorboard"]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 

@@ -45,7 +45,7 @@ def make_plan(backend: Backend, book: QuestionBook, bars: np.ndarray, options: S
     most = [0, 0, 0]
     try:
         for bar in bars:
-            question = book.question(bar)
+            question = book.preview(bar)
             known = cache.get(cache.key(identity, question))
             hits += known is not None and known.advice is not None
             if known is not None and (known.advice is not None or known.attempts >= options.poison_after):

@@ -1,27 +1,40 @@
-"""The questions about a market: raw values of every bar by name, its time stamp, and which bars may be asked about.
+"""The questions about a market: raw values of every bar by name, its time stamp, blocks of text about what came before,
+and which bars may be asked about.
 
 The values are computed from the bars by the code of the market's features, over the same feature windows, and converted
 to raw units. The normalised table is not read. A value depends only on its own bar and earlier ones, so a question does
-too.
+too. With a record (`desk`), it depends also on the answers about earlier bars that existed when it was first built.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from jaxtrade.advisor.host.prompts import TEMPLATES, Template, find_template, make_question
+from jaxtrade.advisor.account import account_rules
+from jaxtrade.advisor.earlier import earlier_of
+from jaxtrade.advisor.host.context.bar_tables import NONE
+from jaxtrade.advisor.host.context.choosing import Chosen, choose
+from jaxtrade.advisor.host.context.desk_texts import account_block
+from jaxtrade.advisor.host.context.events import events_block
+from jaxtrade.advisor.host.context.news import news_block
+from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, TEMPLATES, Template, make_question
 from jaxtrade.advisor.host.rules import RULE_SLOTS
 from jaxtrade.advisor.host.slots import RAW_SLOTS, check_columns, known_slot
-from jaxtrade.advisor.host.types import Question
+from jaxtrade.advisor.host.types import Advice, Question
+from jaxtrade.advisor.labels import followed_of
+from jaxtrade.advisor.record import Record
 from jaxtrade.config import RunConfig
 from jaxtrade.data.calendar.schedule import schedule_for, trade_dates
 from jaxtrade.data.features.columns import compute_features
 from jaxtrade.data.features.schema import absent_features
 from jaxtrade.data.market import feature_input, feature_windows
+from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.types import SessionSet
 
@@ -38,7 +51,8 @@ class QuestionBook(NamedTuple):
 
     columns: float64[T] by slot name, in raw units; NaN in the warm-up. closes: int64[T], UTC seconds of each bar's
     close. zone: the exchange's time zone, used for time stamps. askable: bool[T], decision bars of any session at which
-    every value is known.
+    every value is known. blocks: by name, what makes a block's text about a bar. record: of the advisor's answers;
+    None where the template shows none.
     """
 
     symbol: str
@@ -47,11 +61,29 @@ class QuestionBook(NamedTuple):
     closes: np.ndarray
     zone: str
     askable: np.ndarray
+    blocks: Mapping[str, Callable[[int], str]] = MappingProxyType({})
+    record: Record | None = None
 
     def question(self, bar: int) -> Question:
         """The question about a bar. Raises DataError where one of its values is unknown."""
-        return make_question(int(bar), self.symbol, stamp(int(self.closes[bar]), self.zone),
-                             {name: float(values[bar]) for name, values in self.columns.items()}, self.template)
+        return self._question(int(bar), self.blocks)
+
+    def preview(self, bar: int) -> Question:
+        """The question about a bar without asking it: in place of the record, the longest text that it may have."""
+        if self.record is None:
+            return self.question(bar)
+        longest = self.record.longest()
+        return self._question(int(bar), {**self.blocks, "record": lambda _: longest})
+
+    def heard(self, bar: int, advice: Advice) -> None:
+        """Note an answer in the record, if there is one."""
+        if self.record is not None:
+            self.record.heard(int(bar), advice)
+
+    def _question(self, bar: int, blocks: Mapping[str, Callable[[int], str]]) -> Question:
+        return make_question(bar, self.symbol, stamp(int(self.closes[bar]), self.zone),
+                             {name: float(values[bar]) for name, values in self.columns.items()}, self.template,
+                             {name: blocks[name](bar) for name in self.template.blocks})
 
     def question_or_none(self, bar: int) -> Question | None:
         """The question about a bar; None where the bar does not exist or one of its values is unknown."""
@@ -61,17 +93,21 @@ class QuestionBook(NamedTuple):
 
 
 def make_book(market: Market, config: RunConfig) -> QuestionBook:
-    """The questions about a market with the template `advisor.template`.
+    """The questions about a market with the template `advisor.template` and the context `advisor.context`.
 
     Raises:
-        ConfigError: the template is unknown, or shows values that need volume and the bars have none.
-        DataError: values outside their possible range, a symbol that prompts do not allow, or no bar with all values.
+        ConfigError: the template is unknown, shows values that need volume and the bars have none, or does not show a
+            feed that is given.
+        DataError: values outside their possible range, a symbol that prompts do not allow, no bar with all values, or a
+            feed that cannot be read.
     """
-    template = find_template(config.advisor.template)
+    chosen = choose(config.advisor, market.has_volume)
+    template = chosen.template
     if not market.has_volume and (absent := NEEDS_VOLUME & {*template.slots}):
         others = [name for name, other in TEMPLATES.items() if not NEEDS_VOLUME & {*other.slots}]
-        raise ConfigError(f"advisor.template = {template.name}: shows {', '.join(sorted(absent))}, and the bars of "
-                          f"{market.contract.symbol} have no volume; set advisor.template={' or '.join(others)}")
+        raise ConfigError(f"advisor.template = {config.advisor.template}: shows {', '.join(sorted(absent))}, and the "
+                          f"bars of {market.contract.symbol} have no volume; set advisor.template="
+                          f"{' or '.join((*others, *CONTEXT_NAMES))}")
     ruled = [name for name in RULE_SLOTS if market.has_volume or name not in NEEDS_VOLUME]
     columns = raw_columns(market, config, tuple(dict.fromkeys((*template.slots, *ruled))))
     check_columns({name: _telling(values) for name, values in columns.items()})
@@ -79,9 +115,40 @@ def make_book(market: Market, config: RunConfig) -> QuestionBook:
     if not askable.any():
         raise DataError(f"{market.bars.source}: no decision bar has all of {', '.join(columns)}; give more bars")
     closes = market.bars.time + market.bars.bar_seconds
-    book = QuestionBook(market.contract.symbol, template, columns, closes, market.contract.zone, askable)
-    book.question(int(askable.argmax()))  # raises now, before anything runs, where the symbol is not allowed
+    record = _record(market, config, closes) if "record" in template.blocks else None
+    book = QuestionBook(market.contract.symbol, template, columns, closes, market.contract.zone, askable,
+                        _blocks(market, config, chosen, record), record)
+    book.preview(int(askable.argmax()))  # raises now, before anything runs, where the symbol is not allowed
     return book
+
+
+def _blocks(market: Market, config: RunConfig, chosen: Chosen, record: Record | None
+            ) -> Mapping[str, Callable[[int], str]]:
+    """What makes each block of the template, by name."""
+    if not chosen.template.blocks:
+        return {}
+    earlier, context = earlier_of(market, config), config.advisor.context
+    rules, symbol, zone = account_rules(market, config), market.contract.symbol, market.contract.zone
+    found: dict[str, Callable[[int], str]] = {
+        "window": earlier.window, "higher": earlier.higher, "levels": earlier.levels,
+        "account": lambda bar: account_block(rules, earlier.left(bar, earlier.days.flat))}
+    if record is not None:
+        found["record"] = record.text
+    if (news := chosen.news) is not None:
+        found["news"] = lambda bar: news_block(news, symbol, int(earlier.closes[bar]), zone, context, NONE)
+    if (events := chosen.events) is not None:
+        found["calendar"] = lambda bar: events_block(events, int(earlier.closes[bar]), zone, context, NONE)
+    return found
+
+
+def _record(market: Market, config: RunConfig, closes: np.ndarray) -> Record:
+    """An empty record. Answers count within their own split."""
+    chosen, parts = config.advisor, np.full(len(closes), -1, np.int8)
+    splits = split_sessions(market, config.split)
+    for number, name in enumerate(name for name in splits if name != "all"):
+        parts[in_sessions(market, splits[name])] = number
+    return Record(followed_of(market, config), parts, closes, chosen.horizon, chosen.bins, chosen.context.record,
+                  market.contract.zone)
 
 
 def raw_columns(market: Market, config: RunConfig, names: tuple[str, ...]) -> dict[str, np.ndarray]:

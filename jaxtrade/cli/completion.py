@@ -11,10 +11,10 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.keys import all_keys, sections
 from jaxtrade.config.load import shipped
 from jaxtrade.data.contracts import CONTRACTS
-from jaxtrade.env.presets import PRESETS
 from jaxtrade.errors import ConfigError
 
 SHELLS = ("bash", "zsh", "fish")

@@ -72,6 +72,14 @@ ADVISORS = {
     "mock:slow:S/OTHER": "another advisor's answers, after S seconds of real time",
     "mock:failing": "always fails",
 }
+TEMPLATES = {
+    "v1": "one bar's indicators; the default", "bar": "another name of v1",
+    "no_volume": "the same without VWAP, for bars without volume",
+    "anonymous": "indicators alone, without date and price level",
+    "pipe": "RL-Trainer's form of answer: ACTION | confidence | reason",
+    "window": "adds the last bars, longer bars, the session's levels, news and events if given",
+    "desk": "adds to window the account's rules and costs, and the advisor's own scored record",
+}
 PARAMETRIC = {
     "sma_N": "mean of the last N closes", "ema_N": "exponential mean of the closes, started with the mean of N",
     "rsi_N": "Wilder's RSI over N bars", "atr_N": "Wilder's ATR over N bars",

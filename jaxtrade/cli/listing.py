@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.advisor.host.context.blocks import BLOCKS
+from jaxtrade.advisor.host.slots import RAW_SLOTS
 from jaxtrade.cli import descriptions
 from jaxtrade.cli.tables import columns, table
+from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.config.load import shipped
 from jaxtrade.data.contracts import BUNDLED, CONTRACTS, Contract
-from jaxtrade.env.presets import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.parts import ADVISORS, FEATURES, LEARNERS, NETWORKS, REWARD_TERMS, TASKS
 from jaxtrade.registry import Registry, import_parts
@@ -145,6 +147,16 @@ def _name(owner: Any) -> str:
     return getattr(owner, "__name__", "")
 
 
+def _templates() -> list[tuple[Rows, tuple[int, ...]]]:
+    rows = [(name, about) for name, about in descriptions.TEMPLATES.items()]
+    raw = [(f"{{{name}}}", slot.about) for name, slot in RAW_SLOTS.items()]
+    blocks = [(f"{{{name}}}", block.about) for name, block in BLOCKS.items()]
+    named = [("{symbol}", "the market"), ("{time}", "the bar's close, ISO with UTC offset")]
+    form = ("{answer_format}", "how to answer; it stands for the built-in words")
+    return [([("template", "what it shows"), *rows], ()),
+            ([("field", "what it is, at a bar's close"), *named, *raw, *blocks, form], ())]
+
+
 LISTS = {
     "markets": (_markets, "Use one: jaxtrade train --market NAME. A market of your own: jaxtrade list contracts."),
     "contracts": (_contracts, "Use one: jaxtrade train --contract NAME --data FILE. The same keys in a file of your "
@@ -164,4 +176,6 @@ LISTS = {
                  "Choose one: --set algorithm=NAME (docs/training.md)."),
     "advisors": (lambda: _registered("advisor", "what it is", ADVISORS, descriptions.ADVISORS),
                  "Choose one: jaxtrade train advised --advisor NAME (docs/advisor.md)."),
+    "templates": (_templates, "Choose one: --set advisor.template=NAME. A text file of your own with such fields: "
+                  "--set advisor.template=FILE.txt (docs/advisor.md)."),
 }

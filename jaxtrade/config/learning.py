@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from jaxtrade.config.base import Count, Section, Widths, listed, whole
+from jaxtrade.config.context import ContextConfig
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
@@ -212,11 +213,13 @@ class AdvisorConfig(Section, frozen=True):
     demand_per: Literal["update", "chunk"] = Field(default="update", description="exchange: what advisor.demand counts "
                                                    "for; chunk, as in runs of earlier versions, asks less")
     rows: int = Field(default=256, ge=1, le=1024, description="answers that become visible per update at most")
-    template: str = Field(default="v1", description="the prompt: v1, no_volume, anonymous, pipe")
+    template: str = Field(default="v1", description="the prompt: v1 (bar), no_volume, anonymous, pipe, window, desk, "
+                           "or a file of your own (.txt, .md)")
     options: dict[str, str | int | float | bool] = Field(default_factory=dict, description="options of this kind: "
                                                          "model, key_env, seed, ...")
     evaluation_wait_s: float = Field(default=60.0, ge=0, description="seconds that an evaluation waits for answers")
     service: ServiceOptions = ServiceOptions()
+    context: ContextConfig = ContextConfig()
 
     @model_validator(mode="after")
     def _panel_has_members(self) -> Self:

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.accounts import AccountPreset, check_quantity, contract_cap, resolve_account
 from jaxtrade.data.contracts import Contract, whole_mills
 from jaxtrade.data.conversion import ACCOUNT
-from jaxtrade.env.presets import AccountPreset, check_quantity, contract_cap, resolve_account
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.env.state import OFF, AccountParams, BracketParams, ContractParams, EnvParams, Trailing
 from jaxtrade.errors import ConfigError

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.accounts import resolve_account
 from jaxtrade.data.conversion import describe_conversion, dollars_per_tick
 from jaxtrade.data.features.schema import NO_VOLUME, absent_features, context_features
 from jaxtrade.env.dynamics import TradingEnv
-from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation import baselines, figures, report, trades

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jaxtrade.config import RunConfig, load_config
+from jaxtrade.config.accounts import check_account
 from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
-from jaxtrade.env.presets import check_account
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import ConfigError
 

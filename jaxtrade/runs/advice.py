@@ -24,7 +24,7 @@ from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, is_ended, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
-from jaxtrade.advisor.host.types import Backend
+from jaxtrade.advisor.host.types import Advice, Backend
 from jaxtrade.advisor.host.unusable import unusable_lines
 from jaxtrade.advisor.plan import offer
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
@@ -153,7 +153,8 @@ class TrainingAdvisor:
             journal, history = self._journal(header, tell)
             if history is None:
                 self._offer(backend, book, askable, tell)
-            source = Live(advising.service_of(config, backend, path, tell), book.question, tell)
+            _remember(book, history)
+            source = Live(advising.service_of(config, backend, path, tell), book.question, tell, heard=book.heard)
         start = first_advice(config, market, train, askable)
         self.bridge = Bridge(source, size, chosen.rows, journal, history, tell)
         self.exchange = AdviceExchange(chosen, start, self.bridge, config.train.chunk_updates)
@@ -212,6 +213,14 @@ class TrainingAdvisor:
             figures["recorded"] = recorded
         rundir.write_json(self._path / FIGURES, figures)
         return figures
+
+
+def _remember(book: QuestionBook, history: Recorded | None) -> None:
+    """Put the answers that an earlier process of the run recorded into the advisor's own record."""
+    for delta in () if history is None else history.deltas:
+        for bar, row in zip(delta.bars, delta.rows, strict=True):
+            hold, buy, sell, confidence, risk, horizon = row
+            book.heard(bar, Advice(hold, buy, sell, confidence, risk, int(horizon)))
 
 
 def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]], steps: int) -> list[str]:

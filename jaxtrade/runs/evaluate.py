@@ -33,8 +33,8 @@ from jaxtrade.types import PyTree, SessionSet
 
 # Keys that may be set for another advisor: those that decide what it answers, and when. The others decide how the
 # policy listens, which it has learned.
-OF_EVALUATION = ("advisor.options.", "advisor.service.", "advisor.template=", "advisor.horizon=", "advisor.latency=",
-                 "advisor.latency_seed=", "advisor.max_age=", "advisor.evaluation_wait_s=")
+OF_EVALUATION = ("advisor.options.", "advisor.service.", "advisor.context.", "advisor.template=", "advisor.horizon=",
+                 "advisor.latency=", "advisor.latency_seed=", "advisor.max_age=", "advisor.evaluation_wait_s=")
 
 
 def open_run(path: Path, data: Path | None = None, advisor: bool = True) -> tuple[Setup, dict[str, Any]]:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.advisor.host.context.choosing import files_of
 from jaxtrade.config import RunConfig, find_file
 from jaxtrade.errors import ConfigError, DataError
 
@@ -31,7 +32,7 @@ def named(config: RunConfig) -> dict[str, str]:
     head, _, rest = config.advisor.kind.partition(":")
     if head in _ADVISORS:
         found["advisor.kind"] = rest
-    return found
+    return found | files_of(config.advisor)
 
 
 def values(config: RunConfig) -> dict[str, str]:
@@ -129,11 +130,14 @@ def _candidates(entry: Mapping[str, Any], folder: Path) -> list[Path]:
 
 def _with_paths(config: RunConfig, values: Mapping[str, str]) -> RunConfig:
     data = {key.partition(".")[2]: path for key, path in values.items() if key.startswith("data.")}
-    update: dict[str, Any] = {"data": config.data.model_copy(update=data)}
-    if "advisor.kind" in values:
-        head = config.advisor.kind.partition(":")[0]
-        update["advisor"] = config.advisor.model_copy(update={"kind": f"{head}:{values['advisor.kind']}"})
-    return config.model_copy(update=update)
+    advisor = {key.partition(".")[2]: path for key, path in values.items()
+               if key in ("advisor.kind", "advisor.template")}
+    if "kind" in advisor:
+        advisor["kind"] = f"{config.advisor.kind.partition(':')[0]}:{advisor['kind']}"
+    context = {key.rpartition(".")[2]: path for key, path in values.items() if key.startswith("advisor.context.")}
+    moved: dict[str, Any] = {**advisor, "context": config.advisor.context.model_copy(update=context)}
+    return config.model_copy(update={"data": config.data.model_copy(update=data),
+                                     "advisor": config.advisor.model_copy(update=moved)})
 
 
 def require(config: RunConfig, manifest: Mapping[str, Any], folder: Path, advisor: bool = True) -> None:
@@ -145,15 +149,16 @@ def require(config: RunConfig, manifest: Mapping[str, Any], folder: Path, adviso
     Raises DataError or ConfigError, which name the places and the fix.
     """
     for key, entry in manifest.get(FILES, {}).items():
-        if key.startswith("imports.") or entry.get("shipped") or (key == "advisor.kind" and not advisor):
+        if key.startswith("imports.") or entry.get("shipped") or (key.startswith("advisor.") and not advisor):
             continue
         path = Path(named(config)[key])
         if not path.is_file():
             tried = " or ".join(dict.fromkeys(str(place) for place in _candidates(entry, folder)))
             fix = f"bring it back, or name it with {_FLAGS[key]} FILE" if key in _FLAGS else "bring it back"
             raise DataError(f"{folder}: its file {key} = {entry['given']} is not at {tried}; {fix}")
-        if key == "advisor.kind" and (found := _content(path)["sha256"]) != entry["sha256"]:
-            raise ConfigError(f"{path}: this file of advice (advisor.kind) has changed since {folder} was trained "
+        if key.startswith("advisor.") and (found := _content(path)["sha256"]) != entry["sha256"]:
+            what = "file of advice" if key == "advisor.kind" else "file"
+            raise ConfigError(f"{path}: this {what} ({key}) has changed since {folder} was trained "
                               f"(sha256 {found[:16]}..., then {entry['sha256'][:16]}...); bring back the old file, or "
                               "train a new run")
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxtrade.advisor.host.context.choosing import check_context
 from jaxtrade.advisor.host.registry import check_kind
 from jaxtrade.config import DataConfig, RunConfig
+from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.data.contracts import require_bundled
 from jaxtrade.data.expected import bundled_dates, bundled_expiry, check_split, most_sessions
 from jaxtrade.data.features.schema import table_columns
-from jaxtrade.env.presets import check_account, check_quantity, resolve_account
 from jaxtrade.env.reward_presets import resolve_reward
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 from jaxtrade.runs import memory
@@ -97,6 +98,7 @@ def _names(config: RunConfig, own_files: bool) -> list[Check]:
         lambda: resolve_reward(config.reward),
         lambda: table_columns(config.env.features),
         lambda: _check_advisor(config),
+        lambda: check_context(config.advisor),
         lambda: _check_market(config, own_files),
     ]
     named = (("--data", "data.file", data.file if data.source == "file" else None),

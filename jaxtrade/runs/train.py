@@ -13,8 +13,8 @@ import jax
 
 from jaxtrade import interrupt
 from jaxtrade.config import RunConfig
+from jaxtrade.config.accounts import room_warning
 from jaxtrade.data.describe import cost_warning, round_turn
-from jaxtrade.env.presets import room_warning
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError

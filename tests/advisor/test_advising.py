@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from dataclasses import replace
@@ -20,7 +21,7 @@ from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
 from jaxtrade.advisor.questions import make_book
-from jaxtrade.config import RunConfig
+from jaxtrade.config import PLACES, RunConfig
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
 from jaxtrade.types import TickValue
@@ -331,6 +332,28 @@ def test_the_digest_leaves_out_what_a_replay_differs_in() -> None:
     for change in ("seed=1", "advisor.transport=callback", "advisor.horizon=29", "advisor.template=pipe",
                    "train.chunk_updates=6", "ppo.gamma=0.9"):
         assert advising.config_digest(config(change)) != same
+
+
+def test_the_digest_of_a_run_without_context_is_that_of_earlier_versions() -> None:
+    """Journals of runs that were made before `advisor.context` was there stay readable."""
+    values = config().model_dump(mode="json", exclude={"data": set(PLACES)})
+    for name in ("kind", "options", "service", "context"):
+        del values["advisor"][name]
+    del values["train"]["tensorboard"]
+    assert advising.config_digest(config()) == hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def test_the_digest_holds_files_by_content(tmp_path: Path) -> None:
+    def digest(folder: str, text: str) -> str:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        news, template = tmp_path / folder / "news.jsonl", tmp_path / folder / "own.txt"
+        news.write_text(json.dumps({"time": "2013-10-07T09:00:00-04:00", "source": "wire", "text": text}))
+        template.write_text(f"{text} {{close}} {{news}} {{answer_format}}")
+        return advising.config_digest(config(f"advisor.context.news={news}", f"advisor.template={template}"))
+
+    assert digest("a", "one") == digest("b", "one")
+    assert digest("a", "two") != digest("b", "one")
+    assert advising.config_digest(config("advisor.context.bars=3")) != advising.config_digest(config())
 
 
 def test_the_header_of_a_journal(tmp_path: Path) -> None:

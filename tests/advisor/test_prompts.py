@@ -54,6 +54,7 @@ def test_versions_are_pinned() -> None:
         "no_volume": "no_volume:65d30528973f21ab",
         "anonymous": "anonymous:297c7a0850ff247d",
         "pipe": "pipe:8c716dcab512933c",
+        "bar": "v1:3fa2e606892d78e3",
     }
 
 
@@ -71,7 +72,8 @@ def test_no_prompt_speaks_of_an_account(name: str) -> None:
     prompt = make_question(0, "NQ", STAMP, SLOTS, TEMPLATES[name]).prompt
     for word in ("balance", "win rate", "unrealized", "FLAT |", "loss", "trades", "$", "None", "nan"):
         assert word not in prompt
-    assert set(inspect.signature(make_question).parameters) == {"bar", "symbol", "time", "slots", "template"}
+    assert set(inspect.signature(make_question).parameters) == {"bar", "symbol", "time", "slots", "template",
+                                                               "blocks"}
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -78,7 +78,7 @@ def other_future(bars: Bars, after: int, seed: int) -> Bars:
     return replace(bars, volume=volume, **moved)
 
 
-@pytest.mark.parametrize("template", ["v1", "anonymous", "no_volume", "pipe"])
+@pytest.mark.parametrize("template", ["v1", "anonymous", "no_volume", "pipe", "window", "desk"])
 def test_what_comes_later_changes_no_question(template: str) -> None:
     """Invariant I10, over real bars: with another future after bar b, every question up to b is the same, to the last
     bit of its values; and the next bar's is not, so the comparison sees differences."""

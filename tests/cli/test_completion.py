@@ -15,9 +15,9 @@ import pytest
 from jaxtrade.cli import completion, main
 from jaxtrade.cli.entry import COMMANDS
 from jaxtrade.cli.parser import build_parser
+from jaxtrade.config.accounts import PRESETS
 from jaxtrade.config.keys import all_keys
 from jaxtrade.data.contracts import CONTRACTS
-from jaxtrade.env.presets import PRESETS
 
 NEEDED = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
 

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from jaxtrade import parts
+from jaxtrade.advisor.host.context.user_template import FIELDS
+from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, TEMPLATES
 from jaxtrade.advisor.host.registry import _EXPECTED, MOCKS
 from jaxtrade.cli import descriptions, listing, main
+from jaxtrade.config.accounts import PRESETS
 from jaxtrade.data.contracts import CONTRACTS
 from jaxtrade.data.features.schema import CONTEXT_FEATURES, SEED_FEATURES
-from jaxtrade.env.presets import PRESETS
 from jaxtrade.env.reward_presets import REWARDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +27,7 @@ EXPECTED = {  # what is listed -> the names in its first column
     "contracts": ["6B", "EURGBP", "GOOG", "SPY"],
     "presets": ["advised", "advisor_ablation", "curriculum", "quickstart"],
     "features": [*dict.fromkeys((*SEED_FEATURES, *CONTEXT_FEATURES)), *descriptions.PARAMETRIC],
+    "templates": [*descriptions.TEMPLATES, *(f"{{{name}}}" for name in FIELDS)],
     "rewards": [*REWARDS, *parts.REWARD_TERMS._built_in],
 }
 
@@ -45,6 +48,10 @@ def test_every_name_is_listed_with_a_line(what: str, capsys: pytest.CaptureFixtu
     found = listed(capsys, what)
     assert list(found) == list(dict.fromkeys(EXPECTED[what]))
     assert all(found.values())
+
+
+def test_every_template_is_described() -> None:
+    assert set(descriptions.TEMPLATES) == {*TEMPLATES, *CONTEXT_NAMES}
 
 
 def test_every_advisor_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

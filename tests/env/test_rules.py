@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxtrade.config import AccountConfig, EnvConfig
+from jaxtrade.config.accounts import PRESETS, check_account, check_quantity, resolve_account, room_warning
 from jaxtrade.env import rules as account_rules
 from jaxtrade.env.dynamics import TradingEnv, next_session
 from jaxtrade.env.params import account_params, whole_mills
-from jaxtrade.env.presets import PRESETS, check_account, check_quantity, resolve_account, room_warning
 from jaxtrade.env.state import KEEP_STOP, NO_LEVEL, OFF, Account, EndReason, Order, Position, Trailing
 from jaxtrade.errors import ConfigError
 from tests.env import worlds

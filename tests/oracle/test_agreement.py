@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from jaxtrade.config import AccountConfig
+from jaxtrade.config.accounts import PRESETS as SHIPPED_PRESETS
+from jaxtrade.config.accounts import resolve_account
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import account_params
-from jaxtrade.env.presets import PRESETS as SHIPPED_PRESETS
-from jaxtrade.env.presets import resolve_account
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.env.state import OFF as OFF_LIMIT
 from jaxtrade.env.state import Trailing

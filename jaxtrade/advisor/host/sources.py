@@ -159,12 +159,13 @@ class Live:
     few rows between queues.
 
     question_of: returns the question about a bar. If it raises, the bar is reported and never asked about again.
-    ahead: the most rows to prepare before they are taken; further answers stay in the service.
+    ahead: the most rows to prepare before they are taken; further answers stay in the service. heard: receives each
+    answer that becomes a row, in the taker's thread.
     """
 
     def __init__(self, service: Service, question_of: Callable[[int], Question], tell: Tell | None = None,
-                 ahead: int = 1024) -> None:
-        self._service, self._question_of, self._ahead = service, question_of, ahead
+                 ahead: int = 1024, heard: Callable[[int, Advice], None] | None = None) -> None:
+        self._service, self._question_of, self._ahead, self._heard = service, question_of, ahead, heard
         self._faults = ContainedFaults(tell or logging.getLogger("jaxtrade.advisor").warning)
         self._mailbox: queue.SimpleQueue[Wants | None] = queue.SimpleQueue()
         self._ready: deque[AdviceRow] = deque()
@@ -294,6 +295,8 @@ class Live:
             self._faults.trouble("row", f"advisor: an answer about bar {bar} has a number that is no finite float32; "
                                  "such answers are left out")
         else:
+            if self._heard is not None:
+                self._heard(bar, advice)
             self._ready.append(row)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jaxtrade.config import AccountConfig
+from jaxtrade.config.market import AccountConfig
 from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 LIMITS = ("drawdown", "daily_loss", "profit_target")  # keys in dollars, each of which may be off
