@@ -19,6 +19,7 @@ from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
 from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
 from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.ledger import MICRO, Prices, Spend, at_most
+from jaxtrade.advisor.host.models import with_model
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import market_entries, save_table
@@ -71,6 +72,7 @@ def precompute(config: RunConfig, request: Request) -> int:
 
     Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all).
     """
+    config = with_model(config, say)
     market = load_market(config)
     book = make_book(market, config)
     bars = chosen_bars(market, book, config, request)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from jaxtrade.config.base import Count, Section, Widths, listed, whole
 from jaxtrade.config.service import ServiceOptions
+from jaxtrade.config.shortcuts import combined
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
 from jaxtrade.registry import Registry
@@ -159,8 +161,9 @@ class AdvisorConfig(Section, frozen=True):
     """The advisor, and how the policy uses its advice. Latency is counted in bars, not in seconds."""
 
     kind: str = Field(default="off", description="off: not compiled; none: compiled, without answers; rules; "
-                      "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, written "
-                      "by advise precompute; replay:JOURNAL of an earlier run")
+                      "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server, or ollama:NAME, "
+                      "openai:NAME, vllm:URL; table:FILE, written by advise precompute; replay:JOURNAL of an earlier "
+                      "run")
     fusion: Literal["trust", "slots", "gate", "rules", "none"] = Field(
         default="trust", description="how the policy uses advice: trust, by its measured hit rate; slots, in the "
         "observation; gate, a learned share of trust; rules, RL-Trainer's; none, not at all (outcomes are counted)")
@@ -192,6 +195,12 @@ class AdvisorConfig(Section, frozen=True):
                                                          "model, key_env, seed, ...")
     evaluation_wait_s: float = Field(default=60.0, ge=0, description="seconds that an evaluation waits for answers")
     service: ServiceOptions = ServiceOptions()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        """Resolve the short name of a server, so that everything after the configuration sees a URL."""
+        return combined(values) if isinstance(values, Mapping) else values
 
     @property
     def on(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from jaxtrade import interrupt
+from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.data.describe import cost_warning, round_turn
 from jaxtrade.env.presets import room_warning
@@ -75,12 +76,14 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         check_alone(config)
     else:
         config = adopt(config, source)
-    with _shown(screen) as shown, explained(config):
+    with _shown(screen) as shown:
         shown.phase("loading", "the market")
-        setup = prepare(config)
-        check_device(config)
-        with programs_of(setup, store) as programs:
-            return _run(setup, path, source, programs, shown)
+        config = with_model(config, shown.message)  # before anything is compiled
+        with explained(config):
+            setup = prepare(config)
+            check_device(config)
+            with programs_of(setup, store) as programs:
+                return _run(setup, path, source, programs, shown)
 
 
 def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"(?:0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?)")
 def parse_pipe(text: str) -> Parsed:
     """Parse one answer in the pipe format. Never raises."""
     try:
-        return Parsed(_advice(text))
+        return Parsed(_advice(text), reason=text.rpartition("|")[2].strip())
     except RefusedError as refused:
         return Parsed(None, refused.failure, str(refused))
 

@@ -62,13 +62,15 @@ class Parsed(NamedTuple):
     """The result of parsing: advice, or the failure with its detail.
 
     PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit. EMPTY: no text.
-    TOO_LARGE: too much text. repaired: whether the repair was tried, with or without success.
+    TOO_LARGE: too much text. repaired: whether the repair was tried, with or without success. reason: the advice's
+    own, which nothing but reports for people reads; "" without advice.
     """
 
     advice: Advice | None
     failure: Failure | None = None
     detail: str = ""
     repaired: bool = False
+    reason: str = ""
 
 
 class RefusedError(ValueError):
@@ -121,7 +123,8 @@ def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
 
 def _parsed(text: str, repaired: bool) -> Parsed:
     try:
-        return Parsed(_advice(strict_json(text)), repaired=repaired)
+        value = strict_json(text)
+        return Parsed(_advice(value), repaired=repaired, reason=value["reason"])
     except RefusedError as refused:
         return Parsed(None, refused.failure, str(refused), repaired)
 
