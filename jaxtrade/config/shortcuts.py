@@ -54,8 +54,8 @@ def resolved(kind: str) -> Resolved:
     if head == VLLM:
         return Resolved(_served_by_vllm(rest), {})
     if not colon or not rest:
-        raise ValueError(f"advisor.kind = '{kind[:60]}' names no model; expected {head}:NAME (jaxtrade advise models {head} "
-                         "lists them)")
+        raise ValueError(f"advisor.kind = '{kind[:60]}' names no model; expected {head}:NAME (jaxtrade advise "
+                         f"models {head} lists them)")
     server = SERVERS[head]
     return Resolved(server.url, {**server.options, "model": rest})
 

@@ -171,7 +171,10 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
 
 
 def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell) -> Setup:
-    """The setup with another advisor. tell: receives one line where its server's only model is taken. Raises ConfigError if the run was trained without an advisor."""
+    """The setup with another advisor. tell: receives one line where its server's only model is taken.
+
+    Raises ConfigError if the run was trained without an advisor.
+    """
     if other := [key for key in overrides if not key.strip().startswith(OF_EVALUATION)]:
         known = ", ".join(f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION)
         raise ConfigError(f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
