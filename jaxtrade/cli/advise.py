@@ -11,7 +11,6 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import run_all
 
-
 ASKED = ("the advisor, instead of advisor.kind: rules, mock:KIND[:NUMBER], recorded:FILE, ollama:NAME, openai:NAME, "
          "vllm:URL, or the URL of a server (with --set advisor.options.model=NAME if it has several models)")
 

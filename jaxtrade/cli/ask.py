@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jaxtrade.advisor.compose import backend_of, is_slow
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger, Prices, Spend, at_most
 from jaxtrade.advisor.host.models import with_model
@@ -103,8 +101,8 @@ def ask_times(backend: Backend, question: Question, config: RunConfig, form: str
         for _ in range(times):
             reserved = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
             if why := ledger.reserve(reserved):
-                stopped = Answer(None, Failure.STOPPED, f"not asked: {why}; one more request may need {reserved.tokens} "
-                                 "tokens")
+                stopped = Answer(None, Failure.STOPPED, f"not asked: {why}; one more request may need "
+                                 f"{reserved.tokens} tokens")
                 return [*replies, Reply(stopped, Spend(), 0.0, "", asked=False)]
             reply = _reply(backend, question, config, form)
             ledger.settle(reserved, _spent(reply.answer, reserved, prices))
@@ -123,7 +121,8 @@ def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -
     if not is_slow(config.advisor.kind):
         return Reply(answer, Spend(), 0.0, parsed.reason)
     prices = Prices(options.price_prompt, options.price_completion)
-    money = prices.cost(answer.prompt_tokens, answer.completion_tokens) / MICRO if prices.known and used.tokens else None
+    known = prices.known and used.tokens > 0
+    money = prices.cost(answer.prompt_tokens, answer.completion_tokens) / MICRO if known else None
     return Reply(answer, used, money, parsed.reason)
 
 
@@ -213,8 +212,8 @@ def _answer_lines(answer: dict[str, Any], document: dict[str, Any], number: str)
                                                        f"{_TEXT}(this kind answers with values, not with text)"]
     lines = [f"raw answer{number}", *raw, ""] if answer["asked"] else []
     if (advice := answer["advice"]) is not None:
-        lines.append(f"verdict: {advice['direction']}, confidence {advice['confidence']:.2f}, risk {advice['risk']:.2f}, "
-                     f"horizon {advice['horizon_bars']} bars" + (f" ({answer['detail']})" if answer["detail"] else ""))
+        lines.append(f"verdict: {advice['direction']}, confidence {advice['confidence']:.2f}, risk "
+                     f"{advice['risk']:.2f}, horizon {advice['horizon_bars']} bars" + (f" ({answer['detail']})" if answer["detail"] else ""))
         lines += [f"reason: {printable(advice['reason'])}"] if advice["reason"] else []
     else:
         detail = f": {printable(answer['detail'])}" if answer["detail"] else ""
@@ -245,7 +244,7 @@ def _summary(answers: Sequence[dict[str, Any]]) -> list[str]:
     given = [answer["advice"] for answer in answers if answer["advice"] is not None]
     counts = {name: sum(advice["direction"] == name for advice in given) for name in DIRECTIONS}
     confidence = [advice["confidence"] for advice in given]
-    spread = f"; confidence {min(confidence):.2f} to {max(confidence):.2f}, mean {np.mean(confidence):.2f}" if given else ""
+    spread = f"; confidence {min(confidence):.2f} to {max(confidence):.2f}" if given else ""
     return ["", f"{len(answers)} answers: " + ", ".join(f"{count} {name}" for name, count in counts.items())
             + f", {len(answers) - len(given)} without advice{spread}"]
 

@@ -31,8 +31,8 @@ def bar_at(book: QuestionBook, training: np.ndarray, at: str | None) -> int:
         near = _nearest(book, bar)
         why = ("one of its values is not known yet (warm-up)" if bar < int(book.askable.argmax()) else
                "it is no decision bar of a session, or one of its values is not known")
-        raise ConfigError(f"--at {at}: bar {bar} (close {_close(book, bar)}) may not be asked about: {why}; the nearest "
-                          f"that may is --at {near} (close {_close(book, near)})")
+        raise ConfigError(f"--at {at}: bar {bar} (close {_close(book, bar)}) may not be asked about: {why}; the "
+                          f"nearest that may is --at {near} (close {_close(book, near)})")
     return bar
 
 
@@ -48,8 +48,9 @@ def _by_time(book: QuestionBook, at: str) -> int:
     try:
         when = datetime.datetime.fromisoformat(at.strip())
     except ValueError:
-        raise ConfigError(f"--at {ascii(at)[:60]}: neither a bar's index nor an ISO time; expected 1200 or "
-                          f"{_close(book, _nearest(book, len(book.closes) - 1))} (without a zone: {book.zone})") from None
+        example = _close(book, _nearest(book, len(book.closes) - 1))
+        raise ConfigError(f"--at {ascii(at)[:60]}: neither a bar's index nor an ISO time; expected 1200 or {example} "
+                          f"(without a zone: {book.zone})") from None
     local = when if when.tzinfo is not None else when.replace(tzinfo=ZoneInfo(book.zone))
     seconds = local.timestamp()
     bar = int(np.searchsorted(book.closes, seconds, side="right")) - 1

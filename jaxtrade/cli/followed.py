@@ -56,7 +56,7 @@ def explained(side: int, bar: int, labels: Labels) -> str:
         return f"{found}: " + ("advice to hold says no direction" if side == 0 else
                                f"the session ends within the horizon of {labels.horizon} bars")
     if found == SMALL:
-        return (f"{found}: over {labels.horizon} bars the price moved by no more than the {labels.cost} ticks of a round "
-                "turn, so this is not scored")
+        return (f"{found}: over {labels.horizon} bars the price moved by no more than the {labels.cost} ticks of a "
+                "round turn, so this is not scored")
     way = "rose" if int(labels.came[bar]) > 0 else "fell"
     return f"{found}: over {labels.horizon} bars the price {way} by more than the {labels.cost} ticks of a round turn"

@@ -37,6 +37,9 @@ class Access(NamedTuple):
     ca_file: Path | None = None
 
 
+PLAIN = Access()
+
+
 class Model(NamedTuple):
     """A model that a server offers. name: as requests call it. owner: as the server says, or ""."""
 
@@ -44,7 +47,7 @@ class Model(NamedTuple):
     owner: str = ""
 
 
-def list_models(url: str, access: Access = Access(), seconds: float = DEADLINE_S) -> tuple[Model, ...]:
+def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> tuple[Model, ...]:
     """The models of the server with the base URL `url`, in its order.
 
     seconds: the total deadline. Raises ConfigError where the URL, the key or the server's answer cannot be used; the
@@ -72,7 +75,7 @@ def list_models(url: str, access: Access = Access(), seconds: float = DEADLINE_S
     return _models(base, key, body)
 
 
-def only_model(url: str, access: Access = Access(), seconds: float = DEADLINE_S) -> str:
+def only_model(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> str:
     """The name of the only model of a server. Raises ConfigError as `list_models`, and for none or several models."""
     found = list_models(url, access, seconds)
     if len(found) == 1:
