@@ -213,7 +213,8 @@ def _answer_lines(answer: dict[str, Any], document: dict[str, Any], number: str)
     lines = [f"raw answer{number}", *raw, ""] if answer["asked"] else []
     if (advice := answer["advice"]) is not None:
         lines.append(f"verdict: {advice['direction']}, confidence {advice['confidence']:.2f}, risk "
-                     f"{advice['risk']:.2f}, horizon {advice['horizon_bars']} bars" + (f" ({answer['detail']})" if answer["detail"] else ""))
+                     f"{advice['risk']:.2f}, horizon {advice['horizon_bars']} bars"
+                     + (f" ({answer['detail']})" if answer["detail"] else ""))
         lines += [f"reason: {printable(advice['reason'])}"] if advice["reason"] else []
     else:
         detail = f": {printable(answer['detail'])}" if answer["detail"] else ""
