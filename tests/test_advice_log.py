@@ -70,7 +70,7 @@ def test_a_resumed_run_keeps_its_model(ran: Ran, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("step", "words"), [
-    (offers("a", "b"), "offers 2 models; choose one with --set advisor.options.model=NAME: a, b"),
+    (offers("a", "b"), "offers 2 models; name one (--set advisor.options.model=NAME) of a, b"),
     (offers(), "offers no model"), (reply(401, ""), "status 401; the key is not accepted"),
 ])
 def test_without_exactly_one_model_no_run_begins(step: object, words: str, tmp_path: Path,

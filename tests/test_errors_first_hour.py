@@ -114,7 +114,7 @@ MISTAKES = [
         "advisor.kind = table:none.npz (--advisor): there is no such file; expected table:",)),
     Mistake("train advised --advisor http://localhost:1/v1", 2, (
         "advisor http://localhost:1/v1: it did not list its models", "start the server, or check the URL",
-        "--set advisor.options.model=NAME a run starts although the server is down")),
+        "with a model named (--set advisor.options.model=NAME) a run starts although the server is down")),
     Mistake("train advised --advisor ollama:", 2, ("advisor.kind = 'ollama:' names no model; expected ollama:NAME",)),
     Mistake("train advised --advisor vllm:8000", 2, ("holds no URL; expected vllm:URL",)),
     Mistake("train advised --advisor ollama:a --set advisor.options.model=b", 2, (

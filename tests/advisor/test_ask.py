@@ -228,7 +228,7 @@ def test_the_only_model_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     assert "model one, template" in shown.out
     with FaultServer(offers("one", "two")) as server:
         assert main(["advise", "ask", "--advisor", server.url]) == 2
-    assert "offers 2 models; choose one with --set advisor.options.model=NAME: one, two" in capsys.readouterr().err
+    assert "offers 2 models; name one (--set advisor.options.model=NAME) of one, two" in capsys.readouterr().err
 
 
 # --- models ----------------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_the_only_model() -> None:
         only_model(server.url)
     with FaultServer(offers(*(f"m{i}" for i in range(14)))) as server, pytest.raises(ConfigError) as caught:
         only_model(server.url)
-    assert "offers 14 models; choose one with --set advisor.options.model=NAME: m0, m1," in str(caught.value)
+    assert "offers 14 models; name one (--set advisor.options.model=NAME) of m0, m1," in str(caught.value)
     assert str(caught.value).endswith("m11 and 2 more")
 
 
@@ -125,5 +125,5 @@ def test_a_named_model_needs_no_server_and_a_missing_one_does() -> None:
     named = config(kind="http://127.0.0.1:1/v1", model="m")
     assert with_model(named, pytest.fail) == named
     assert with_model(config(kind="rules"), pytest.fail) == config(kind="rules")
-    with pytest.raises(ConfigError, match=r"--set advisor\.options\.model=NAME a run starts although"):
+    with pytest.raises(ConfigError, match=r"\(--set advisor\.options\.model=NAME\) a run starts although"):
         with_model(config(kind="http://127.0.0.1:1/v1"), pytest.fail)

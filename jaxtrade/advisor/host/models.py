@@ -7,7 +7,7 @@ key that is read from where the configuration says and appears in no message. Ne
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult
@@ -40,6 +40,10 @@ class Access(NamedTuple):
 PLAIN = Access()
 
 
+class NoListError(ConfigError):
+    """A server did not list its models: it cannot be reached, or it answers something else."""
+
+
 class Model(NamedTuple):
     """A model that a server offers. name: as requests call it. owner: as the server says, or ""."""
 
@@ -50,8 +54,8 @@ class Model(NamedTuple):
 def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> tuple[Model, ...]:
     """The models of the server with the base URL `url`, in its order.
 
-    seconds: the total deadline. Raises ConfigError where the URL, the key or the server's answer cannot be used; the
-    message names the server and holds no key.
+    seconds: the total deadline. Raises ConfigError where the URL or the key cannot be used, NoListError where the server
+    gives no list. Messages name the server and hold no key.
     """
     base, key = check_url(url), read_key(access.key_env, access.key_file)
     try:
@@ -77,24 +81,28 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
 
 def only_model(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> str:
     """The name of the only model of a server. Raises ConfigError as `list_models`, and for none or several models."""
-    found = list_models(url, access, seconds)
+    try:
+        found = list_models(url, access, seconds)
+    except NoListError as error:
+        raise NoListError(f"{error}; with a model named (--set advisor.options.model=NAME) a run starts although the "
+                          "server is down") from None
     if len(found) == 1:
         return found[0].name
     shown = url if len(url) <= 80 else f"{url[:79]}…"
     if not found:
         raise ConfigError(f"advisor.options.model: not given, and {shown} offers no model; load one into the server, "
-                          "or give --set advisor.options.model=NAME")
+                          "or name one (--set advisor.options.model=NAME)")
     names = ", ".join(model.name for model in found[:_MOST_NAMED])
     more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
-    raise ConfigError(f"advisor.options.model: not given, and {shown} offers {len(found)} models; choose one with "
-                      f"--set advisor.options.model=NAME: {names}{more}")
+    raise ConfigError(f"advisor.options.model: not given, and {shown} offers {len(found)} models; name one (--set "
+                      f"advisor.options.model=NAME) of {names}{more}")
 
 
-def with_model(config: RunConfig, tell: Tell, find: Callable[..., str] = only_model) -> RunConfig:
+def with_model(config: RunConfig, tell: Tell) -> RunConfig:
     """The configuration with the model of its server. Where it names one, no request is sent.
 
     Otherwise the server's only model is taken, and `tell` receives one line. The run folder then holds the name, so a
-    resumed run, its evaluations and its cache use the same one. find: `only_model`, or a replacement in tests.
+    resumed run, its evaluations and its cache use the same one.
 
     Raises ConfigError where the server cannot be reached, or offers none or several models.
     """
@@ -103,12 +111,7 @@ def with_model(config: RunConfig, tell: Tell, find: Callable[..., str] = only_mo
         return config
     given = {name: str(options[name]) for name in Access._fields if options.get(name) is not None}
     access = access_of(**given)
-    try:
-        name = find(url, access, min(config.advisor.service.deadline_s, DEADLINE_S))
-    except ConfigError as error:
-        hint = "" if "--set advisor.options.model" in str(error) else (
-            "; with --set advisor.options.model=NAME a run starts although the server is down")
-        raise ConfigError(f"{error}{hint}") from None
+    name = only_model(url, access, min(config.advisor.service.deadline_s, DEADLINE_S))
     tell(f"advisor {config.advisor.kind}: its only model is {name}; it is used (advisor.options.model)")
     chosen = config.advisor.model_copy(update={"options": {**options, "model": name}})
     return config.model_copy(update={"advisor": chosen})
@@ -132,7 +135,7 @@ def _headers(key: Secret | None) -> dict[str, str]:
 
 
 def _models(base: SplitResult, key: Secret | None, body: bytes) -> tuple[Model, ...]:
-    """The models in the body of a list. Raises ConfigError for any other body."""
+    """The models in the body of a list. Raises NoListError for any other body."""
     try:
         value = strict_json(body.decode("utf-8"), MAX_BYTES)
     except (UnicodeDecodeError, RefusedError) as error:
@@ -155,6 +158,6 @@ def _model(row: Mapping[str, Any], key: Secret | None) -> Model:
     return Model(row["id"], key.scrub(shown) if key else shown)
 
 
-def _no_list(base: SplitResult, key: Secret | None, why: str, fix: str) -> ConfigError:
+def _no_list(base: SplitResult, key: Secret | None, why: str, fix: str) -> NoListError:
     why = printable(why)[:300]
-    return ConfigError(f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}")
+    return NoListError(f"advisor {base.geturl()}: it did not list its models: {key.scrub(why) if key else why}; {fix}")
