@@ -39,7 +39,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     path = tmp_path_factory.mktemp("log") / "run"
 
     def step(wire: Wire) -> None:
-        (offers("only") if wire.request.path.endswith("/models") else says(json.dumps({**GOOD, "reason": REASON})))(wire)
+        answer = says(json.dumps({**GOOD, "reason": REASON}))
+        (offers("only") if wire.request.path.endswith("/models") else answer)(wire)
 
     with FaultServer(step) as server:
         train(path, server.url, "train.total_timesteps=16384")

@@ -54,7 +54,7 @@ ADVISORS = {
     "off": "no advisor; nothing of it is compiled",
     "none": "compiled, but never answers: for comparisons",
     "rules": "the rules of RL-Trainer's prompt, as code; the bars need a volume",
-    "http://HOST/v1": "an OpenAI-compatible server (also https); name the model with advisor.options.model if it has several",
+    "http://HOST/v1": "an OpenAI-compatible server (also https); of several models name one, advisor.options.model",
     "ollama:NAME": "the model NAME of Ollama on this machine",
     "openai:NAME": "the model NAME of OpenAI; its key is in OPENAI_API_KEY",
     "vllm:URL": "the only model of a vLLM server",

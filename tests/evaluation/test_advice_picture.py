@@ -104,7 +104,7 @@ def test_several_advisors_have_their_own_colours_and_metrics() -> None:
     trust, _, left = figure.axes
     colors = [line.get_color() for line in trust.lines[:3]]
     assert len(set(colors)) == 3
-    assert [text.get_text() for text in figure.legends[0].get_texts()][0].endswith("…, 200 scored")
+    assert figure.legends[0].get_texts()[0].get_text().endswith("…, 200 scored")
     assert len(left.texts) == 2  # no labels that would cover each other
     assert "3 advisors" in figure.texts[1].get_text()
 

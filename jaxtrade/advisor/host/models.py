@@ -54,8 +54,8 @@ class Model(NamedTuple):
 def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -> tuple[Model, ...]:
     """The models of the server with the base URL `url`, in its order.
 
-    seconds: the total deadline. Raises ConfigError where the URL or the key cannot be used, NoListError where the server
-    gives no list. Messages name the server and hold no key.
+    seconds: the total deadline. Raises ConfigError where the URL or the key cannot be used, NoListError where the
+    server gives no list. Messages name the server and hold no key.
     """
     base, key = check_url(url), read_key(access.key_env, access.key_file)
     try:
