@@ -14,7 +14,11 @@ from jaxtrade.advisor.host.ledger import Caps, Ledger
 from jaxtrade.cli import main
 from jaxtrade.cli.bar_at import bar_at
 from jaxtrade.cli.followed import HIT, MISS, SMALL, UNSCORED, explained, labels_of, outcome
+from jaxtrade.config import make_config
+from jaxtrade.curriculum.config import dump_curriculum, load_curriculum
+from jaxtrade.curriculum.phases import _with_models
 from jaxtrade.errors import ConfigError
+from jaxtrade.progress.screen import Screen
 from tests.advisor import servers
 from tests.advisor.markets import book, config, market
 from tests.advisor.servers import FaultServer, advises, reply, says
@@ -229,6 +233,25 @@ def test_the_only_model_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     with FaultServer(offers("one", "two")) as server:
         assert main(["advise", "ask", "--advisor", server.url]) == 2
     assert "offers 2 models; name one (--set advisor.options.model=NAME) of one, two" in capsys.readouterr().err
+
+
+def test_precompute_takes_the_only_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(offers("one")) as server:
+        assert main(["advise", "precompute", "--advisor", server.url, "--out", str(tmp_path / "a.npz"), "--plan"]) == 0
+        assert len(server.requests) == 1
+    assert "its only model is one" in capsys.readouterr().err
+
+
+def test_every_phase_of_a_curriculum_gets_its_model() -> None:
+    """Only the phases with a server, and only those that are trained."""
+    with FaultServer(offers("one")) as server:
+        kind = [f'phases.{name}.run.advisor.kind="{server.url}"' for name in ("manage", "advised")]
+        course = load_curriculum("curriculum", kind, (), make_config)
+        found = _with_models(course, 2, Screen())
+        assert [phase.config.advisor.options.get("model") for phase in found.phases] == [None, None, "one"]
+        assert len(server.requests) == 1
+        assert "model: one" in dump_curriculum(found)  # what a resumed curriculum reads
+    assert [phase.config.advisor.kind for phase in found.phases] == ["off", server.url, server.url]
 
 
 # --- models ----------------------------------------------------------------------------------------------------------
