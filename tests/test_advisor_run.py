@@ -347,7 +347,7 @@ def test_what_cannot_be_is_said_before_anything_runs(tmp_path, capsys) -> None:
                                                    "train.num_seeds=2")
     assert "env.advice=true" in refused("--advisor", "rules", "--set", "advisor.fusion=slots")
     assert "did you mean 'skilled'" in refused("--advisor", "mock:skiled:0.8")
-    assert "option 'model' is missing" in refused("--advisor", "http://127.0.0.1:1/v1")
+    assert "it did not list its models" in refused("--advisor", "http://127.0.0.1:1/v1")
     assert "there is no such file" in refused("--advisor", "table:nowhere.npz")
     assert "the longest session has 22 bars" in refused("--advisor", "mock:skilled:0.6", "--market", "EURUSD", "--set",
                                                         "advisor.template=no_volume")

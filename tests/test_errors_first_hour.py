@@ -112,7 +112,13 @@ MISTAKES = [
     Mistake("train advised --advisor mock:delayed:5", 2, ("write it behind a '/'",)),
     Mistake("train advised --advisor table:none.npz", 2, (
         "advisor.kind = table:none.npz (--advisor): there is no such file; expected table:",)),
-    Mistake("train advised --advisor http://localhost:1/v1", 2, ("option 'model' is missing",)),
+    Mistake("train advised --advisor http://localhost:1/v1", 2, (
+        "advisor http://localhost:1/v1: it did not list its models", "start the server, or check the URL",
+        "with a model named (--set advisor.options.model=NAME) a run starts although the server is down")),
+    Mistake("train advised --advisor ollama:", 2, ("advisor.kind = 'ollama:' names no model; expected ollama:NAME",)),
+    Mistake("train advised --advisor vllm:8000", 2, ("holds no URL; expected vllm:URL",)),
+    Mistake("train advised --advisor ollama:a --set advisor.options.model=b", 2, (
+        "advisor.kind = ollama:a and advisor.options.model = b name two models",)),
     Mistake("advise precompute --advisor mock:skiled --out a.npz", 2, ("did you mean 'skilled'?",)),
     Mistake("ablate advisor --kinds mock:skiled,mock:orcle,mock:skilled:x --fusions trst,gat --set seed=x", 2, (
         "'skilled'", "'oracle'", "expected a number", "'trust'", "'gate'", "'seed' = 'x'"), 6),

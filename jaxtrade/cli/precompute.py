@@ -18,6 +18,7 @@ from jaxtrade import interrupt
 from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
 from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
 from jaxtrade.advisor.host.ledger import MICRO, Spend
+from jaxtrade.advisor.host.models import with_model
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.host.unusable import reasons_text, unusable_lines
 from jaxtrade.advisor.plan import AskPlan, cost_text, make_plan
@@ -58,6 +59,7 @@ def precompute(config: RunConfig, request: Request) -> int:
 
     Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all).
     """
+    config = with_model(config, say)
     market = load_market(config)
     book = make_book(market, config)
     bars = chosen_bars(market, book, config, request)

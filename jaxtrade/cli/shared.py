@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 TOLERANCES = ("seconds_tolerance", "quotes_tolerance")
 MARKET = ("market", "contract", "data", "seconds", "quotes", *TOLERANCES)  # flags that choose the bars
 ADVISOR = ("the advisor: rules, mock:skilled:0.6, the URL of an OpenAI-compatible server (with --set "
-           "advisor.options.model=NAME), table:FILE, none, ... (docs/advisor.md)")
+           "advisor.options.model=NAME if it has several models), ollama:NAME, openai:NAME, "
+           "vllm:URL, table:FILE, none, ... (docs/advisor.md)")
 # `--test` takes about a minute on two cores, with compilation.
 TEST_OVERRIDES = (
     "data.synthetic_sessions=10",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jaxtrade.advisor.host.models import with_model
 from jaxtrade.cli import flags
 from jaxtrade.cli.flags import new_folder
 from jaxtrade.cli.shared import (
@@ -54,6 +55,7 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
     check_memory([config])
     path = new_folder(args, config.data.market, config.env.task)
     with screen_of(args) as screen:
+        config = with_model(config, screen.message)  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")
         store = keep_programs(args)
         from jaxtrade.runs.computing import settle

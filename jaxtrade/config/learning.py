@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -9,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from jaxtrade.config.base import Count, Section, Widths, listed, whole
 from jaxtrade.config.context import ContextConfig
 from jaxtrade.config.service import ServiceOptions
+from jaxtrade.config.shortcuts import combined
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import NETWORKS
 from jaxtrade.registry import Registry
@@ -177,8 +179,9 @@ class AdvisorConfig(Section, frozen=True):
     """The advisor, and how the policy uses its advice. Latency is counted in bars, not in seconds."""
 
     kind: str = Field(default="off", description="off: not compiled; none: compiled, without answers; rules; "
-                      "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server; table:FILE, written "
-                      "by advise precompute; replay:JOURNAL of an earlier run; panel: the advisors of advisor.panel")
+                      "mock:KIND[:NUMBER]; recorded:FILE; the URL of an OpenAI-compatible server, or ollama:NAME, "
+                      "openai:NAME, vllm:URL; table:FILE, written by advise precompute; replay:JOURNAL of an earlier "
+                      "run; panel: the advisors of advisor.panel")
     panel: Annotated[tuple[PanelMember, ...], Field(strict=False, max_length=8), BeforeValidator(_members)] = Field(
         default=(), description="advisors that are asked about the same bars, each with its own trust: a list of "
         "kinds, or of {kind, options}; needs advisor.kind=panel")
@@ -231,6 +234,12 @@ class AdvisorConfig(Section, frozen=True):
             raise ValueError(f"advisor.kind={self.kind} is one advisor, and advisor.panel has {len(self.panel)}: set "
                              "advisor.kind=panel, or advisor.panel=[]")
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, values: Any) -> Any:
+        """Resolve the short name of a server, so that everything after the configuration sees a URL."""
+        return combined(values) if isinstance(values, Mapping) else values
 
     @property
     def on(self) -> bool:

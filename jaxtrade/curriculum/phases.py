@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade import interrupt
+from jaxtrade.advisor.host.models import with_model
 from jaxtrade.curriculum import gates
 from jaxtrade.curriculum.config import (
     CURRICULUM,
@@ -110,6 +111,7 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
     rundir.check_new(path)
+    curriculum = _with_models(curriculum, first, shown)
     _check_possible(curriculum.phases[first:], loaded)
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
@@ -125,6 +127,13 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     new.rename(path)
     with rundir.locked(path), interrupt.hint(lambda: how_to_continue(path)):
         return _run_phases(curriculum, path, store, shown)
+
+
+def _with_models(curriculum: Curriculum, first: int, screen: Screen) -> Curriculum:
+    """The curriculum in which each phase from `first` on names the model of its server. Raises ConfigError."""
+    phases = [phase if number < first else phase.model_copy(
+        update={"config": with_model(phase.config, screen.message)}) for number, phase in enumerate(curriculum.phases)]
+    return curriculum.model_copy(update={"phases": tuple(phases)})
 
 
 def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:

@@ -50,7 +50,8 @@ def results(board: TensorBoardSink, evaluations: Mapping[int, EvaluationResult],
 
 def pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:
     """Write the pictures of the training and of the evaluation in `folder`. path: the run's folder."""
-    if (path / "training.png").is_file():
-        board.picture("train/curves", path / "training.png", steps)
+    for tag, picture in (("train/curves", path / "training.png"), ("train/advice", path / "advice.png")):
+        if picture.is_file():
+            board.picture(tag, picture, steps)
     for picture in sorted(folder.rglob("*.png")):
         board.picture(f"eval/{picture.relative_to(path / 'evaluation').with_suffix('').as_posix()}", picture, steps)

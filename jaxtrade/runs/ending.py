@@ -28,7 +28,8 @@ def ending(path: Path, folder: Path, results: Mapping[int, EvaluationResult], co
     Raises ConfigError if `path` is not a run's folder.
     """
     yield f"run       {path}"
-    found = [each for each in (path / "training.png", *sorted(folder.rglob("*.png"))) if each.is_file()]
+    own = (path / "training.png", path / "advice.png")
+    found = [each for each in (*own, *sorted(folder.rglob("*.png"))) if each.is_file()]
     for label, picture in zip(["pictures", *[""] * len(found)], found, strict=False):
         yield f"{label:<9} {picture}"
     seed, first = next(iter(results.items()))

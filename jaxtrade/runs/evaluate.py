@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import grids, seeds
@@ -28,7 +29,7 @@ from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import read_rows
-from jaxtrade.text import several
+from jaxtrade.text import Tell, several
 from jaxtrade.types import PyTree, SessionSet
 
 # Keys that may be set for another advisor: those that decide what it answers, and when. The others decide how the
@@ -156,7 +157,7 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     """
     shown = Screen() if screen is None else screen
     shown.phase("loading", "the market and the policy")
-    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides)
+    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, shown.message)
     chosen = seeds_of(setup.config) if seed is None else [_chosen_seed(setup.config, seed)]
     policies = {each: _load(path, setup.config, each) for each in chosen}
     with rundir.locked(path), programs_of(setup, store) as programs:
@@ -171,8 +172,11 @@ def evaluate_run(path: Path, split: str = "test", as_json: bool = False, seed: i
     return json.dumps(seeds.to_json(results), indent=2, allow_nan=False)
 
 
-def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str]) -> Setup:
-    """The setup with another advisor. Raises ConfigError if the run was trained without an advisor."""
+def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[str], tell: Tell) -> Setup:
+    """The setup with another advisor. tell: receives one line where its server's only model is taken.
+
+    Raises ConfigError if the run was trained without an advisor.
+    """
     if other := [key for key in overrides if not key.strip().startswith(OF_EVALUATION)]:
         known = ", ".join(f"{key}*" if key.endswith(".") else key.removesuffix("=") for key in OF_EVALUATION)
         raise ConfigError(f"--set {other[0]}: the run was trained with its own value, which an evaluation keeps; with "
@@ -195,6 +199,7 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
         before, config = config, make_config(overridden(config.model_dump(mode="json"), [override]), where)
         if config == before:
             raise ConfigError(f"--set {override}: changes nothing, this is its value already; leave it out")
+    config = with_model(config, tell)
     check_advisor(config, setup.market)
     return replace(setup, config=config)
 
@@ -214,7 +219,7 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     """
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
-    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides)
+    setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
     config, sessions = setup.config, _held_out(setup, split)
     policy = _load(path, config, _chosen_seed(config, seed))
     agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)

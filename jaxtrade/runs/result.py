@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jaxtrade.evaluation import html, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
-from jaxtrade.runs.stored import metrics_frame
+from jaxtrade.runs.stored import advice_html, metrics_frame
 from jaxtrade.text import several, short_repr
 from jaxtrade.training.loop import TrainResult
 
@@ -64,4 +64,5 @@ class RunResult:
                           f"{'finished' if self.exit_code == 0 else 'a health check failed'}", repr(self.evaluation))
 
     def _repr_html_(self) -> str:
-        return html.block(str(self.path), *(each._repr_html_() for each in self.evaluations.values()))
+        return html.block(str(self.path), *(each._repr_html_() for each in self.evaluations.values()),
+                          *advice_html(self.path))

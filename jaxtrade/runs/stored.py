@@ -165,7 +165,14 @@ class StoredRun:
 
     def _repr_html_(self) -> str:
         parts = [each._repr_html_() for each in self.evaluations.values()] or [html.paragraphs(["no evaluation yet"])]
-        return html.block(str(self.path), *parts)
+        return html.block(str(self.path), *parts, *advice_html(self.path))
+
+
+def advice_html(path: Path) -> list[str]:
+    """The picture of a run's advice, `advice.png`, as HTML; nothing for a run without one."""
+    picture = path / "advice.png"
+    return [html.picture(picture.read_bytes(), "hit rate by stated confidence, trust and agreement")] \
+        if picture.is_file() else []
 
 
 def open_run(path: Path | str) -> StoredRun:

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from jaxtrade import interrupt
+from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import room_warning
 from jaxtrade.data.describe import cost_warning, round_turn
@@ -27,7 +28,7 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import board, computing, rundir
+from jaxtrade.runs import board, calibration, computing, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
 from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
@@ -75,12 +76,14 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         check_alone(config)
     else:
         config = adopt(config, source)
-    with _shown(screen) as shown, explained(config):
+    with _shown(screen) as shown:
         shown.phase("loading", "the market")
-        setup = prepare(config)
-        check_device(config)
-        with programs_of(setup, store) as programs:
-            return _run(setup, path, source, programs, shown)
+        config = with_model(config, shown.message)  # before anything is compiled
+        with explained(config):
+            setup = prepare(config)
+            check_device(config)
+            with programs_of(setup, store) as programs:
+                return _run(setup, path, source, programs, shown)
 
 
 def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
@@ -298,11 +301,13 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
 
 
 def _draw(job: _Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
-    """Write `training.png`, from the metrics of all processes of the run, and all results to TensorBoard."""
+    """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
     title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
     scores, best = (controller.state.scores, controller.state.best_update) if controller else ((), None)
     training_picture.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
+    calibration.draw(config, job.setup.market, job.setup.splits["train"], job.path, history(job.path),
+                     job.tell)
     if job.board is not None:
         split = job.setup.evaluation_split()
         board.results(job.board, results, split, steps)

@@ -8,6 +8,7 @@ text, and numbers out of the schema's bounds.
 from __future__ import annotations
 
 import copy
+import json
 import os
 import shutil
 import signal
@@ -24,9 +25,10 @@ import pytest
 
 from jaxtrade.advisor.host import openai
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
-from jaxtrade.advisor.host.prompts import make_question
+from jaxtrade.advisor.host.prompts import TEMPLATES, make_question
 from jaxtrade.advisor.host.schema import ADVICE_SCHEMA
 from jaxtrade.advisor.host.types import Answer, Failure
+from jaxtrade.cli import main
 from tests.advisor.asking import SLOTS, question
 from tests.advisor.tiny_model import write_model
 
@@ -201,3 +203,22 @@ def test_a_server_that_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         backend.close()
     assert during.advice is None or during.latency < 0.3
     assert (after.advice, after.failure, after.retryable) == (None, Failure.CONNECTION, True)
+
+
+@pytest.mark.parametrize("template", list(TEMPLATES))
+def test_a_user_asks_it_first(server: Server, template: str, monkeypatch: pytest.MonkeyPatch,
+                              capsys: pytest.CaptureFixture[str]) -> None:
+    """`advise models` lists its model, and `advise ask` finds it and shows what it answers, with every template."""
+    monkeypatch.setenv("LLM_KEY", KEY)
+    assert main(["advise", "models", server.url, "--key-env", "LLM_KEY"]) == 0
+    assert capsys.readouterr().out.split()[0] == "tiny-random"
+    code = main(["advise", "ask", "--advisor", server.url, "--json", "--set", "advisor.options.key_env=LLM_KEY",
+                 "--set", "advisor.service.completion_tokens=600", "--set", f"advisor.template={template}"])
+    shown = capsys.readouterr()
+    assert "its only model is tiny-random" in shown.err
+    document = json.loads(shown.out)
+    (answer,) = document["answers"]
+    assert answer["prompt_tokens"] > 100
+    assert answer["completion_tokens"] > 0
+    assert code == (0 if answer["advice"] else 1)
+    assert answer["advice"] is not None or (template == "pipe" and answer["remedy"])  # `pipe` is not constrained

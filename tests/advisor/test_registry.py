@@ -106,6 +106,7 @@ def test_what_cannot_be_made(kind: str, options: dict[str, Any], words: str) -> 
     ("none", {}), ("off", {}), ("rules", {}), ("mock:random", {}), ("mock:skilled:0.7", {"seed": 3}),
     ("mock:permuted/mock:skilled:0.7", {}), ("mock:delayed:5/mock:available:0.5/mock:oracle", {"seed": 1}),
     ("mock:turning:20/mock:random", {"then": "mock:oracle"}), ("http://localhost:1/v1", {"model": "m"}),
+    ("http://localhost:1/v1", {}),  # its only model is found when the run starts
     ("mock:available:0.5/rules", {"horizon": 5}),
 ])
 def test_a_kind_that_can_be_passes_without_a_market(kind: str, options: dict[str, Any]) -> None:
@@ -125,7 +126,7 @@ def test_a_kind_that_can_be_passes_without_a_market(kind: str, options: dict[str
     ("mock:delayed:5", {}, r"write it behind a '/', as mock:delayed/mock:skilled:0\.6"),
     ("mock:random", {"sed": 3}, "unknown option 'sed'; did you mean 'seed'"),
     ("rule", {}, "unknown; did you mean 'rules'"),
-    ("http://localhost:1/v1", {}, "option 'model' is missing"),
+    ("http://localhost:1/v1", {"modle": "m"}, "unknown option 'modle'; did you mean 'model'"),
     ("table:absent.npz", {}, "there is no such file; expected table:FILE, a snapshot"),
     ("replay:absent.jsonl", {}, "expected replay:FILE, the journal of an earlier run"),
     ("recorded:absent.jsonl", {}, "expected recorded:FILE"),

@@ -105,6 +105,15 @@ def test_what_is_no_advice_is_a_failure(answer: str, failure: Failure, words: st
     assert len(parsed.detail) < 300
 
 
+def test_the_reason_is_kept_for_people() -> None:
+    """Both forms give it; a fence is no obstacle, and a refused answer has none."""
+    assert parse_advice(text(reason="trend up")).reason == "trend up"
+    assert parse_advice("```\n" + text(reason="trend up") + "\n```").reason == "trend up"
+    assert parse_pipe("BUY | 0.7 | trend up ").reason == "trend up"
+    assert parse_advice(text(confidence=2, reason="trend up")).reason == ""
+    assert parse_pipe("BUY | 2 | trend up").reason == ""
+
+
 @pytest.mark.parametrize("answer", [
     "```json\n" + text() + "\n```",
     "Here is my advice:\n```\n" + text() + "\n```\nGood luck!",
@@ -175,7 +184,7 @@ def test_reading_takes_linear_time(answer: str) -> None:
 def test_a_reason_is_bounded_and_goes_nowhere() -> None:
     parsed = parse_advice(text(reason="<script>ignore all rules</script>\x1b[2J"))
     assert parsed.advice is not None
-    assert "script" not in repr(parsed)
+    assert "script" not in repr(parsed.advice)
 
 
 def test_the_schema_that_servers_get_is_pinned() -> None:

@@ -77,7 +77,7 @@ class OpenAIBackend:
             raise ConfigError(f"an advisor over HTTP needs {error.name}: pip install 'jaxtrade[advisor]'") from None
         self._transport_error, self._limits = TransportError, Limits
         self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
-        self._client = Client(self._base, _tls(options) if self._base.scheme == "https" else None)
+        self._client = Client(self._base, tls_context(options.ca_file) if self._base.scheme == "https" else None)
 
     @property
     def name(self) -> str:
@@ -190,8 +190,9 @@ def _check(o: OpenAIOptions) -> None:
             raise ConfigError(f"advisor {name} {getattr(o, name)}: expected {low} to {high}")
 
 
-def _tls(options: OpenAIOptions) -> ssl.SSLContext:
+def tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    """The TLS settings of a client. ca_file: certificates to trust instead of the system's. Raises ConfigError."""
     try:
-        return ssl.create_default_context(cafile=options.ca_file)
+        return ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise ConfigError(f"advisor ca_file {options.ca_file}: {error.strerror or error}") from None
+        raise ConfigError(f"advisor ca_file {ca_file}: {error.strerror or error}") from None

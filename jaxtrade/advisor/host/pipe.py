@@ -29,7 +29,7 @@ def parse_pipe(text: str) -> Parsed:
 
 def _parsed(text: str, repaired: bool) -> Parsed:
     try:
-        return Parsed(_advice(text), repaired=repaired)
+        return Parsed(_advice(text), repaired=repaired, reason=text.rpartition("|")[2].strip())
     except RefusedError as refused:
         return Parsed(None, refused.failure, str(refused), repaired)
 

@@ -5,7 +5,7 @@ mock:KIND[:NUMBER]          a mock of known skill, see `MOCKS`
 mock:KIND[:NUMBER]/OTHER    a wrapper that changes the answers of OTHER, as mock:delayed:5/mock:skilled:0.6; options
                             that the wrapper does not take go to OTHER, `seed` goes to both
 recorded:FILE               recorded answers of a JSONL file
-http://... , https://...    an OpenAI-compatible server; needs the option `model`
+http://... , https://...    an OpenAI-compatible server; needs the option `model` (`models.with_model` finds it)
 NAME[:REST]                 a user's own advisor, see `AdvisorKind`
 """
 
@@ -99,8 +99,8 @@ def check_kind(kind: str, options: Options | None = None) -> None:
         return
     own, _, other = kind.partition("/") if head == "mock" else (kind, "", "")
     if head != "mock" or not rest:
-        if _is_url(kind):
-            _needed("server", _known(kind, options, "server"), "model")
+        if _is_url(kind):  # without a model, the server's only one is taken when the run starts (`models.with_model`)
+            _known(kind, options, "server")
             check_samples(options or {})
         else:
             make_backend(kind, options)

@@ -68,13 +68,15 @@ class Parsed(NamedTuple):
     """The result of parsing: advice, or the failure with its detail.
 
     PARSE: the text is not valid JSON or not in the expected form. SCHEMA: a value does not fit. EMPTY: no text.
-    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without success.
+    TOO_LARGE: too much text. repaired: whether only a part of the text was read, with or without success. reason: the
+    advice's own, which nothing but reports for people reads; "" without advice.
     """
 
     advice: Advice | None
     failure: Failure | None = None
     detail: str = ""
     repaired: bool = False
+    reason: str = ""
 
 
 class RefusedError(ValueError):
@@ -141,7 +143,8 @@ def strict_json(text: str, max_bytes: int = MAX_BYTES) -> Any:
 
 def _parsed(text: str, repaired: bool) -> Parsed:
     try:
-        return Parsed(_advice(strict_json(text)), repaired=repaired)
+        value = strict_json(text)
+        return Parsed(_advice(value), repaired=repaired, reason=value["reason"][:MAX_REASON])
     except RefusedError as refused:
         return Parsed(None, refused.failure, str(refused), repaired)
 

@@ -1,4 +1,4 @@
-"""An HTTP client that posts to one server over persistent connections, from many threads.
+"""An HTTP client of one server, over persistent connections, from many threads.
 
 A connection is kept only if no bytes followed the response, and reused only if nothing arrived since. Otherwise a
 second response on it would be read as the answer to the next request. The client follows no redirects and ignores proxy
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """Posts to paths below one base URL. Many threads may use it; `close` ends the calls in all of them."""
+    """Sends requests to paths below one base URL. Many threads may use it; `close` ends the calls in all of them."""
 
     def __init__(self, base: SplitResult, context: ssl.SSLContext | None, lookup: Lookup = socket.getaddrinfo) -> None:
         """context: for https; None means plain http, which is allowed to this machine only."""
@@ -50,10 +50,18 @@ class Client:
 
         Raises TransportError, and any exception of `read`. In both cases the connection is closed.
         """
+        return self._call("POST", path, headers, body, limits, read)
+
+    def get(self, path: str, headers: dict[str, str], limits: Limits, read: Callable[[Reply], T]) -> T:
+        """Send one GET and return `read(reply)`. Raises as `post`."""
+        return self._call("GET", path, headers, b"", limits, read)
+
+    def _call(self, method: str, path: str, headers: dict[str, str], body: bytes, limits: Limits,
+              read: Callable[[Reply], T]) -> T:
         sock = None
         try:
             sock = self._connection(limits)
-            reply, whole = exchange(sock, self._request(path, headers, body), body, limits)
+            reply, whole = exchange(sock, self._request(method, path, headers, body), body, limits)
             result = read(reply)
             if whole:
                 self._keep(sock)
@@ -80,9 +88,9 @@ class Client:
         for sock, _ in idle:
             self._drop(sock)
 
-    def _request(self, path: str, headers: dict[str, str], body: bytes) -> h11.Request:
-        fixed = {"Host": self._base.netloc, "Content-Length": str(len(body))}
-        return h11.Request(method="POST", target=self._base.path + path, headers=list({**fixed, **headers}.items()))
+    def _request(self, method: str, path: str, headers: dict[str, str], body: bytes) -> h11.Request:
+        fixed = {"Host": self._base.netloc} | ({"Content-Length": str(len(body))} if method == "POST" else {})
+        return h11.Request(method=method, target=self._base.path + path, headers=list({**fixed, **headers}.items()))
 
     def _connection(self, limits: Limits) -> socket.socket:
         """An idle connection on which nothing has arrived, or a new one."""

@@ -1,0 +1,255 @@
+"""`jaxtrade advise ask`: ask an advisor about one bar, and show the prompt, the raw answer and the verdict."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade.advisor.compose import backend_of, is_slow
+from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger, Prices, Spend, at_most
+from jaxtrade.advisor.host.models import with_model
+from jaxtrade.advisor.host.pipe import parse_pipe
+from jaxtrade.advisor.host.replies import printable
+from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice
+from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.verdict import checked, verdict_of
+from jaxtrade.advisor.questions import in_sessions, make_book
+from jaxtrade.cli.bar_at import bar_at
+from jaxtrade.cli.followed import explained, labels_of
+from jaxtrade.cli.shared import say
+from jaxtrade.config import RunConfig
+from jaxtrade.config.service import ServiceOptions
+from jaxtrade.data.market import load_market
+from jaxtrade.data.splits import split_sessions
+from jaxtrade.errors import ConfigError
+
+_KEPT = {"table": "its advice is written already; jaxtrade advise inspect FILE shows it",
+         "replay": "its advice is recorded already; jaxtrade advise log RUN and advise inspect RUN show it",
+         "none": "there is nobody to ask", "off": "there is nobody to ask"}
+_TEXT = "  | "  # before each line of a prompt or an answer, which may look like anything
+
+
+class Request(NamedTuple):
+    """The command's flags. at: as in `bar_at`. repeat: how often the same question is asked."""
+
+    at: str | None
+    repeat: int
+    as_json: bool
+
+
+class Reply(NamedTuple):
+    """One answer. used: what it spent; cost is None without prices. reason: of the advice, or "". asked: False where a
+    cap stopped the request."""
+
+    answer: Answer
+    used: Spend
+    cost: float | None
+    reason: str
+    asked: bool = True
+
+
+def ask(config: RunConfig, request: Request) -> int:
+    """Handle the command. Returns 0, or 1 if an answer is a failure.
+
+    Raises ConfigError (flags, a kind that answers no question, a server without its only model), DataError.
+    """
+    _check_kind(config.advisor.kind)
+    config = with_model(config, say)
+    market = load_market(config)
+    book, splits, labels = make_book(market, config), split_sessions(market, config.split), labels_of(market, config)
+    inside = {name: in_sessions(market, splits[name]) for name in ("train", "validation", "test")}
+    bar = bar_at(book, inside["train"], request.at)
+    question = book.question(bar)
+    backend = backend_of(config, market, book, labels.came)
+    try:
+        replies = ask_times(backend, question, config, book.template.answer, request.repeat)
+    finally:
+        backend.close()
+    split = next((name for name, bars in inside.items() if bars[bar]), "none")
+    followed = [explained(side_of(reply.answer.advice), bar, labels) for reply in replies
+                if reply.answer.advice is not None and split == "train"]
+    document = _document(config, question, split, replies, followed)
+    document["last_of_training"] = request.at is None
+    print(json.dumps(document, indent=2, allow_nan=False) if request.as_json else "\n".join(_lines(document)))
+    return 0 if all(reply.answer.advice is not None for reply in replies) else 1
+
+
+def _check_kind(kind: str) -> None:
+    """Raises ConfigError for a kind that answers no question."""
+    head = kind.partition(":")[0]
+    if head in _KEPT:
+        raise ConfigError(f"advisor.kind = {kind}: {_KEPT[head]}; to ask, give --advisor rules, mock:KIND, "
+                          "recorded:FILE, ollama:NAME or the URL of a server")
+
+
+def ask_times(backend: Backend, question: Question, config: RunConfig, form: str, times: int) -> list[Reply]:
+    """Ask the same question `times` times, one after the other, within the caps of `advisor.service`.
+
+    form: of the answer, `json` or `pipe`. Requests are counted in the ledger that the configuration names, or for this
+    command alone. After a request that a cap stops, no more are tried.
+    """
+    if not is_slow(config.advisor.kind):
+        return [_reply(backend, question, config, form) for _ in range(times)]
+    options, replies = config.advisor.service, list[Reply]()
+    cost = None if options.max_cost is None else int(options.max_cost * MICRO)
+    ledger = Ledger(Path(options.ledger) if options.ledger else None, Caps(options.max_calls, options.max_tokens, cost))
+    prices = Prices(options.price_prompt, options.price_completion)
+    try:
+        for _ in range(times):
+            reserved = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
+            if why := ledger.reserve(reserved):
+                stopped = Answer(None, Failure.STOPPED, f"not asked: {why}; one more request may need "
+                                 f"{reserved.tokens} tokens")
+                return [*replies, Reply(stopped, Spend(), 0.0, "", asked=False)]
+            reply = _reply(backend, question, config, form)
+            ledger.settle(reserved, _spent(reply.answer, reserved, prices))
+            replies.append(reply)
+    finally:
+        ledger.close()
+    return replies
+
+
+def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -> Reply:
+    options, began = config.advisor.service, time.monotonic()
+    answer = checked(backend.answer(question, began + options.deadline_s))
+    answer = answer._replace(latency=answer.latency or time.monotonic() - began)
+    parsed = (parse_pipe if form == "pipe" else parse_advice)(answer.raw)
+    used = Spend(1, answer.prompt_tokens + answer.completion_tokens)
+    if not is_slow(config.advisor.kind):
+        return Reply(answer, Spend(), 0.0, parsed.reason)
+    prices = Prices(options.price_prompt, options.price_completion)
+    known = prices.known and used.tokens > 0
+    money = prices.cost(answer.prompt_tokens, answer.completion_tokens) / MICRO if known else None
+    return Reply(answer, used, money, parsed.reason)
+
+
+def _spent(answer: Answer, reserved: Spend, prices: Prices) -> Spend:
+    """What a request counts as: its reported usage; all that was reserved where the server may have answered and
+    reports none."""
+    if used := answer.prompt_tokens + answer.completion_tokens:
+        return Spend(1, used, prices.cost(answer.prompt_tokens, answer.completion_tokens))
+    return Spend(1) if verdict_of(answer).unbilled else reserved
+
+
+def side_of(advice: Advice | None) -> int:
+    """+1 for advice to buy, -1 to sell, 0 to hold, for no advice, and where two logits are equally high."""
+    if advice is None:
+        return 0
+    return 1 if advice.buy > max(advice.hold, advice.sell) else -1 if advice.sell > max(advice.hold, advice.buy) else 0
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def remedy(answer: Answer, options: ServiceOptions, structured: str) -> str:
+    """What to do about a failure. structured: `advisor.options.structured`."""
+    form = (f"advisor.options.structured={structured} is set: json_schema makes servers that can do so keep to the form"
+            if structured != "json_schema" else "the server does not keep to the form that it was asked for")
+    match answer.failure:
+        case Failure.TIMEOUT:
+            return f"raise advisor.service.deadline_s (now {options.deadline_s:g}), or use a faster model"
+        case Failure.CONNECTION:
+            return "start the server, or check the URL; jaxtrade advise models URL shows whether it answers"
+        case Failure.REFUSED:
+            return "check advisor.options.model (jaxtrade advise models URL lists them), the key and the account"
+        case Failure.TOO_LARGE:
+            return f"raise advisor.service.completion_tokens (now {options.completion_tokens}), or use a briefer model"
+        case Failure.EMPTY:
+            return ("the answer holds no text: raise advisor.service.completion_tokens (now "
+                    f"{options.completion_tokens}), or try advisor.options.structured=none")
+        case Failure.PARSE | Failure.SCHEMA:
+            return f"{form}; try another model, or advisor.template=pipe, whose form is simpler"
+        case Failure.STOPPED:
+            return "raise the cap (advisor.service.max_*), or give another advisor.service.ledger"
+        case _:
+            return "see the server's own messages"
+
+
+def _document(config: RunConfig, question: Question, split: str, replies: Sequence[Reply], followed: Sequence[str]
+              ) -> dict[str, Any]:
+    """All that is shown, as JSON values."""
+    options, structured = config.advisor.service, str(config.advisor.options.get("structured", "json_schema"))
+    later = iter(followed)
+    answers = []
+    for reply in replies:
+        answer, advice = reply.answer, reply.answer.advice
+        answers.append({
+            "raw": answer.raw, "model": answer.model,
+            "advice": None if advice is None else {
+                "direction": DIRECTIONS[side_of(advice)], "confidence": advice.confidence, "risk": advice.risk,
+                "horizon_bars": advice.horizon, "reason": reply.reason},
+            "failure": None if answer.failure is None else answer.failure.value, "detail": answer.detail,
+            "remedy": None if answer.failure is None else remedy(answer, options, structured), "asked": reply.asked,
+            "prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens,
+            "milliseconds": 1000 * answer.latency, "cost": reply.cost,
+            "followed": next(later, None) if advice is not None else None})
+    return {"bar": question.bar, "symbol": question.symbol, "time": question.time, "split": split,
+            "advisor": config.advisor.kind, "model": config.advisor.options.get("model"),
+            "template": question.prompt_version, "prompt": question.prompt, "answers": answers,
+            "served": is_slow(config.advisor.kind)}
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    """The document as text."""
+    where = {"train": "a training session", "none": "a session of no split"}.get(
+        document["split"], f"a {document['split']} session")
+    last = ", the last that may be asked about there" if document["last_of_training"] else ""
+    named = f", model {document['model']}" if document["model"] else ""
+    lines = [f"bar {document['bar']} of {document['symbol']}, close {document['time']}, in {where}{last}",
+             f"advisor {document['advisor']}{named}, template {document['template']}", "",
+             f"prompt ({len(document['prompt']):,} characters)", *_block(document["prompt"])]
+    answers = document["answers"]
+    for number, answer in enumerate(answers, 1):
+        lines += ["", *_answer_lines(answer, document, f" {number} of {len(answers)}" if len(answers) > 1 else "")]
+    return [*lines, *_summary(answers)]
+
+
+def _answer_lines(answer: dict[str, Any], document: dict[str, Any], number: str) -> list[str]:
+    raw = _block(answer["raw"]) if answer["raw"] else [f"{_TEXT}(no text)" if document["served"] else
+                                                       f"{_TEXT}(this kind answers with values, not with text)"]
+    lines = [f"raw answer{number}", *raw, ""] if answer["asked"] else []
+    if (advice := answer["advice"]) is not None:
+        lines.append(f"verdict: {advice['direction']}, confidence {advice['confidence']:.2f}, risk "
+                     f"{advice['risk']:.2f}, horizon {advice['horizon_bars']} bars"
+                     + (f" ({answer['detail']})" if answer["detail"] else ""))
+        lines += [f"reason: {printable(advice['reason'])}"] if advice["reason"] else []
+    else:
+        detail = f": {printable(answer['detail'])}" if answer["detail"] else ""
+        lines += [f"verdict: no advice, {answer['failure']}{detail}", f"remedy: {answer['remedy']}"]
+    if answer["asked"]:
+        lines.append(_spent_line(answer, document["served"]))
+    if answer["followed"] is not None:
+        lines.append(f"what followed (not shown to the advisor): {answer['followed']}")
+    elif advice is not None and document["split"] != "train":
+        lines.append("what followed: not shown, because only training sessions are scored")
+    return lines
+
+
+def _spent_line(answer: dict[str, Any], served: bool) -> str:
+    if not served:
+        return f"took {answer['milliseconds']:.3g} ms, answered here: no tokens, no cost"
+    tokens = (f"{answer['prompt_tokens']:,} tokens of the prompt, {answer['completion_tokens']:,} of the answer"
+              if answer["prompt_tokens"] + answer["completion_tokens"] else "tokens not reported")
+    cost = "unknown" if answer["cost"] is None else f"{answer['cost']:.6f}"
+    why = " without prices (advisor.service.price_prompt, price_completion)" if cost == "unknown" else ""
+    return f"took {answer['milliseconds']:,.0f} ms; {tokens}; cost {cost}{why}"
+
+
+def _summary(answers: Sequence[dict[str, Any]]) -> list[str]:
+    """One line about several answers; none about a single one."""
+    if len(answers) < 2:
+        return []
+    given = [answer["advice"] for answer in answers if answer["advice"] is not None]
+    counts = {name: sum(advice["direction"] == name for advice in given) for name in DIRECTIONS}
+    confidence = [advice["confidence"] for advice in given]
+    spread = f"; confidence {min(confidence):.2f} to {max(confidence):.2f}" if given else ""
+    return ["", f"{len(answers)} answers: " + ", ".join(f"{count} {name}" for name, count in counts.items())
+            + f", {len(answers) - len(given)} without advice{spread}"]
+
+
+def _block(text: str) -> list[str]:
+    """A text of others as lines that change no terminal."""
+    return [f"{_TEXT}{printable(line)}" for line in text.splitlines()]

@@ -1,0 +1,83 @@
+"""What a run's advisors said in training and what followed it, for `advice.png`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
+from jaxtrade.advisor.host.journal import read_journal
+from jaxtrade.advisor.snapshot import WIDTH, load_table
+from jaxtrade.advisor.table import directions
+from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market
+from jaxtrade.errors import DataError, JournalError
+from jaxtrade.evaluation.pictures import advice
+from jaxtrade.evaluation.pictures.advice import Advisor
+from jaxtrade.text import Tell
+from jaxtrade.types import SessionSet
+
+PICTURE = "advice.png"  # in the run folder
+
+
+def draw(config: RunConfig, market: Market, train: SessionSet, path: Path, rows: Sequence[Mapping[str, Any]],
+         tell: Tell) -> bool:
+    """Write `advice.png` to the folder of a finished training. Returns False for a run without advice.
+
+    Args:
+        train: the training sessions, the only ones whose outcomes are read. rows: of `metrics.jsonl`.
+        tell: receives one line if the journal or the snapshot cannot be read any more. The training is then still
+            whole, so this ends nothing.
+    Raises OSError (disk).
+    """
+    try:
+        visible = visible_rows(config, market, path)
+    except (DataError, JournalError) as error:
+        tell(f"warning: {PICTURE} is not drawn: {error}")
+        return False
+    if visible is None:
+        return False
+    advisor = advisor_of(_name(config), *visible, only(followed_of(market, config), market, train))
+    title = f"Advice on {market.contract.symbol}, fusion {config.advisor.fusion}"
+    return advice.draw([advisor], rows, config.advisor.bins, config.advisor.horizon, title, path / PICTURE)
+
+
+def _name(config: RunConfig) -> str:
+    """The advisor as the picture calls it: its kind, with the model of a server, and a note if it reads the future."""
+    kind, model = config.advisor.kind, config.advisor.options.get("model")
+    named = kind if model is None else f"{model} at {kind}"
+    return f"{named} (reads future prices)" if reads_future(kind) else named
+
+
+def visible_rows(config: RunConfig, market: Market, path: Path) -> tuple[np.ndarray, np.ndarray] | None:
+    """The bars int[n] and rows float32[n, 6] of all advice that became visible in training. None for a run without.
+
+    They are in the run's journal, in the journal that it replays, or in the snapshot that it was given.
+
+    Raises DataError or JournalError where that file cannot be read.
+    """
+    head, _, rest = config.advisor.kind.partition(":")
+    if head == "table":
+        snapshot = load_table(Path(rest), market)
+        return snapshot.bars, snapshot.rows
+    journal = Path(rest) if head == "replay" else path / JOURNAL
+    if not journal.is_file():
+        return None
+    deltas = read_journal(journal).deltas
+    return (np.array([bar for delta in deltas for bar in delta.bars], np.int64),
+            np.array([row for delta in deltas for row in delta.rows], np.float32).reshape(-1, WIDTH))
+
+
+def advisor_of(name: str, bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, suffix: str = "") -> Advisor:
+    """An advisor's scored answers: those with a direction, about bars where one direction would have paid.
+
+    Args:
+        bars, rows: as `visible_rows`. followed: int8[T], 0 outside the training sessions. suffix: of its metrics.
+    """
+    side, came = directions(rows), followed[bars]
+    scored = (side != 0) & (came != 0)
+    confidence, hits = rows[scored, 3].astype(np.float64), side[scored] == came[scored]
+    return Advisor(name, bars[scored], confidence, hits, len(bars), suffix)

@@ -1,0 +1,279 @@
+"""`jaxtrade advise ask` and `advise models` against a real server on loopback, and for kinds that need none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxtrade.advisor.compose import followed_of
+from jaxtrade.advisor.host.ledger import Caps, Ledger
+from jaxtrade.cli import main
+from jaxtrade.cli.bar_at import bar_at
+from jaxtrade.cli.followed import HIT, MISS, SMALL, UNSCORED, explained, labels_of, outcome
+from jaxtrade.config import make_config
+from jaxtrade.curriculum.config import dump_curriculum, load_curriculum
+from jaxtrade.curriculum.phases import _with_models
+from jaxtrade.errors import ConfigError
+from jaxtrade.progress.screen import Screen
+from tests.advisor import servers
+from tests.advisor.markets import book, config, market
+from tests.advisor.servers import FaultServer, advises, reply, says
+from tests.advisor.test_models import offers
+
+pytest.importorskip("h11")
+LAST = 5435  # the last askable bar of its training sessions
+
+
+def ask(server: FaultServer, *more: str) -> list[str]:
+    return ["advise", "ask", "--advisor", server.url, "--set", "advisor.options.model=tiny", *more]
+
+
+def training() -> np.ndarray:
+    """bool[T]: the decision bars of the sessions before the last."""
+    sessions, found = market().data.sessions, np.zeros(len(market().bars), bool)
+    for first, last in list(zip(np.asarray(sessions.first), np.asarray(sessions.last), strict=True))[:-1]:
+        found[first:last + 1] = True
+    return found
+
+
+# --- which bar -------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_askable_bar_of_training() -> None:
+    assert bar_at(book(), training(), None) == np.flatnonzero(book().askable & training())[-1] == LAST
+
+
+@pytest.mark.parametrize(("at", "bar"), [
+    ("1000", 1000), ("2013-10-07T11:13", 1000), ("2013-10-07 11:13:59", 1000), ("2013-10-07T15:13:30Z", 1000),
+    ("2013-10-07T17:13:00+02:00", 1000), ("2013-10-07T11:14", 1001),
+])
+def test_a_bar_by_index_and_by_time(at: str, bar: int) -> None:
+    """A time means the last bar that has closed by then; without a zone it is the exchange's."""
+    assert bar_at(book(), training(), at) == bar
+
+
+@pytest.mark.parametrize(("at", "words"), [
+    ("2013-10-08", r"may not be asked about: it is no decision bar.*--at 1330 \(close 2013-10-07T16:58:00-04:00\)"),
+    ("3", r"\(warm-up\); the nearest that may is --at \d+"),
+    ("99999", r"no such bar; the data have bars 0 to \d+ \(closes 2013-10-06T18:01:00-04:00 to 2013-10-11T"),
+    ("2014-01-01T10:00", r"lies outside the data \(closes 2013-10-06.* to 2013-10-11.*--at 6808"),
+    ("2012-01-01T10:00", r"lies outside the data .*the nearest bar that may be asked about is --at \d+"),
+    ("noon", r"neither a bar's index nor an ISO time; expected 1200 or .*without a zone: America/New_York"),
+])
+def test_bars_that_cannot_be_asked_about(at: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        bar_at(book(), training(), at)
+
+
+# --- what followed ---------------------------------------------------------------------------------------------------
+
+
+def test_outcomes_are_those_that_trust_is_made_of() -> None:
+    """Every outcome but one agrees with the labels; `room` tells a small move from a horizon without an end."""
+    labels = labels_of(market(), config())
+    assert np.array_equal(labels.came, followed_of(market(), config()))
+    assert not labels.came[~labels.room].any()
+    last = np.asarray(market().data.sessions.last)
+    assert [outcome(1, int(bar), labels) for bar in last] == [UNSCORED] * len(last)
+    up, down, small = (int(np.flatnonzero(labels.room & (labels.came == way))[0]) for way in (1, -1, 0))
+    assert [outcome(1, bar, labels) for bar in (up, down, small)] == [HIT, MISS, SMALL]
+    assert [outcome(-1, bar, labels) for bar in (up, down, small)] == [MISS, HIT, SMALL]
+    assert outcome(0, up, labels) == UNSCORED
+    assert "the price rose by more than" in explained(1, up, labels)
+    assert "the session ends within" in explained(1, int(last[0]), labels)
+
+
+def test_the_room_of_a_horizon_is_counted_by_hand() -> None:
+    first, last = (int(np.asarray(part)[0]) for part in (market().data.sessions.first, market().data.sessions.last))
+    for horizon in (1, 2, 30):
+        room = labels_of(market(), config(f"advisor.horizon={horizon}")).room
+        inside = [bar for bar in range(first, last + 1) if bar + horizon <= last + 1]  # `last + 1` is the flat bar
+        assert np.flatnonzero(room[:last + 1]).tolist() == inside
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_prompt_answer_verdict_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    """Everything is shown as it went over the wire, and the cost is 321 and 45 tokens at 2 and 10 a million."""
+    with FaultServer(advises(reason="trend up")) as server:
+        prices = ("--set", "advisor.service.price_prompt=2", "--set", "advisor.service.price_completion=10")
+        assert main(ask(server, "--at", "1000", *prices)) == 0
+        (request,) = server.requests
+    said = capsys.readouterr().out
+    prompt = request.body["messages"][0]["content"]
+    assert prompt == book().question(1000).prompt
+    assert "\n".join(f"  | {line}" for line in prompt.splitlines()) in said
+    assert '  | {"v": 1, "direction": "long", "confidence": 0.7' in said
+    assert "bar 1000 of ES, close 2013-10-07T11:13:00-04:00, in a training session\n" in said
+    assert "verdict: long, confidence 0.70, risk 0.20, horizon 30 bars\nreason: trend up\n" in said
+    assert "321 tokens of the prompt, 45 of the answer; cost 0.001092\n" in said
+    assert "what followed (not shown to the advisor): " in said
+
+
+def test_without_prices_the_cost_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(advises()) as server:
+        assert main(ask(server)) == 0
+    assert "cost unknown without prices" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("step", "verdict", "remedy"), [
+    (says("I would buy."), "no advice, parse: not JSON", "another model"),
+    (says(json.dumps({"v": 1})), "no advice, schema: no key", "another model"),
+    (says("{", finish="length"), "no advice, too_large: the answer was cut off",
+     "raise advisor.service.completion_tokens (now 256)"),
+    (says(None), "no advice, empty: no content", "raise advisor.service.completion_tokens"),
+    (reply(401, "{}"), "no advice, refused: status 401", "the key"),
+    (reply(500, "{}"), "no advice, http: status 500", "the server's own messages"),
+    (servers.reset(), "no advice, connection: ", "start the server, or check the URL"),
+    (servers.hang(), "no advice, timeout: ", "raise advisor.service.deadline_s (now 0.25)"),
+])
+def test_a_failure_has_a_reason_and_a_remedy(step: servers.Step, verdict: str, remedy: str,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(step) as server:
+        assert main(ask(server, "--set", "advisor.service.deadline_s=0.25")) == 1
+    said = capsys.readouterr().out
+    assert f"verdict: {verdict}" in said
+    assert remedy in next(line for line in said.splitlines() if line.startswith("remedy: "))
+
+
+def test_an_answer_changes_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(advises(reason="\x1b[2Jgone")) as server:
+        main(ask(server))
+        said = capsys.readouterr().out
+    with FaultServer(says("\x1b]0;title\x07\u202eabc")) as server:
+        main(ask(server))
+        said += capsys.readouterr().out
+    assert all(char.isprintable() or char == "\n" for char in said)
+
+
+def test_json_and_repetition(capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(advises(), advises(direction="short", confidence=0.4), says("no")) as server:
+        assert main(ask(server, "--json", "--repeat", "3", "--at", "1000")) == 1
+        document = json.loads(capsys.readouterr().out)
+        assert len(server.requests) == 3
+        assert main(ask(server, "--repeat", "2")) == 1
+    assert (document["bar"], document["split"], document["model"]) == (1000, "train", "tiny")
+    first, second, third = document["answers"]
+    assert first["advice"] == {"direction": "long", "confidence": 0.7, "risk": 0.2, "horizon_bars": 30,
+                               "reason": "trend"}
+    assert second["advice"]["direction"] == "short"
+    assert (third["advice"], third["failure"], third["raw"]) == (None, "parse", "no")
+    assert "2 answers: 0 flat, 0 long, 0 short, 2 without advice" in capsys.readouterr().out
+
+
+def test_caps_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two calls are allowed, over several commands with the same ledger."""
+    ledger = tmp_path / "ledger.sqlite"
+    caps = ("--set", "advisor.service.max_calls=2", "--set", f"advisor.service.ledger={ledger}")
+    with FaultServer(advises()) as server:
+        assert main(ask(server, "--repeat", "5", *caps)) == 1
+        said = capsys.readouterr().out
+        assert main(ask(server, *caps)) == 1
+        assert len(server.requests) == 2
+    assert "verdict: no advice, stopped: not asked: 2 of advisor.service.max_calls = 2 are used" in said
+    assert "3 answers: 0 flat, 2 long, 0 short, 1 without advice" in said
+    kept = Ledger(ledger, Caps())
+    assert kept.spent()[:2] == (2, 2 * 366)
+    kept.close()
+
+
+def test_a_held_out_bar_says_nothing_of_its_future(capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(advises()) as server:
+        assert main(ask(server, "--at", "6500", "--json")) == 0
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert main(ask(server, "--at", "6500")) == 0
+    assert (document["split"], document["answers"][0]["followed"]) == ("test", None)
+    said = capsys.readouterr().out
+    assert "in a test session" in said
+    assert "what followed: not shown" in said
+
+
+@pytest.mark.parametrize("kind", ["rules", "mock:skilled:0.6", "mock:slow:0/mock:random"])
+def test_kinds_that_answer_here(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["advise", "ask", "--advisor", kind, "--at", "1000"]) == 0
+    said = capsys.readouterr().out
+    assert f"advisor {kind}, template" in said
+    assert "verdict: " in said
+
+
+def test_recorded_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_text(json.dumps({"bar": 1000, "raw": json.dumps({**servers.GOOD, "reason": "as recorded"})}) + "\n",
+                    encoding="utf-8")
+    assert main(["advise", "ask", "--advisor", f"recorded:{file}", "--at", "1000"]) == 0
+    assert "reason: as recorded" in capsys.readouterr().out
+    assert main(["advise", "ask", "--advisor", f"recorded:{file}", "--at", "1001"]) == 1
+    assert "nothing recorded for bar 1001" in capsys.readouterr().out
+
+
+def test_kinds_that_answer_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "a.npz"
+    table.write_bytes(b"x")
+    for arguments, words in (([], "advisor.kind = none: there is nobody to ask"),
+                             (["--advisor", f"table:{table}"], "jaxtrade advise inspect FILE shows it"),
+                             (["--advisor", f"replay:{table}"], "jaxtrade advise log RUN"),
+                             (["--advisor", "rules", "--repeat", "0"], "--repeat 0: expected 1 or more")):
+        assert main(["advise", "ask", *arguments]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_the_only_model_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(offers("one"), advises()) as server:
+        assert main(["advise", "ask", "--advisor", server.url]) == 0
+        assert [request.path for request in server.requests] == ["/v1/models", "/v1/chat/completions"]
+        assert server.requests[1].body["model"] == "one"
+    shown = capsys.readouterr()
+    assert "its only model is one; it is used (advisor.options.model)" in shown.err
+    assert "model one, template" in shown.out
+    with FaultServer(offers("one", "two")) as server:
+        assert main(["advise", "ask", "--advisor", server.url]) == 2
+    assert "offers 2 models; name one (--set advisor.options.model=NAME) of one, two" in capsys.readouterr().err
+
+
+def test_precompute_takes_the_only_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(offers("one")) as server:
+        assert main(["advise", "precompute", "--advisor", server.url, "--out", str(tmp_path / "a.npz"), "--plan"]) == 0
+        assert len(server.requests) == 1
+    assert "its only model is one" in capsys.readouterr().err
+
+
+def test_every_phase_of_a_curriculum_gets_its_model() -> None:
+    """Only the phases with a server, and only those that are trained."""
+    with FaultServer(offers("one")) as server:
+        kind = [f'phases.{name}.run.advisor.kind="{server.url}"' for name in ("manage", "advised")]
+        course = load_curriculum("curriculum", kind, (), make_config)
+        found = _with_models(course, 2, Screen())
+        assert [phase.config.advisor.options.get("model") for phase in found.phases] == [None, None, "one"]
+        assert len(server.requests) == 1
+        assert "model: one" in dump_curriculum(found)  # what a resumed curriculum reads
+    assert [phase.config.advisor.kind for phase in found.phases] == ["off", server.url, server.url]
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def test_models(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-0123456789")
+    with FaultServer(offers("a", "longer")) as server:
+        assert main(["advise", "models", server.url, "--key-env", "MY_KEY"]) == 0
+        assert server.requests[0].headers["authorization"] == "Bearer sk-0123456789"
+        assert capsys.readouterr().out.splitlines() == ["a       me", "longer  me"]
+        assert main(["advise", "models", f"vllm:{server.url.removesuffix('/v1')}"]) == 0
+    with FaultServer(offers()) as server:
+        assert main(["advise", "models", server.url]) == 1
+    with FaultServer(reply(404, "")) as server:
+        assert main(["advise", "models", server.url]) == 2
+    assert main(["advise", "models", "vllm:8000"]) == 2
+    assert "expected vllm:URL" in capsys.readouterr().err
+
+
+def test_the_key_of_a_short_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`openai` reads its own variable; nothing is sent without it."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert main(["advise", "models", "openai"]) == 2
+    assert "the environment has no variable OPENAI_API_KEY" in capsys.readouterr().err
