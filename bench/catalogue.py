@@ -28,6 +28,7 @@ BENCHES = {  # module -> what it measures
     "data": "seconds and memory from a file of ten years of minute bars to a market, and at a second start",
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
+    "persistent_advice": "advice without skill that persists: how often it is trusted, and what an ablation finds",
     "ablation": "what each optimisation is worth",
     "versions": "this version against another checkout (--code): environment, training, compilation, whole commands",
     "precision_curves": "learning curves with products in float32, tf32 and bfloat16, 8 seeds each",
@@ -35,7 +36,7 @@ BENCHES = {  # module -> what it measures
     "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",
 }
 # They measure no time of this machine: run by name alone, and on a busy machine too.
-TIMELESS = ("accelerator", "precision_curves")
+TIMELESS = ("accelerator", "persistent_advice", "precision_curves")
 WITH_CODE = ("versions",)  # need another checkout: run by name alone
 WITH_NETWORK = ("first_result",)  # download packages: run by name alone
 SUITES = ("device",)  # several parts, each with a result of its own in a folder of the device; run by name alone
