@@ -183,7 +183,7 @@ def _defaults(own: str, kind: str, config: RunConfig, market: Market, book: Ques
         if own.startswith("mock:permuted"):
             inputs["bars"] = np.flatnonzero(book.askable).tolist()
         if own.startswith("mock:shifted"):
-            inputs["sessions"] = session_places(book, market.data.sessions)
+            inputs |= {"sessions": session_places(book, market.data.sessions), "least": config.advisor.horizon}
         if not _innermost(kind).startswith("mock"):  # mocks read only the bar's number, so they need no question
             inputs["question_of"] = book.question_or_none
     if _innermost(own) in _SERVED:

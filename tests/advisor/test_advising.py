@@ -187,6 +187,8 @@ def test_seed_and_horizon_are_the_run_s_unless_given() -> None:
 
     assert shown(made("mock:random", "seed=7", "advisor.horizon=12")) == ("7", "12")
     assert shown(made("mock:random", "seed=7", seed=9, horizon=3)) == ("9", "3")
+    placebo = made("mock:shifted/mock:random", "seed=7", "advisor.horizon=12", horizon=3).identity()
+    assert (placebo["seed"], placebo["least"], placebo["of.seed"], placebo["of.horizon"]) == ("7", "12", "7", "3")
 
 
 def server_options(backend: Backend) -> Any:

@@ -150,11 +150,11 @@ def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts() -> N
 
 def test_a_single_session_is_turned_by_its_horizon_at_least() -> None:
     for seed in range(60):
-        placebo = wrappers.Shifted(mocks.Random(), DAYS[:1], seed=seed, horizon=15)
+        placebo = wrappers.Shifted(mocks.Random(), DAYS[:1], seed=seed, least=15)
         others = [other for bar in range(40) if (other := placebo.other(bar)) is not None]
         assert sorted(others) == list(range(40))
         assert all(15 <= abs(other - bar) <= 25 for bar, other in enumerate(others))
-    brief = wrappers.Shifted(mocks.Random(), [DAYS[0][:5]], horizon=30)
+    brief = wrappers.Shifted(mocks.Random(), [DAYS[0][:5]], least=30)
     assert brief.other(0) in (2, 3)  # as far as five bars allow
 
 

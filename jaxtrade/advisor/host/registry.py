@@ -234,7 +234,7 @@ MOCKS: Mapping[str, MockKind] = {
     "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), _TOLD | {"q"}, ("future",), "q"),
     "overconfident": MockKind(_skilled("overconfident", 0.5), _TOLD | {"q"}, ("future",), "q"),
     "underconfident": MockKind(_skilled("underconfident", 0.6), _TOLD | {"q"}, ("future",), "q"),
-    "shifted": MockKind(lambda o: wrappers.Shifted(**o), _OTHER | _PLAIN | {"sessions", "question_of"},
+    "shifted": MockKind(lambda o: wrappers.Shifted(**o), _OTHER | {"sessions", "least", "question_of", "seed"},
                         ("inner", "sessions")),
     "permuted": MockKind(lambda o: wrappers.Permuted(**o), _OTHER | {"bars", "question_of", "seed"}, ("inner", "bars")),
     "delayed": MockKind(lambda o: wrappers.Delayed(**_whole(o, "bars")), _OTHER | {"bars", "question_of"},

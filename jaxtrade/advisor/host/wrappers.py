@@ -70,7 +70,7 @@ class Shifted(Wrapper):
     began. Sessions are rotated: session i gets the answers of session i + k (modulo their number). k is random, and
     lies in the middle half of what is possible, so that opinions that last for days are not their own placebo. Where
     the other session has no bar at this place, its nearest one is used (the earlier of two). A single session is
-    rotated in itself, by at least `horizon` bars if it has twice as many.
+    rotated in itself, by at least `least` bars if it has twice as many.
 
     Raises ConfigError for fewer than two bars, and for a bar that occurs twice.
     """
@@ -78,15 +78,15 @@ class Shifted(Wrapper):
     name = "shifted"
 
     def __init__(self, inner: Backend, sessions: Iterable[Iterable[tuple[int, int]]],
-                 question_of: QuestionOf | None = None, seed: int = 0, horizon: int = 30) -> None:
+                 question_of: QuestionOf | None = None, seed: int = 0, least: int = 30) -> None:
         super().__init__(inner, question_of, seed)
-        self.horizon = horizon
+        self.least = least
         self.sessions = tuple(kept for session in sessions if (kept := tuple((int(b), int(p)) for b, p in session)))
         bars = [bar for session in self.sessions for bar, _ in session]
         if len(bars) < 2 or len(set(bars)) < len(bars):
             raise ConfigError(f"mock:shifted: {len(bars)} bars, {len(set(bars))} of them different; expected two or "
                               "more bars, each once")
-        self._other = _rotated(self.sessions, seed) if len(self.sessions) > 1 else _turned(bars, horizon, seed)
+        self._other = _rotated(self.sessions, seed) if len(self.sessions) > 1 else _turned(bars, least, seed)
 
     def other(self, bar: int) -> int | None:
         """The bar whose answer is given at `bar`; None where `bar` is in no session."""
@@ -118,9 +118,9 @@ def _rotated(sessions: Sequence[Sequence[tuple[int, int]]], seed: int) -> dict[i
     return other
 
 
-def _turned(bars: Sequence[int], horizon: int, seed: int) -> dict[int, int]:
+def _turned(bars: Sequence[int], least: int, seed: int) -> dict[int, int]:
     """bar -> another bar of the only session."""
-    offset = _offset(len(bars), max(horizon, len(bars) // 4), seed)
+    offset = _offset(len(bars), max(least, len(bars) // 4), seed)
     return {bar: bars[(i + offset) % len(bars)] for i, bar in enumerate(bars)}
 
 
