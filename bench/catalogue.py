@@ -29,6 +29,7 @@ BENCHES = {  # module -> what it measures
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "trust": "how often an advisor is trusted: without skill, and with it",
+    "persistent_advice": "advice without skill that persists: how often it is trusted, and what an ablation finds",
     "ablation": "what each optimisation is worth",
     "versions": "this version against another checkout (--code): environment, training, compilation, whole commands",
     "precision_curves": "learning curves with products in float32, tf32 and bfloat16, 8 seeds each",
@@ -36,7 +37,7 @@ BENCHES = {  # module -> what it measures
     "device": "a GPU or TPU in one command: first whether it computes right, then our own sides of other benches",
 }
 # They measure no time of this machine: run by name alone, and on a busy machine too.
-TIMELESS = ("accelerator", "precision_curves", "trust")
+TIMELESS = ("accelerator", "persistent_advice", "precision_curves", "trust")
 WITH_CODE = ("versions",)  # need another checkout: run by name alone
 WITH_NETWORK = ("first_result",)  # download packages: run by name alone
 SUITES = ("device",)  # several parts, each with a result of its own in a folder of the device; run by name alone

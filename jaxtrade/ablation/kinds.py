@@ -18,14 +18,15 @@ from jaxtrade.errors import ConfigError, ConfigFaultsError
 
 NONE = "none"
 TURN_SKILL = 0.6  # the Q of `turn` without a number; the same default as mock:skilled
-DEFAULT = (NONE, "rules", "mock:random", "mock:permuted/mock:skilled:0.6", "mock:skilled:0.55", "mock:skilled:0.6",
-           "mock:skilled:0.7", "mock:oracle", "mock:adversarial:0.6", "mock:delayed:30/mock:skilled:0.6",
-           "mock:available:0.25/mock:skilled:0.6", "mock:available:0/mock:skilled:0.6", "mock:constant",
-           "mock:overconfident", "turn")
+DEFAULT = (NONE, "rules", "mock:random", "mock:persistent:60", "mock:shifted/mock:skilled:0.6", "mock:skilled:0.55",
+           "mock:skilled:0.6", "mock:skilled:0.7", "mock:oracle", "mock:adversarial:0.6",
+           "mock:delayed:30/mock:skilled:0.6", "mock:available:0.25/mock:skilled:0.6",
+           "mock:available:0/mock:skilled:0.6", "mock:constant", "mock:overconfident", "turn")
 FUSIONS = ("trust", "slots", "gate", "rules", "none")
 _HEADS = (NONE, "turn", "table", "rules", "mock", "recorded")
 _SLOW = ("http", "https")
-_PLACEBO = "mock:permuted/"
+PLACEBO = "mock:shifted/"  # the placebo of a kind is this and the kind
+_PLACEBOS = (PLACEBO, "mock:permuted/")  # answers that no longer belong to their bars
 
 
 def parse_kinds(text: str | None) -> tuple[str, ...]:
@@ -80,7 +81,8 @@ def check_kind(kind: str) -> None:
     if head in _SLOW:
         raise ConfigError(f"--kinds {kind}: its answers take time; ask once with 'jaxtrade advise precompute' and give "
                           "table:FILE")
-    if head not in _HEADS or (kind.startswith("mock:") and head in (NONE, "turn", "table")):
+    changed = kind.startswith("mock:") and head in (NONE, "turn", "table")
+    if head not in _HEADS or (changed and placebo_file(kind) is None):
         raise ConfigError(f"--kinds {kind[:60]}: unknown{nearest(head, _HEADS)}")
     if head == "turn":
         turn_skill(kind)
@@ -107,14 +109,21 @@ def innermost(kind: str) -> str:
 
 
 def is_placebo(kind: str) -> bool:
-    """Whether the kind shuffles its answers over the bars, so that they no longer belong to their bars."""
-    return kind.startswith(_PLACEBO)
+    """Whether the kind moves its answers to other bars (`shifted`, `permuted`), so that they tell nothing of their own.
+    """
+    return kind.startswith(_PLACEBOS)
+
+
+def placebo_file(kind: str) -> str | None:
+    """The FILE of a snapshot's placebo, `mock:shifted/table:FILE`; None for other kinds. No other mock changes a
+    snapshot."""
+    return next((kind.removeprefix(f"{head}table:") for head in _PLACEBOS if kind.startswith(f"{head}table:")), None)
 
 
 def cheats(kind: str) -> bool:
     """Whether the kind reads the future. Such a mock measures how well training uses advice of a known skill.
 
-    A placebo does not count: its answers are shuffled, so they do not tell the future of their bars.
+    A placebo does not count: its answers belong to other bars, so they do not tell the future of their own.
     """
     return not is_placebo(kind) and (kind.partition(":")[0] == "turn" or "future" in _takes(innermost(kind)))
 
@@ -124,16 +133,22 @@ def _takes(kind: str) -> frozenset[str]:
 
 
 def placebo_of(kind: str, kinds: Sequence[str]) -> str | None:
-    """The placebo that a kind is compared with: its own shuffled answers, else the only placebo among `kinds`.
+    """The placebo that a kind is compared with: its own answers moved by sessions, else its own shuffled answers, else
+    the only placebo among `kinds`.
 
-    None for `none` and for placebos, and where neither exists.
+    None for `none` and for placebos, and where none of these exists.
     """
     if kind == NONE or is_placebo(kind):
         return None
-    if _PLACEBO + kind in kinds:
-        return _PLACEBO + kind
+    if (own := own_placebo(kind, kinds)) is not None:
+        return own
     placebos = [other for other in kinds if is_placebo(other)]
     return placebos[0] if len(placebos) == 1 else None
+
+
+def own_placebo(kind: str, kinds: Sequence[str]) -> str | None:
+    """The kind's own answers on other bars, where `kinds` has them: moved by sessions, else shuffled. Else None."""
+    return next((head + kind for head in _PLACEBOS if head + kind in kinds), None)
 
 
 def is_real(kind: str) -> bool:

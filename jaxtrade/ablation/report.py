@@ -12,7 +12,7 @@ import numpy as np
 from jaxtrade.ablation import picture
 from jaxtrade.ablation.claims import claims
 from jaxtrade.ablation.results import Ablation, FusionResult, Scores
-from jaxtrade.ablation.statistics import Comparison, Interval
+from jaxtrade.ablation.statistics import MIN_DAYS, MIN_SEEDS, Comparison, Interval
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned, ruled
 
@@ -85,12 +85,15 @@ def _reading(ablation: Ablation) -> list[str]:
     kinds = len(ablation.kinds) - 1
     lines = [
         f"less none, less placebo: paired by seed and day, mean over {len(ablation.seeds)} seeds and {days} days; "
-        "placebo: the same answers shuffled over the bars.",
+        "placebo: the same answers, moved by whole sessions (or shuffled, where the matrix has only that).",
         f"95 %: days (in blocks) and seeds resampled; deflated: the same for {kinds} kinds looked at together "
         "(Bonferroni). Only a deflated interval off 0 says something.",
         "hit rate: of the advice about these days, by the side that paid within the horizon; trust: log-odds that "
         "training left; agreement: bars after which the advised side was held."]
-    if len(ablation.seeds) < 5:
+    if len(ablation.seeds) < MIN_SEEDS or days < MIN_DAYS:
+        lines.append(f"no intervals: they need {MIN_SEEDS} seeds and {MIN_DAYS} days, there are "
+                     f"{len(ablation.seeds)} and {days}.")
+    elif len(ablation.seeds) < 5:
         lines.append(f"{len(ablation.seeds)} seeds are few: what another seed would have given is hardly known.")
     return lines
 

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.ablation.kinds import NONE, cheats, innermost, turn_skill
+from jaxtrade.ablation.kinds import NONE, cheats, innermost, placebo_file, turn_skill
 from jaxtrade.advisor.asking import ask_all
 from jaxtrade.advisor.compose import backend_of, followed_of
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.advisor.host.types import Question
+from jaxtrade.advisor.host.wrappers import Permuted, Shifted
 from jaxtrade.advisor.questions import QuestionBook, make_book
 from jaxtrade.advisor.snapshot import load_table
 from jaxtrade.advisor.table import COLUMNS, directions
@@ -65,6 +66,8 @@ def make_tables(kinds: Sequence[str], config: RunConfig, market: Market,
         elif head == "table":
             snapshot = load_table(Path(rest), market)
             table = KindTable(kind, snapshot.bars, snapshot.rows, uses_future=_kept_cheat(snapshot.manifest))
+        elif (file := placebo_file(kind)) is not None:
+            table = KindTable(kind, *_moved(kind, file, config, market, book, followed))
         else:
             table = KindTable(kind, *of(kind))
         tables.append(table._replace(uses_future=table.uses_future or cheats(kind)))
@@ -90,6 +93,20 @@ def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, fol
         return ask_all(backend, asked, np.flatnonzero(book.askable), tell)
     finally:
         backend.close()
+
+
+def _moved(kind: str, file: str, config: RunConfig, market: Market, book: QuestionBook,
+           followed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of a snapshot on the bars to which its placebo (`mock:shifted/table:FILE`) moves them."""
+    moves = kind.removesuffix(f"table:{file}") + "mock:constant"  # the same moves, of an advisor that needs no file
+    advisor = config.advisor.model_copy(update={"kind": moves, "options": {}})
+    wrapper = backend_of(config.model_copy(update={"advisor": advisor}), market, book, followed)
+    assert isinstance(wrapper, Shifted | Permuted)  # what `placebo_file` names
+    kept = load_table(Path(file), market)
+    asked = np.flatnonzero(book.askable).astype(np.int32)
+    others = np.array([wrapper.other(int(bar)) for bar in asked], np.int32)
+    known = np.isin(others, kept.bars)
+    return asked[known], kept.rows[np.searchsorted(kept.bars, others[known])]
 
 
 class _Numbers(QuestionBook):

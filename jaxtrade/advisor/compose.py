@@ -25,6 +25,7 @@ from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.labels import followed_of, round_turn
+from jaxtrade.advisor.places import session_places
 from jaxtrade.advisor.questions import QuestionBook, in_sessions
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
@@ -115,43 +116,45 @@ def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: 
         raise ConfigError(f"advisor.kind = {kind}: the rules look at the distance from VWAP, and the bars of "
                           f"{market.contract.symbol} have no volume; choose a mock, or a model with "
                           "advisor.template=no_volume")
-    backend = _backend(kind, dict(config.advisor.options), config, book, followed)
+    backend = _backend(kind, dict(config.advisor.options), config, market, book, followed)
     if isinstance(backend, RecordedBackend) and tell is not None:
         askable = np.flatnonzero(book.askable)
         tell(f"advisor {kind}: {np.isin(askable, backend.bars).sum()} of {len(askable)} askable bars are recorded")
     return backend
 
 
-def _backend(kind: str, options: dict[str, Any], config: RunConfig, book: QuestionBook, followed: np.ndarray
-             ) -> Backend:
+def _backend(kind: str, options: dict[str, Any], config: RunConfig, market: Market, book: QuestionBook,
+             followed: np.ndarray) -> Backend:
     """A backend, built recursively for wrappers. A wrapper keeps its own options and passes the others to the backend
     that it wraps. `seed` goes to both."""
     own, other = _split(kind)
     names = takes(own)
-    known = {name: value for name, value in _defaults(own, kind, config, book, followed).items() if name in names}
+    known = {name: value for name, value in _defaults(own, kind, config, market, book, followed).items()
+             if name in names}
     if "inner" in options:
         raise ConfigError(f"advisor.options.inner = {options['inner']}: write it into advisor.kind, as "
                           f"{own}/{options['inner']}")
     if "then" in options and "then" in names:
-        options["then"] = _turned(str(options["then"]), config, book, followed)
+        options["then"] = _turned(str(options["then"]), config, market, book, followed)
     if not other:
         return make_backend(own, {**known, **_agreed(options, own, config)})
     own_options = {name: value for name, value in options.items() if name in names}
     rest = {name: value for name, value in options.items() if name not in names or name == "seed"}
-    return make_backend(own, {**known, **own_options, "inner": _backend(other, rest, config, book, followed)})
+    return make_backend(own, {**known, **own_options, "inner": _backend(other, rest, config, market, book, followed)})
 
 
-def _turned(kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> Backend:
+def _turned(kind: str, config: RunConfig, market: Market, book: QuestionBook, followed: np.ndarray) -> Backend:
     """The backend that `mock:turning` switches to. Raises ConfigError for one whose answers take time.
 
     `is_slow` reads only the kind and does not see `advisor.options.then`, so a slow backend here would block training.
     """
     if is_slow(kind):
         raise ConfigError(f"advisor.options.then = {kind}: takes time; expected a mock or rules, as mock:skilled:0.4")
-    return _backend(kind, {}, config, book, followed)
+    return _backend(kind, {}, config, market, book, followed)
 
 
-def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, followed: np.ndarray) -> dict[str, Any]:
+def _defaults(own: str, kind: str, config: RunConfig, market: Market, book: QuestionBook,
+              followed: np.ndarray) -> dict[str, Any]:
     """Options that a run supplies to a backend, by name.
 
     A server gets no `seed` here: its option of that name controls the server's sampling and is the user's choice.
@@ -161,6 +164,8 @@ def _defaults(own: str, kind: str, config: RunConfig, book: QuestionBook, follow
         inputs["seed"] = config.seed
         if own.startswith("mock:permuted"):
             inputs["bars"] = np.flatnonzero(book.askable).tolist()
+        if own.startswith("mock:shifted"):
+            inputs |= {"sessions": session_places(book, market.data.sessions), "least": config.advisor.horizon}
         if not _innermost(kind).startswith("mock"):  # mocks read only the bar's number, so they need no question
             inputs["question_of"] = book.question_or_none
     if _innermost(own) in _SERVED:

@@ -16,8 +16,8 @@ from jaxtrade.runs.preflight import check_memory, run_all
 
 SEEDS = 10  # used if neither --seeds nor the configuration asks for more than one
 # `--test` takes a few minutes on two cores, with compilation.
-TEST_KINDS = "mock:random,mock:permuted/mock:skilled:0.7,mock:skilled:0.7,mock:oracle"
-TEST_FUSIONS, TEST_SEEDS = "trust", 2
+TEST_KINDS = "mock:random,mock:shifted/mock:skilled:0.7,mock:skilled:0.7,mock:oracle"
+TEST_FUSIONS, TEST_SEEDS = "trust", 3  # fewer seeds have no intervals
 TEST_OVERRIDES = ("data.source=synthetic", "data.synthetic_sessions=14", "split.test_sessions=6", "rollout.num_envs=32",
                   "rollout.num_steps=64", "ppo.num_minibatches=4", "network.hidden=[32,32]",
                   "train.total_timesteps=40_960",
@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
     ablate = commands.add_parser("ablate", help="train the same agents with and without a part, and compare them")
     parts = ablate.add_subparsers(dest="part", required=True, metavar="PART")
     advisor = parts.add_parser("advisor", help="advisors x fusions x seeds, compared day by day with no advice and "
-                               "with shuffled advice")
+                               "with the same advice of other days")
     advisor.add_argument("config", nargs="?", help="a YAML file or a shipped configuration (default: advisor_ablation)")
     data_options(advisor)
     key_options(advisor, "ablation", seed=False)

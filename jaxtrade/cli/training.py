@@ -118,9 +118,17 @@ def curriculum(args: argparse.Namespace) -> int:
         store = keep_programs(args)
         from jaxtrade.curriculum.phases import run_curriculum
 
-        result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase, store, screen)
+        result = run_curriculum(course, path, Path(args.source) if args.source else None, args.phase, store, screen,
+                                optional=not names_advisor(args))
     print_result(result.report, screen)
     return result.exit_code
+
+
+def names_advisor(args: argparse.Namespace) -> bool:
+    """Whether the user chose the advisor of a curriculum: by a flag, a key, or a file of their own."""
+    keys = (override.partition("=")[0] for override in args.overrides)
+    return (args.advisor is not None or any(key.endswith("advisor.kind") for key in keys)
+            or args.config not in (None, "curriculum"))
 
 
 def market_of(course: Curriculum) -> str:

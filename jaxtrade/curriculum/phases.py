@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.curriculum import gates
+from jaxtrade.curriculum.advice import with_possible_advisors
 from jaxtrade.curriculum.config import (
     CURRICULUM,
     Curriculum,
@@ -38,6 +39,7 @@ from jaxtrade.rl.transfer import movement
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.advice import check_advisor
 from jaxtrade.runs.beginning import transferred
+from jaxtrade.runs.closing import closing_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.evaluate import history
 from jaxtrade.runs.setup import params_shown, prepare
@@ -97,11 +99,12 @@ def first_phase(curriculum: Curriculum, source: Source | None, name: str | None)
 
 
 def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = None,
-                   phase: str | None = None, store: Store | None = None,
-                   screen: Screen | None = None) -> CurriculumResult:
+                   phase: str | None = None, store: Store | None = None, screen: Screen | None = None,
+                   optional: bool = False) -> CurriculumResult:
     """Train all phases, from the first or from the one after `source`, in a new folder.
 
-    store, screen: as in `runs.train.run`.
+    store, screen: as in `runs.train.run`. optional: whether a phase whose advisor cannot serve its bars trains without
+    it, with a message, instead of being refused.
 
     Raises ConfigError or DataError before anything is written, and the errors of `runs.train.run`.
     """
@@ -111,6 +114,9 @@ def run_curriculum(curriculum: Curriculum, path: Path, source: Path | None = Non
     loaded = None if source is None else load_source(source)
     first = first_phase(curriculum, loaded, phase)
     rundir.check_new(path)
+    if optional:
+        phases = with_possible_advisors(curriculum.phases, shown.message)
+        curriculum = curriculum.model_copy(update={"phases": phases})
     curriculum = _with_models(curriculum, first, shown)
     _check_possible(curriculum.phases[first:], loaded)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -270,6 +276,8 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     document = read_json(tested)
     found["test"] = {"split": setup.evaluation_split(), "sessions": document["settings"]["sessions"],
                      "coverage": document["settings"]["coverage"], **document["agents"]["greedy"]["strategy"]}
+    if (advice := closing_of(folder, trained.config.advisor.kind, history(folder))) is not None:
+        found["advice"] = advice
     if source is not None:
         begun = transferred(setup, load_source(source))
         moved = movement(begun.state.params, trained.params, layout_of(trained.config), trained.normaliser)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxtrade.curriculum.start import start_line
+from jaxtrade.runs.closing import closing_line
 from jaxtrade.text import aligned, ruled
 
 HEAD = ("phase", "task", "slots", "actions", "steps", "all steps", "transfer", "gate", "net, validation", "trades",
@@ -24,7 +25,8 @@ def _row(row: dict[str, Any], steps: int) -> list[str]:
 
 
 def report_text(document: dict[str, Any]) -> str:
-    """The report as text: a table of the phases, then what each transfer did and which inputs never varied."""
+    """The report as text: a table of the phases, then what each transfer did and which inputs never varied, and at the
+    end one line about the advisor of each phase that had one."""
     steps = 0
     rows: list[Sequence[str]] = [HEAD]
     for row in document["phases"]:
@@ -47,4 +49,6 @@ def report_text(document: dict[str, Any]) -> str:
         notes.append("gates were reported, not enforced (enforce_gates=false)")
     if document["stopped"]:
         notes.append(document["stopped"])
+    # Phases that an earlier version finished have no figures about their advisor.
+    notes += [closing_line(row["advice"]) for row in document["phases"] if "advice" in row]
     return "\n".join([*table, "", *notes])

@@ -36,6 +36,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.rl.listening.exchange import AdviceExchange
 from jaxtrade.rl.listening.state import AdviceState, start_advice, with_answers
 from jaxtrade.runs import rundir
+from jaxtrade.runs.closing import closing_figures, closing_line
 from jaxtrade.runs.ending import program, quoted
 from jaxtrade.runs.recording import FIGURES, check_whole, recorded_figures
 from jaxtrade.text import Tell
@@ -254,7 +255,7 @@ def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]
                  f"% of them below {max(part['p99'] or 0.0 for part in stall):.2g} ms; it never waits for an answer")
     if figures["silent"]:
         lines.append(f"advisor: silent since {figures['silent']}")
-    return lines
+    return [*lines, closing_line(closing_figures(figures, history))]
 
 
 def _seconds(value: float | None) -> str:

@@ -77,10 +77,10 @@ def _missing(what: str) -> Found:
 
 
 def g1_no_skill(ablation: Ablation, fusion: FusionResult) -> Found:
-    """Random and shuffled advice earn nothing: 0 lies in the interval of their difference to no advice."""
+    """Random advice and placebos earn nothing: 0 lies in the interval of their difference to no advice."""
     kinds = [kind for kind in ablation.kinds if kind == "mock:random" or is_placebo(kind)]
     if not kinds:
-        return _missing("mock:random or a mock:permuted/...")
+        return _missing("mock:random or a mock:shifted/...")
     found = {kind: ablation.compared(fusion, kind, NONE) for kind in kinds}
     passed = all(c.deflated is not None and 0.0 in c.deflated for c in found.values())
     return passed, "; ".join(f"{kind} {shown(c)}" for kind, c in found.items())

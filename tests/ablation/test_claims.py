@@ -10,7 +10,8 @@ from jaxtrade.ablation import report
 from jaxtrade.ablation.claims import claims
 from tests.ablation.made import made_ablation
 
-TABLE, OF_TABLE = "table:x.npz", "mock:permuted/table:x.npz"
+TABLE, OF_TABLE = "table:x.npz", "mock:shifted/table:x.npz"
+SHUFFLED = "mock:permuted/table:x.npz"  # the placebo of earlier versions
 
 
 def made(worth: dict[str, float], **more):
@@ -32,6 +33,16 @@ def test_it_helps_if_it_beats_its_placebo_and_the_rules(worth, expected):
 def test_what_is_missing_is_named(worth, missing):
     [claim] = claims(*made({TABLE: 30.0, **worth}))
     assert (claim.helps, claim.found) == (None, f"needs {missing} in the matrix")
+
+
+def test_a_shuffled_placebo_is_one_too():
+    [claim] = claims(*made({TABLE: 30.0, SHUFFLED: 0.0, "rules": 5.0}))
+    assert claim.helps is True
+
+
+def test_few_seeds_say_nothing():
+    [claim] = claims(*made({TABLE: 500.0, OF_TABLE: 0.0, "rules": 0.0}, seeds=2))
+    assert (claim.helps, claim.found) == (None, "needs 3 seeds, there are 2")
 
 
 def test_mocks_and_rules_claim_nothing():

@@ -8,7 +8,7 @@ import pytest
 from tests.ablation.gates import gates, number_of, steps
 from tests.ablation.made import made_ablation
 
-SHUFFLED = "mock:permuted/mock:skilled:0.6"
+PLACEBO = "mock:shifted/mock:skilled:0.6"
 
 
 def passed(name: str, worth: dict[str, float], **more) -> bool | None:
@@ -20,7 +20,7 @@ def passed(name: str, worth: dict[str, float], **more) -> bool | None:
 
 
 @pytest.mark.parametrize(("worth", "expected"), [
-    ({"mock:random": 0.0, SHUFFLED: 0.0}, True), ({"mock:random": 0.0, SHUFFLED: 30.0}, False),
+    ({"mock:random": 0.0, PLACEBO: 0.0}, True), ({"mock:random": 0.0, PLACEBO: 30.0}, False),
     ({"mock:random": -30.0}, False), ({"mock:oracle": 30.0}, None)])
 def test_g1_no_skill(worth, expected):
     assert passed("G1", worth) is expected

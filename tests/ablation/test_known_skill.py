@@ -20,7 +20,7 @@ MARTINGALE = (
     "ppo.num_epochs=2", "network.hidden=[16]", "ppo.learning_rate=0.003", "ppo.gamma=0.95", "ppo.gae_lambda=0.9",
     "ppo.ent_coef=0.003", "ppo.normalise_rewards=false", "ppo.learning_rate_end=3e-5",
     "train.num_seeds=3", "train.total_timesteps=204_800", "train.chunk_updates=5")
-KINDS = ("none", "mock:random", "mock:permuted/mock:skilled:0.7", "mock:skilled:0.6", "mock:skilled:0.7",
+KINDS = ("none", "mock:random", "mock:shifted/mock:skilled:0.7", "mock:skilled:0.6", "mock:skilled:0.7",
          "mock:skilled:0.85", "mock:oracle", "mock:adversarial:0.7", "mock:delayed:8/mock:skilled:0.85",
          "mock:available:0/mock:skilled:0.85", "mock:available:0.2/mock:skilled:0.85", "turn:0.85")
 
@@ -38,4 +38,4 @@ def test_gates_hold_where_skill_is_known():
     trapped = found.compared(found.fusions[1], "turn:0.85", "none")
     assert trapped.certain < 0
     assert trapped.mean < follows
-    assert found.compared(found.fusions[0], "mock:oracle", "mock:permuted/mock:skilled:0.7").certain > 0
+    assert found.compared(found.fusions[0], "mock:oracle", "mock:shifted/mock:skilled:0.7").certain > 0

@@ -46,6 +46,15 @@ def test_the_document(ablation, tmp_path):
     assert paths[1].read_text().startswith("Ablation on ES")
 
 
+def test_few_seeds_have_no_interval_and_the_report_says_why():
+    found, fusion = made_ablation(WORTH, seeds=2)
+    assert "no intervals: they need 3 seeds and 5 days, there are 2 and 20." in report.table(found)
+    assert "seeds are few" not in report.table(found)
+    compared = found.to_none(fusion, "mock:skilled:0.6")
+    assert (compared.interval, compared.deflated, compared.sigmas, compared.certain) == (None, None, None, 0)
+    assert compared.days_only is not None
+
+
 @pytest.mark.skipif(importlib.util.find_spec("matplotlib") is None, reason="no matplotlib")
 def test_the_picture(ablation, tmp_path):
     assert picture.draw(ablation, tmp_path / "a.png")

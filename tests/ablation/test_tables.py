@@ -54,6 +54,23 @@ def test_kinds_say_what_they_are(market):
     assert np.array_equal(np.sort(shuffled, axis=0), np.sort(by_kind["mock:skilled:0.7"].rows, axis=0))
 
 
+@pytest.mark.parametrize("head", ["mock:shifted/", "mock:permuted/"])
+def test_the_placebo_of_a_snapshot_is_that_of_its_advisor(market, tmp_path, head):
+    """The answers of `rules`, kept and moved, are those of the moved `rules`; bars without an answer stay without."""
+    (rules, moved), _, _ = make_tables(["rules", f"{head}rules"], tiny(), market)
+    path = tmp_path / "kept.npz"
+    save_table(path, rules.bars, rules.rows, market_entries(market) | {"advisor": "rules"})
+    (placebo,), _, _ = make_tables([f"{head}table:{path}"], tiny(), market)
+    assert np.array_equal(placebo.bars, moved.bars)
+    assert np.array_equal(placebo.rows, moved.rows)
+    assert not np.array_equal(placebo.rows, rules.rows)
+    save_table(path, rules.bars[::2], rules.rows[::2], market_entries(market) | {"identity": {"of.future": "ab"}})
+    (some,), _, _ = make_tables([f"{head}table:{path}"], tiny(), market)
+    assert 0 < len(some.bars) < len(moved.bars)
+    assert np.array_equal(some.rows, moved.rows[np.isin(moved.bars, some.bars)])
+    assert not some.uses_future  # what it knew of other bars tells nothing of these
+
+
 @pytest.mark.parametrize(("identity", "reported"), [({"kind": "rules"}, False), ({"of.future": "ab"}, True)])
 def test_a_kept_table_is_read_and_flagged(market, tmp_path, identity, reported):
     path = tmp_path / "kept.npz"

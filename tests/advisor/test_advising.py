@@ -20,6 +20,8 @@ from jaxtrade.advisor.host.openai import OpenAIBackend
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
 from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
+from jaxtrade.advisor.host.wrappers import Shifted
+from jaxtrade.advisor.places import session_places
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.config import PLACES, RunConfig
 from jaxtrade.data.splits import split_sessions
@@ -121,7 +123,8 @@ def hit_rate(backend: Backend) -> float:
 @pytest.mark.parametrize(("kind", "low", "high"), [
     ("mock:oracle", 1.0, 1.0), ("mock:adversarial:1.0", 0.0, 0.0), ("mock:skilled:0.7", 0.65, 0.75),
     ("mock:permuted/mock:oracle", 0.4, 0.6), ("mock:delayed:0/mock:oracle", 1.0, 1.0),
-    ("mock:delayed:3/mock:permuted/mock:oracle", 0.4, 0.6),
+    ("mock:delayed:3/mock:permuted/mock:oracle", 0.4, 0.6), ("mock:shifted/mock:oracle", 0.4, 0.6),
+    ("mock:persistent:5", 0.4, 0.6),
 ])
 def test_mocks_are_reported_what_followed(kind: str, low: float, high: float) -> None:
     assert low <= hit_rate(made(kind)) <= high
@@ -152,6 +155,24 @@ def test_the_rules_see_the_other_bar_s_values_and_no_bar_without_them() -> None:
                                                               f"bar {first_known - 1} cannot be asked about")
 
 
+def test_the_placebo_moves_whole_sessions() -> None:
+    """The rules' answers at the same minute of another session; where the warm-up has none there, the nearest bar's."""
+    asked = np.flatnonzero(book().askable)
+    plain = dict(zip(*(part.tolist() for part in ask_all(made("rules"), book(), asked)), strict=True))
+    backend = made("mock:shifted/rules")
+    assert isinstance(backend, Shifted)
+    assert backend.sessions == tuple(filter(None, map(tuple, session_places(book(), market().data.sessions))))
+    moved = dict(zip(*(part.tolist() for part in ask_all(backend, book(), asked)), strict=True))
+    assert set(moved) == set(plain)
+    for bar, row in moved.items():
+        other = backend.other(bar)
+        assert other is not None
+        assert row == plain[other]
+    place = {bar: place for day in backend.sessions for bar, place in day}
+    same = [place[bar] == place[backend.other(bar)] for bar in moved]  # type: ignore[index]
+    assert np.mean(same) > 0.75  # all but those that a warm-up leaves without a counterpart
+
+
 def test_a_turn() -> None:
     """The oracle to bar 3000, then one that is always wrong."""
     backend = made("mock:turning/mock:oracle", turn=3000, then="mock:adversarial:1.0")
@@ -167,6 +188,8 @@ def test_seed_and_horizon_are_the_run_s_unless_given() -> None:
 
     assert shown(made("mock:random", "seed=7", "advisor.horizon=12")) == ("7", "12")
     assert shown(made("mock:random", "seed=7", seed=9, horizon=3)) == ("9", "3")
+    placebo = made("mock:shifted/mock:random", "seed=7", "advisor.horizon=12", horizon=3).identity()
+    assert (placebo["seed"], placebo["least"], placebo["of.seed"], placebo["of.horizon"]) == ("7", "12", "7", "3")
 
 
 def server_options(backend: Backend) -> Any:

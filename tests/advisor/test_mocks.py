@@ -19,12 +19,15 @@ from tests.advisor.asking import SOON, ask, question
 BARS = 4000
 FUTURE = np.where(np.arange(BARS) % 10 == 9, 0, np.where(np.arange(BARS) % 3 == 0, 1, -1))
 DEFINED = np.flatnonzero(FUTURE)
+DAYS = [[(bar, 60 * (bar - first)) for bar in range(first, first + 40)] for first in range(0, BARS, 50)]  # 10 bars off
 
 MAKERS: dict[str, Callable[[int], Backend]] = {
     "random": lambda seed: mocks.Random(seed),
     "constant": lambda seed: mocks.Constant("short", 0.4, seed),
     "skilled": lambda seed: mocks.Skilled(FUTURE, 0.6, seed=seed),
+    "persistent": lambda seed: mocks.Persistent(20, seed=seed),
     "permuted": lambda seed: wrappers.Permuted(mocks.Skilled(FUTURE, 0.9, seed=1), range(500), seed=seed),
+    "shifted": lambda seed: wrappers.Shifted(mocks.Skilled(FUTURE, 0.9, seed=1), DAYS, seed=seed),
     "delayed": lambda seed: wrappers.Delayed(mocks.Random(seed), 5),
     "available": lambda seed: wrappers.Available(mocks.Random(seed), 0.5, seed),
     "turning": lambda seed: wrappers.Turning(mocks.Random(seed), mocks.Constant(), 100),
@@ -57,7 +60,7 @@ def test_order_and_threads_do_not_matter(name: str) -> None:
     assert all(isinstance(text, str) for text in one.identity().values())
 
 
-@pytest.mark.parametrize("name", ["random", "skilled", "permuted", "available"])
+@pytest.mark.parametrize("name", ["random", "persistent", "skilled", "permuted", "shifted", "available"])
 def test_another_seed_gives_other_answers(name: str) -> None:
     first, second = (MAKERS[name](seed) for seed in (7, 8))
     assert [ask(first, bar=bar) for bar in range(50)] != [ask(second, bar=bar) for bar in range(50)]
@@ -78,6 +81,83 @@ def test_skill_is_what_is_claimed(q: float, expected: float) -> None:
     assert abs(hits(mocks.Skilled(FUTURE, q)) - expected) <= spread
 
 
+@pytest.mark.parametrize("bars", [1, 10, 60, 240])
+def test_persistent_opinions_last_as_long_as_claimed(bars: int) -> None:
+    """Spells are geometric with this mean, and their sides are drawn anew, so the sides of two bars k apart correlate
+    by (1 - 1 / bars) ** k. 4 standard errors each."""
+    length = 40_000
+    mock = mocks.Persistent(bars, seed=5)
+    began = np.array([mock.began(bar) for bar in range(length)])
+    spells = np.diff(np.unique(began))
+    assert abs(spells.mean() - bars) <= 4 * bars / math.sqrt(len(spells)) * math.sqrt(1 - 1 / bars) + 1e-9
+    up = sides(mock, np.arange(length))
+    assert set(up) == {-1, 1}
+    error = 4 * math.sqrt(2 * bars / length)  # sides are independent between spells, so there are length / bars of them
+    assert abs(up.mean()) <= error
+    for lag in {1, bars}:
+        assert abs(np.mean(up[lag:] * up[:-lag]) - (1 - 1 / bars) ** lag) <= error
+
+
+def test_persistent_opinions_know_nothing_and_name_their_confidence() -> None:
+    rates = [hits(mocks.Persistent(60, seed=seed)) for seed in range(40)]
+    assert abs(np.mean(rates) - 0.5) <= 4 * np.std(rates) / math.sqrt(len(rates))
+    advice = ask(make_backend("mock:persistent:60", {"confidence": 0.8})).advice
+    assert advice is not None
+    assert advice.confidence == 0.8
+    assert len({side(ask(mocks.Persistent(), bar=bar).advice) for bar in (-1, 0)}) <= 2  # no bar is out of its reach
+
+
+def test_a_shift_moves_whole_sessions() -> None:
+    """Each session gets the answers of one other session, place by place: the order within a session stays."""
+    placebo = wrappers.Shifted(mocks.Random(), DAYS, seed=3)
+    offsets = set()
+    for number, day in enumerate(DAYS):
+        others = [placebo.other(bar) for bar, _ in day]
+        began = others[0]
+        assert began is not None
+        assert others == list(range(began, began + 40))
+        offsets.add((began // 50 - number) % len(DAYS))
+    [offset] = offsets
+    assert len(DAYS) // 4 <= offset <= len(DAYS) - len(DAYS) // 4
+    inner = make_backend("mock:persistent:20")
+    kept = [bar for day in DAYS for bar, _ in day]
+    shifted = sides(wrappers.Shifted(inner, DAYS), np.array(kept)).reshape(-1, 40)
+    plain = sides(inner, np.array(kept)).reshape(-1, 40)
+    assert sorted(map(tuple, shifted)) == sorted(map(tuple, plain))  # the same days, of the same persistence
+    assert not np.array_equal(shifted, plain)
+    assert ask(placebo, bar=45).failure is Failure.EMPTY
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 9])
+def test_no_session_is_its_own_placebo(number: int) -> None:
+    for seed in range(60):
+        placebo = wrappers.Shifted(mocks.Random(), DAYS[:number], seed=seed)
+        for i, day in enumerate(DAYS[:number]):
+            other = placebo.other(day[0][0])
+            assert other is not None
+            assert other // 50 != i
+
+
+def test_where_the_other_session_has_no_such_bar_the_nearest_place_counts() -> None:
+    """A short day, and a day that begins late: places are times since the session began."""
+    late, short = [(100, 120), (101, 180), (103, 300)], [(200, 0), (201, 60), (202, 120)]
+    placebo = wrappers.Shifted(mocks.Random(), [late, [], short])
+    assert [placebo.other(bar) for bar in (100, 101, 103)] == [202, 202, 202]
+    assert [placebo.other(bar) for bar in (200, 201, 202)] == [100, 100, 100]
+    gap = wrappers.Shifted(mocks.Random(), [[(0, 0), (1, 60), (2, 120), (3, 180), (4, 240), (5, 300)], late])
+    assert [gap.other(bar) for bar in range(6)] == [100, 100, 100, 101, 101, 103]
+
+
+def test_a_single_session_is_turned_by_its_horizon_at_least() -> None:
+    for seed in range(60):
+        placebo = wrappers.Shifted(mocks.Random(), DAYS[:1], seed=seed, least=15)
+        others = [other for bar in range(40) if (other := placebo.other(bar)) is not None]
+        assert sorted(others) == list(range(40))
+        assert all(15 <= abs(other - bar) <= 25 for bar, other in enumerate(others))
+    brief = wrappers.Shifted(mocks.Random(), [DAYS[0][:5]], least=30)
+    assert brief.other(0) in (2, 3)  # as far as five bars allow
+
+
 def test_kinds_of_skill() -> None:
     given = {"future": FUTURE}
     assert hits(make_backend("mock:oracle", given)) == 1.0
@@ -87,6 +167,8 @@ def test_kinds_of_skill() -> None:
     placebo = make_backend("mock:permuted/mock:oracle", {**given, "bars": np.arange(BARS)})
     up = float(np.mean(FUTURE[DEFINED] > 0))
     assert abs(hits(placebo) - (up**2 + (1 - up) ** 2)) < 0.04  # what the two frequencies give by chance
+    shifted = make_backend("mock:shifted/mock:oracle", {**given, "sessions": [[(b, b) for b in range(BARS)]]})
+    assert abs(hits(shifted) - (up**2 + (1 - up) ** 2)) < 0.2  # this future repeats, so a shift may hit it more often
     assert sorted(sides(placebo, np.arange(BARS))) == sorted(sides(make_backend("mock:oracle", given), np.arange(BARS)))
 
 
@@ -175,6 +257,9 @@ def test_slow_keeps_the_deadline_and_stops() -> None:
     lambda: mocks.Skilled(np.array([0.5, 1])), lambda: mocks.Skilled(np.zeros((2, 2))),
     lambda: mocks.Skilled(FUTURE, 1.2), lambda: mocks.Skilled(FUTURE, math.nan), lambda: mocks.Constant("up"),
     lambda: mocks.Random(horizon=0), lambda: wrappers.Permuted(mocks.Random(), [1, 1]),
+    lambda: mocks.Persistent(0.5), lambda: mocks.Persistent(math.inf), lambda: mocks.Persistent(math.nan),
+    lambda: mocks.Persistent(9, confidence=2), lambda: wrappers.Shifted(mocks.Random(), []),
+    lambda: wrappers.Shifted(mocks.Random(), [[(3, 0)]]), lambda: wrappers.Shifted(mocks.Random(), [[(3, 0), (3, 60)]]),
     lambda: wrappers.Available(mocks.Random(), 2), lambda: wrappers.Slow(mocks.Random(), math.nan),
     lambda: mocks.Skilled(FUTURE, honesty="modest"),  # type: ignore[arg-type]
 ])

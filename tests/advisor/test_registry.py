@@ -31,6 +31,8 @@ TOLD = {"future": np.array([1, -1, 0, 1])}
     ("mock:available:0.25/rules", {"seed": 3}, {"seed": "3", "of.kind": "rules"}),
     ("mock:slow:0.01/mock:delayed:2/mock:random", {}, {"of.bars": "2", "of.of.kind": "mock:random"}),
     ("mock:permuted", {"inner": mocks.Random(), "bars": np.arange(4)}, {"of.kind": "mock:random"}),
+    ("mock:persistent:20", {"confidence": 0.7}, {"bars": "20.0", "confidence": "0.7"}),
+    ("mock:shifted", {"inner": mocks.Random(), "sessions": [[(0, 0)], [(1, 0)]]}, {"of.kind": "mock:random"}),
     ("mock:turning:2/mock:random", {"then": mocks.Constant()}, {"turn": "2", "then.kind": "mock:constant"}),
 ])
 def test_names(kind: str, options: dict[str, Any], identity: dict[str, str]) -> None:
@@ -45,6 +47,7 @@ def test_every_mock_can_be_made() -> None:
     for name, kind in MOCKS.items():
         options = {key: value for key, value in everything.items() if key in kind.takes}
         options |= {"bars": np.arange(4)} if name == "permuted" else {}
+        options |= {"sessions": [[(0, 0), (1, 60)], [(2, 0)]]} if name == "shifted" else {}
         answer = ask(make_backend(f"mock:{name}", options), bar=1)
         assert answer.advice or answer.failure
         assert set(kind.needs) <= kind.takes
@@ -81,6 +84,8 @@ def test_options_are_reported() -> None:
     ("mock:delayed:1.5/mock:random", {}, "expected a whole number"),
     ("mock:delayed:5", {}, "option 'inner' is missing"),
     ("mock:delayed/mock:random", {}, "option 'bars' is missing"),
+    ("mock:persistent:0", {}, "mock:persistent: 0 bars, expected the mean length of a spell"),
+    ("mock:shifted/mock:random", {}, "option 'sessions' is missing (the bars of each session)"),
     ("mock:failing", {"failure": "timeot"}, "did you mean 'timeout'"),
     ("rules:fast", {}, "expected 'rules' alone"),
     ("recorded", {}, "expected recorded:FILE"),

@@ -8,6 +8,7 @@ silent or flat there, its silence would leak the future.
 from __future__ import annotations
 
 import hashlib
+import math
 from array import array
 from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
@@ -70,6 +71,36 @@ class Random(Mock):
         bar = question.bar
         direction = DIRECTIONS[int(3 * uniform(self.seed, bar, "direction"))]
         return self.say(direction, uniform(self.seed, bar, "confidence"), uniform(self.seed, bar, "risk"))
+
+
+class Persistent(Mock):
+    """A random side, long or short, that it keeps for a spell: no skill, and errors that come in runs.
+
+    At each bar a new spell begins with probability 1 / `bars`, so spells last `bars` bars on average (geometric), and
+    the side of each is drawn anew. The sides of two bars k apart therefore correlate by (1 - 1 / bars) ** k. Both draws
+    depend on (seed, bar at which the spell began) only. Spells do not end with a session.
+    """
+
+    name = "persistent"
+
+    def __init__(self, bars: float = 60.0, confidence: float = 0.6, seed: int = 0, horizon: int = 30) -> None:
+        super().__init__(seed, horizon)
+        if not 1.0 <= bars < math.inf:
+            raise ConfigError(f"advisor mock:persistent: {bars:g} bars, expected the mean length of a spell, 1 or more")
+        self.bars, self.confidence = float(bars), share("confidence", confidence)
+        self._begun: dict[int, int] = {}  # bar asked about -> first bar of its spell; only saves time
+
+    def began(self, bar: int) -> int:
+        """The first bar of the spell that `bar` lies in. Bar 0 begins one."""
+        first = bar
+        while first > 0 and first not in self._begun and uniform(self.seed, first, "spell") >= 1 / self.bars:
+            first -= 1
+        self._begun[bar] = self._begun.get(first, first)
+        return self._begun[bar]
+
+    def opinion(self, question: Question) -> Answer:
+        up = uniform(self.seed, self.began(question.bar), "side") < 0.5
+        return self.say("long" if up else "short", self.confidence)
 
 
 class Constant(Mock):

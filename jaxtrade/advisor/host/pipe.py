@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from jaxtrade.advisor.host.schema import MAX_BYTES, Parsed, RefusedError, advice_of, after_thinking
+from jaxtrade.advisor.host.schema import MAX_BYTES, MAX_REASON, Parsed, RefusedError, advice_of, after_thinking
 from jaxtrade.advisor.host.types import Advice, Failure
 
 PIPE_ACTIONS = {"HOLD": "flat", "BUY": "long", "SELL": "short"}
@@ -29,7 +29,7 @@ def parse_pipe(text: str) -> Parsed:
 
 def _parsed(text: str, repaired: bool) -> Parsed:
     try:
-        return Parsed(_advice(text), repaired=repaired, reason=text.rpartition("|")[2].strip())
+        return Parsed(_advice(text), repaired=repaired, reason=text.rpartition("|")[2].strip()[:MAX_REASON])
     except RefusedError as refused:
         return Parsed(None, refused.failure, str(refused), repaired)
 

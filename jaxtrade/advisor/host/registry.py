@@ -31,7 +31,7 @@ _EXPECTED = {"rules": "'rules' alone", "mock": "mock:KIND[:NUMBER], as mock:skil
              "http": "a URL as http://127.0.0.1:8080/v1", "https": "a URL as https://HOST/v1"}
 _MEANING = {"future": "an array by bar of -1, 0 or +1: this mock reads it", "inner": "the backend it is made of",
             "bars": "the bars it is about, or how many", "then": "the backend after the turn", "turn": "a bar",
-            "model": "the name that the server knows it by"}
+            "sessions": "the bars of each session", "model": "the name that the server knows it by"}
 _FILES = {"table": "a snapshot that 'jaxtrade advise precompute' wrote", "replay": "the journal of an earlier run",
           "recorded": "recorded answers, one JSON line each"}
 _SHARES = ("q", "p", "confidence")  # numbers of mocks that lie from 0 to 1
@@ -117,6 +117,8 @@ def check_kind(kind: str, options: Options | None = None) -> None:
     given = _numbered(name, mock, number, dict(options or {}))
     if mock.number in _SHARES and mock.number in given:
         mocks.share(mock.number, given[mock.number], own)
+    if not mock.needs:
+        mock.make(given)
 
 
 def takes(kind: str) -> frozenset[str]:
@@ -230,12 +232,15 @@ _OTHER = frozenset(("inner",))
 
 MOCKS: Mapping[str, MockKind] = {
     "random": MockKind(lambda o: mocks.Random(**o), _PLAIN),
+    "persistent": MockKind(lambda o: mocks.Persistent(**o), _PLAIN | {"bars", "confidence"}, (), "bars"),
     "constant": MockKind(lambda o: mocks.Constant(**o), _PLAIN | {"direction", "confidence"}, (), "confidence"),
     "skilled": MockKind(_skilled("honest", 0.6), _TOLD | {"q", "honesty"}, ("future",), "q"),
     "oracle": MockKind(_skilled("honest", 1.0), _TOLD, ("future",)),
     "adversarial": MockKind(_skilled("honest", 0.6, wrong=True), _TOLD | {"q"}, ("future",), "q"),
     "overconfident": MockKind(_skilled("overconfident", 0.5), _TOLD | {"q"}, ("future",), "q"),
     "underconfident": MockKind(_skilled("underconfident", 0.6), _TOLD | {"q"}, ("future",), "q"),
+    "shifted": MockKind(lambda o: wrappers.Shifted(**o), _OTHER | {"sessions", "least", "question_of", "seed"},
+                        ("inner", "sessions")),
     "permuted": MockKind(lambda o: wrappers.Permuted(**o), _OTHER | {"bars", "question_of", "seed"}, ("inner", "bars")),
     "delayed": MockKind(lambda o: wrappers.Delayed(**_whole(o, "bars")), _OTHER | {"bars", "question_of"},
                         ("inner", "bars"), "bars"),

@@ -1,4 +1,4 @@
-"""Wrappers that change another backend's answers, for ablations: permuted, delayed, sometimes absent, turning, slow.
+"""Wrappers that change another backend's answers, for ablations: shifted, permuted, delayed, rare, turning, slow.
 
 `question_of` returns the question about another bar, or None where there is none. Without it a wrapper changes only the
 bar's number. That is enough for backends that read nothing else (mocks, recorded answers without time stamps).
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jaxtrade.advisor.host.mocks import Mock, prefixed, share, uniform
 from jaxtrade.advisor.host.types import Answer, Backend, Failure, Question
@@ -41,7 +42,8 @@ class Wrapper(Mock):
 
 
 class Permuted(Wrapper):
-    """The inner backend's answers, shuffled over `bars`. A fair placebo: the distribution of answers stays the same."""
+    """The inner backend's answers, shuffled over `bars`. The distribution of answers stays the same; their order does
+    not, so opinions that last lose their persistence. `Shifted` is the placebo that keeps it."""
 
     name = "permuted"
 
@@ -55,10 +57,76 @@ class Permuted(Wrapper):
         if len(self._other) < len(self.bars):
             raise ConfigError("mock:permuted: the same bar twice")
 
+    def other(self, bar: int) -> int | None:
+        """The bar whose answer is given at `bar`; None where `bar` is not permuted."""
+        return self._other.get(bar)
+
     def answer(self, question: Question, deadline: float) -> Answer:
-        if question.bar not in self._other:
+        if (other := self.other(question.bar)) is None:
             return Answer(None, Failure.EMPTY, f"bar {question.bar} is not among the {len(self.bars)} permuted bars")
-        return self.asked_about(question, self._other[question.bar], deadline)
+        return self.asked_about(question, other, deadline)
+
+
+class Shifted(Wrapper):
+    """The inner backend's answers, moved by whole sessions: the placebo. Each bar gets the answer about the bar at the
+    same place of another session, so persistence, time of day and distribution of the answers stay.
+
+    sessions: in time order, the askable bars of each as (bar, place), places ascending, as seconds since the session
+    began. Sessions are rotated: session i gets the answers of session i + k (modulo their number). k is random, and
+    lies in the middle half of what is possible, so that opinions that last for days are not their own placebo. Where
+    the other session has no bar at this place, its nearest one is used (the earlier of two). A single session is
+    rotated in itself, by at least `least` bars if it has twice as many.
+
+    Raises ConfigError for fewer than two bars, and for a bar that occurs twice.
+    """
+
+    name = "shifted"
+
+    def __init__(self, inner: Backend, sessions: Iterable[Iterable[tuple[int, int]]],
+                 question_of: QuestionOf | None = None, seed: int = 0, least: int = 30) -> None:
+        super().__init__(inner, question_of, seed)
+        self.least = least
+        self.sessions = tuple(kept for session in sessions if (kept := tuple((int(b), int(p)) for b, p in session)))
+        bars = [bar for session in self.sessions for bar, _ in session]
+        if len(bars) < 2 or len(set(bars)) < len(bars):
+            raise ConfigError(f"mock:shifted: {len(bars)} bars, {len(set(bars))} of them different; expected two or "
+                              "more bars, each once")
+        self._other = _rotated(self.sessions, seed) if len(self.sessions) > 1 else _turned(bars, least, seed)
+
+    def other(self, bar: int) -> int | None:
+        """The bar whose answer is given at `bar`; None where `bar` is in no session."""
+        return self._other.get(bar)
+
+    def answer(self, question: Question, deadline: float) -> Answer:
+        if (other := self.other(question.bar)) is None:
+            return Answer(None, Failure.EMPTY, f"bar {question.bar} is not among the {len(self._other)} shifted bars")
+        return self.asked_about(question, other, deadline)
+
+
+def _offset(number: int, least: int, seed: int) -> int:
+    """A random number of steps to rotate `number` items by: at least `least` either way round, and never 0."""
+    least = min(max(1, least), number // 2)
+    return least + int(uniform(seed, number, "shifted") * (number - 2 * least + 1))
+
+
+def _rotated(sessions: Sequence[Sequence[tuple[int, int]]], seed: int) -> dict[int, int]:
+    """bar -> bar at the same place of another session."""
+    number, other = len(sessions), dict[int, int]()
+    offset = _offset(number, number // 4, seed)
+    for i, session in enumerate(sessions):
+        there = sessions[(i + offset) % number]
+        places = [place for _, place in there]
+        for bar, place in session:
+            right = bisect_left(places, place)
+            near = there[max(0, right - 1):right + 1]
+            other[bar] = min(near, key=lambda candidate: abs(candidate[1] - place))[0]
+    return other
+
+
+def _turned(bars: Sequence[int], least: int, seed: int) -> dict[int, int]:
+    """bar -> another bar of the only session."""
+    offset = _offset(len(bars), max(least, len(bars) // 4), seed)
+    return {bar: bars[(i + offset) % len(bars)] for i, bar in enumerate(bars)}
 
 
 class Delayed(Wrapper):

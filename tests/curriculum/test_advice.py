@@ -1,0 +1,102 @@
+"""The advisor of the shipped curriculum: `rules` in its last phase, unless the bars or the user say otherwise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jaxtrade import cli
+from jaxtrade.cli.parser import build_parser
+from jaxtrade.cli.training import names_advisor
+from jaxtrade.config import load_config, make_config
+from jaxtrade.curriculum.advice import with_possible_advisors
+from jaxtrade.curriculum.config import GateConfig, Phase, load_curriculum
+from jaxtrade.curriculum.report import report_text
+from tests.curriculum.test_phases import TINY
+
+LINE = "LLM query rate: "
+
+
+def test_the_shipped_curriculum_asks_the_rules_in_its_last_phase() -> None:
+    phases = load_curriculum("curriculum", (), (), make_config).phases
+    assert [phase.config.advisor.kind for phase in phases] == ["off", "off", "rules"]
+
+
+@pytest.mark.parametrize(("words", "named"), [
+    ([], False), (["curriculum"], False), (["--test", "--market", "EURUSD"], False), (["--advisor", "rules"], True),
+    (["--advisor", "off"], True), (["--set", "advisor.kind=none"], True),
+    (["--set", "phases.advised.run.advisor.kind=rules"], True), (["--set", "advisor.horizon=5"], False),
+    (["mine.yaml"], True)])
+def test_whose_choice_an_advisor_is(words: list[str], named: bool) -> None:
+    assert names_advisor(build_parser().parse_args(["curriculum", *words])) is named
+
+
+def phase(name: str, *overrides: str) -> Phase:
+    return Phase(name=name, config=load_config("quickstart", ["split.validation_sessions=1", *overrides]),
+                 gate=GateConfig())
+
+
+def test_rules_that_cannot_serve_the_bars_are_left_out_with_the_reason() -> None:
+    """EURUSD has no volume. The other phases stay as they are."""
+    said: list[str] = []
+    rules = ("advisor.kind=rules", "advisor.horizon=5")
+    phases = (phase("entry"), phase("with", *rules), phase("without", "data.market=EURUSD", *rules))
+    kept = with_possible_advisors(phases, said.append)
+    assert kept[:2] == phases[:2]
+    assert kept[2].config.advisor.kind == "off"
+    assert kept[2].config.model_copy(update={"advisor": phases[2].config.advisor}) == phases[2].config
+    [line] = said
+    assert line.startswith("phase without: trains without an advisor (choose one by --advisor): ")
+    assert "have no volume" in line
+
+
+def test_a_report_of_an_earlier_version_has_no_such_line() -> None:
+    assert LINE not in report_text({"phases": [], "enforced": True, "stopped": ""})
+
+
+def run(path: Path, *more: str) -> int:
+    flags = [flag for override in (*TINY, "enforce_gates=false") for flag in ("--set", override)]
+    return cli.main(["curriculum", *more, "--run-dir", str(path), "--non-interactive", *flags])
+
+
+@pytest.mark.slow
+def test_it_closes_with_the_query_rate_and_resumes_to_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "course"
+    assert run(path) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1].startswith(LINE)
+    assert "advisor rules: " in shown[-1]
+    report = (path / "curriculum.txt").read_text(encoding="utf-8")
+    assert report.splitlines()[-1] == shown[-1]
+    rows = json.loads((path / "curriculum.json").read_text(encoding="utf-8"))["phases"]
+    assert ["advice" in row for row in rows] == [False, False, True]
+    assert rows[-1]["advice"]["requests"] > 0
+    assert rows[-1]["start"]["equal"] is True  # advice changes nothing before it has earned trust
+    (path / "phases" / "3-advised" / "gate.json").unlink()  # killed before the last gate
+    assert cli.main(["curriculum", "--resume", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == shown[-1]
+    assert (path / "curriculum.txt").read_text(encoding="utf-8") == report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["off", "none"])
+def test_it_can_be_turned_off(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "course"
+    assert run(path, "--advisor", kind) == 0
+    assert LINE not in capsys.readouterr().out
+    assert not (path / "phases" / "3-advised" / "advice.jsonl").exists() or kind == "none"
+
+
+@pytest.mark.slow
+def test_on_bars_without_volume_the_default_trains_without_and_a_choice_is_refused(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ("--market", "EURUSD", "--set", "advisor.horizon=5")
+    assert run(tmp_path / "chosen", *flags, "--advisor", "rules") == 2
+    assert "have no volume" in capsys.readouterr().err
+    assert not (tmp_path / "chosen").exists()
+    assert run(tmp_path / "default", *flags) == 0
+    shown = capsys.readouterr()
+    assert "phase advised: trains without an advisor" in shown.err
+    assert LINE not in shown.out
