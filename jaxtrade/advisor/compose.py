@@ -255,14 +255,14 @@ def config_digest(config: RunConfig) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def journal_header(config: RunConfig, book: QuestionBook, backend: Backend | None,
+def journal_header(config: RunConfig, book: QuestionBook, identity: Mapping[str, str],
                    run: str | None = None) -> dict[str, Any]:
     """The header of a journal: run id, configuration digest, schema, prompt version, identity and library versions.
 
     run: the run's id; a new random one by default.
     """
     return {"run": run or secrets.token_hex(8), "config": config_digest(config), "schema": SCHEMA_HASH,
-            "prompt_version": book.template.version, "identity": identity_of(config, backend),
+            "prompt_version": book.template.version, "identity": dict(identity),
             "versions": {"jaxtrade": __version__, "python": platform.python_version(),
                          **{name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}}}
 

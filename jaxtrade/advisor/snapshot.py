@@ -115,7 +115,8 @@ def load_table(path: Path, market: Market) -> Snapshot:
             what = {"symbol": "market", "bars": "number of bars", "bars_sha256": "content of the bars"}[name]
             raise DataError(f"{path}: its {what} differs: {_short(saved)} there, {_short(found)} here "
                             f"({market.bars.source}); give the bars it was made for, or make one for these")
-    if len(snapshot.bars) and int(snapshot.bars[-1]) >= len(market.bars):
+    advisors = int(snapshot.manifest.get("advisors", 1))  # of a panel, each has as many rows as there are bars
+    if len(snapshot.bars) and int(snapshot.bars[-1]) >= advisors * len(market.bars):
         raise DataError(f"{path}: bar {int(snapshot.bars[-1])} lies outside the {len(market.bars)} bars")
     return snapshot
 

@@ -172,7 +172,8 @@ def _members(value: Any) -> Any:
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
         return value
-    return [{"kind": each.strip()} if isinstance(each, str) else each for each in listed]
+    members = [{"kind": each.strip()} if isinstance(each, str) else each for each in listed]
+    return [combined(each) if isinstance(each, Mapping) else each for each in members]
 
 
 class AdvisorConfig(Section, frozen=True):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -23,9 +23,11 @@ from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, is_ended, read_journal
+from jaxtrade.advisor.host.panel import PanelSource
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
 from jaxtrade.advisor.host.unusable import unusable_lines
+from jaxtrade.advisor.members import PANEL, identity_of_members, members_of
 from jaxtrade.advisor.plan import offer
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import load_table, market_entries
@@ -45,6 +47,7 @@ from jaxtrade.types import SessionSet, SessionTable
 # Python switches threads every 5 ms by default. The training thread would wait that long for the interpreter while the
 # advisor's threads run, so they take turns every 0.2 ms instead.
 _SWITCH_S = 2e-4
+ROWS_EACH = "rows_of_each_advisor"  # in the header of a panel's journal: T
 
 
 def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool) -> AdviceView:
@@ -53,13 +56,13 @@ def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, t
     Advice is dropped at random only in training, and only where it is part of the observation (`fusion: slots`).
     """
     kept_back = training and config.fusion == "slots"
-    starts = session_starts(sessions.first, sessions.last, table.version.shape[0])
+    starts = session_starts(sessions.first, sessions.last, table.version.shape[0] // config.advisors)
     return make_view(table, starts, config.latency, config.latency_seed, config.max_age,
                      config.drop_episode if kept_back else 0.0, config.drop_bar if kept_back else 0.0)
 
 
 def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: np.ndarray) -> AdviceState:
-    """The advice in a run's first state: empty, or that of a snapshot (`table:FILE`).
+    """The advice in a run's first state: empty, or that of snapshots (`table:FILE`).
 
     Args:
         train: the training sessions; advice is scored in these only.
@@ -69,15 +72,14 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
     """
     chosen, size = config.advisor, len(market.bars)
     followed = advising.only(advising.followed_of(market, config), market, train)
-    view = view_of(chosen, market.data.sessions, empty_table(size), True)
+    view = view_of(chosen, market.data.sessions, empty_table(size * chosen.advisors), True)
     start = start_advice(view, followed, askable, chosen)
-    kind, _, file = chosen.kind.partition(":")
-    if kind != "table":
-        return start
-    snapshot = load_table(Path(file), market)
-    if not len(snapshot.bars):
-        return start
-    return with_answers(start, Delta(snapshot.bars, snapshot.rows, np.array(1, np.int32)))
+    for number, member in enumerate(members_of(config)):
+        kind, _, file = member.advisor.kind.partition(":")
+        if kind == "table" and len((snapshot := load_table(Path(file), market)).bars):
+            version = np.array(number + 1, np.int32)
+            start = with_answers(start, Delta(snapshot.bars + number * size, snapshot.rows, version))
+    return start
 
 
 def check_advisor(config: RunConfig, market: Market) -> None:
@@ -86,7 +88,7 @@ def check_advisor(config: RunConfig, market: Market) -> None:
     Raises ConfigError, DataError, JournalError.
     """
     chosen = config.advisor
-    kind, _, rest = chosen.kind.partition(":")
+    kind = chosen.kind.partition(":")[0]
     if kind in ("off", "none"):
         return
     sessions = market.data.sessions
@@ -95,18 +97,21 @@ def check_advisor(config: RunConfig, market: Market) -> None:
         raise ConfigError(f"advisor.horizon = {chosen.horizon}: the longest session has {longest} bars after its first "
                           f"decision, so no advice could ever be scored; set advisor.horizon={max(1, longest // 2)} or "
                           "less")
-    if kind == "table":
-        load_table(Path(rest), market)
-    elif kind == "replay":
+    if kind == "replay":
         _recorded(config, market)
-    else:
-        # Each process would get other answers, and the processes' parameters would diverge.
-        if (processes := jax.process_count()) > 1:
-            raise ConfigError(f"advisor.kind = {chosen.kind}: an advisor serves a run of one process, this is process "
-                              f"{jax.process_index()} of {processes}; start it without jax.distributed, or train with "
-                              "--advisor off")
-        book = make_book(market, config)
-        advising.backend_of(config, market, book, advising.followed_of(market, config)).close()
+        return
+    # Each process would get other answers, and the processes' parameters would diverge.
+    if kind != "table" and (processes := jax.process_count()) > 1:
+        raise ConfigError(f"advisor.kind = {chosen.kind}: an advisor serves a run of one process, this is process "
+                          f"{jax.process_index()} of {processes}; start it without jax.distributed, or train with "
+                          "--advisor off")
+    for member in members_of(config):
+        kind, _, file = member.advisor.kind.partition(":")
+        if kind == "table":
+            load_table(Path(file), market)
+        else:
+            book = make_book(market, member)
+            advising.backend_of(member, market, book, advising.followed_of(market, member)).close()
 
 
 def _recorded(config: RunConfig, market: Market) -> Recorded:
@@ -138,34 +143,48 @@ class TrainingAdvisor:
         self._config, self._path = config, path
         chosen, size = config.advisor, len(market.bars)
         kind = chosen.kind.partition(":")[0]
-        book = None if kind in ("none", "table") else make_book(market, config)
+        asked = _asked_of(config, market, tell) if kind not in ("none", "replay") else ()
+        book = next((each.book for each in asked), make_book(market, config) if kind == "replay" else None)
         askable = np.zeros(size, bool) if book is None else book.askable & in_sessions(market, train)
         source: AdviceSource = NoSource()
         journal = history = None
-        if book is not None and kind == "replay":
+        if kind == "replay":
             history = _recorded(config, market)
             for note in history.notes:
                 tell(note)
             source = Replayed(history)
-        elif book is not None:
-            backend = advising.backend_of(config, market, book, advising.followed_of(market, config), tell)
-            header = advising.journal_header(config, book, backend, path.name) | {
+        elif asked:
+            identity = identity_of_members([advising.identity_of(each.config, each.backend) for each in asked])
+            header = advising.journal_header(config, asked[0].book, identity, path.name) | {
                 "bars": market_entries(market)["bars_sha256"]}
+            if chosen.advisors > 1:
+                header[ROWS_EACH] = size
             journal, history = self._journal(header, tell)
             if history is None:
-                self._offer(backend, book, askable, tell)
-            _remember(book, history)
-            source = Live(advising.service_of(config, backend, path, tell), book.question, tell, heard=book.heard)
+                self._offer(asked, askable, tell)
+            source = self._live(asked, size, history, tell)
         start = first_advice(config, market, train, askable)
-        self.bridge = Bridge(source, size, chosen.rows, journal, history, tell)
+        self.bridge = Bridge(source, size * chosen.advisors, chosen.rows, journal, history, tell)
         self.exchange = AdviceExchange(chosen, start, self.bridge, config.train.chunk_updates)
         self._history = history
         self._switch_s = sys.getswitchinterval()
-        if isinstance(source, Live):
+        if asked:
             sys.setswitchinterval(min(self._switch_s, _SWITCH_S))
 
-    def _offer(self, backend: Backend, book: QuestionBook, askable: np.ndarray, tell: Tell) -> None:
-        """Offer to ask a server beforehand, unless the cache of its answers exists already."""
+    def _live(self, asked: Sequence[_Asked], size: int, history: Recorded | None, tell: Tell) -> AdviceSource:
+        """The source of rows of live advisors over `size` bars."""
+        sources: list[AdviceSource] = [NoSource() for _ in range(self._config.advisor.advisors)]
+        for each in asked:
+            _remember(each, history, size)
+            service = advising.service_of(each.config, each.backend, self._path, tell)
+            sources[each.number] = Live(service, each.book.question, tell, heard=each.book.heard)
+        return PanelSource(sources, size) if len(sources) > 1 else sources[0]
+
+    def _offer(self, asked: Sequence[_Asked], askable: np.ndarray, tell: Tell) -> None:
+        """Offer to ask a server beforehand, unless the cache of its answers exists already. Not for a panel, whose
+        members are asked beforehand one by one."""
+        if self._config.advisor.kind == PANEL:
+            return
         chosen, file = self._config.advisor, str(self._path / "config.yaml")
         options = advising.service_options(chosen, self._path / advising.CACHE)
         if not advising.is_slow(chosen.kind) or options.cache is None or Path(options.cache).exists():
@@ -173,7 +192,7 @@ class TrainingAdvisor:
         table = str(self._path / "advice_table.npz")
         priced = options.price_prompt is not None or options.price_completion is not None
         ask = [*program(), "advise", "precompute", file, "--out", table, *(["--yes"] if priced else [])]
-        offer(backend, book, askable, options, quoted(ask),
+        offer(asked[0].backend, asked[0].book, askable, options, quoted(ask),
               quoted([*program(), "train", file, "--advisor", f"table:{table}"]), tell)
 
     def _journal(self, header: Mapping[str, Any], tell: Tell) -> tuple[Journal, Recorded | None]:
@@ -216,12 +235,34 @@ class TrainingAdvisor:
         return figures
 
 
-def _remember(book: QuestionBook, history: Recorded | None) -> None:
+class _Asked(NamedTuple):
+    """An advisor that is asked while the run trains. number: its place in the panel. config: of a run with it alone."""
+
+    number: int
+    config: RunConfig
+    book: QuestionBook
+    backend: Backend
+
+
+def _asked_of(config: RunConfig, market: Market, tell: Tell) -> tuple[_Asked, ...]:
+    """The advisors that are asked: all but those whose answers are in a snapshot already. Raises ConfigError."""
+    found = []
+    for number, member in enumerate(members_of(config)):
+        if not member.advisor.kind.startswith("table:"):
+            book = make_book(market, member)
+            backend = advising.backend_of(member, market, book, advising.followed_of(market, member), tell)
+            found.append(_Asked(number, member, book, backend))
+    return tuple(found)
+
+
+def _remember(asked: _Asked, history: Recorded | None, size: int) -> None:
     """Put the answers that an earlier process of the run recorded into the advisor's own record."""
     for delta in () if history is None else history.deltas:
-        for bar, row in zip(delta.bars, delta.rows, strict=True):
-            hold, buy, sell, confidence, risk, horizon = row
-            book.heard(bar, Advice(hold, buy, sell, confidence, risk, int(horizon)))
+        for row_of_table, row in zip(delta.bars, delta.rows, strict=True):
+            number, bar = divmod(row_of_table, size)
+            if number == asked.number:
+                hold, buy, sell, confidence, risk, horizon = row
+                asked.book.heard(bar, Advice(hold, buy, sell, confidence, risk, int(horizon)))
 
 
 def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]], steps: int) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.host.gates import PAUSED
+from jaxtrade.advisor.members import apart, members_of, name_of, stacked
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, save_table
 from jaxtrade.advisor.table import COLUMNS, AdviceView
@@ -68,14 +69,16 @@ def shown(config: RunConfig, market: Market, split: str, sessions: SessionSet, p
     Raises:
         ConfigError, DataError.
     """
-    chosen = config.advisor
+    chosen, size = config.advisor, len(market.bars)
     rows = decision_bars(market.data, sessions).rows
     bars, values, manifest = _found(config, market, split, rows, path, tell, again and split != "validation")
-    inside = np.isin(bars, rows)
-    table = advising.table_of(bars[inside], values[inside], len(market.bars))
-    future = advising.reads_future(chosen.kind) or advising.table_reads_future(manifest)
-    kind = str(manifest.get("advisor", chosen.kind)) if chosen.kind.startswith("replay:") else chosen.kind
-    return Shown(view_of(chosen, market.data.sessions, table, False), int(inside.sum()), len(rows), kind, future)
+    inside = np.isin(bars % size, rows)
+    table = advising.table_of(bars[inside], values[inside], size * chosen.advisors)
+    future = advising.table_reads_future(manifest) or any(
+        advising.reads_future(member.advisor.kind) for member in members_of(config))
+    kind = str(manifest.get("advisor", chosen.kind)) if chosen.kind.startswith("replay:") else name_of(config)
+    advised = len(np.unique(bars[inside] % size))
+    return Shown(view_of(chosen, market.data.sessions, table, False), advised, len(rows), kind, future)
 
 
 def _found(config: RunConfig, market: Market, split: str, rows: np.ndarray, path: Path | None, tell: Tell | None,
@@ -98,11 +101,29 @@ def _found(config: RunConfig, market: Market, split: str, rows: np.ndarray, path
     saved = load_table(own, market) if own is not None and own.is_file() else None
     if saved is not None and not (again and saved.manifest.get(MISSING)):
         return saved
-    found = _asked(config, market, rows, saved or _NOTHING, path, tell)
+    found = _of_members(config, market, rows, saved or _NOTHING, path, tell)
     if own is not None:
         own.parent.mkdir(exist_ok=True)
         save_table(own, found.bars, found.rows, market_entries(market) | found.manifest)
     return found
+
+
+def _of_members(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot, path: Path | None,
+                tell: Tell | None) -> Snapshot:
+    """The advice of every advisor, asked for now as far as `saved` lacks it, as one table."""
+    members, size = members_of(config), len(market.bars)
+    found = []
+    for member, (bars, values) in zip(members, apart(saved.bars, saved.rows, size, len(members)), strict=True):
+        kind, _, file = member.advisor.kind.partition(":")
+        found.append(load_table(Path(file), market) if kind == "table" else _asked(
+            member, market, rows, Snapshot(bars, values, {}), path, tell))
+    bars, values = stacked([(each.bars, each.rows) for each in found], size)
+    future = any(advising.reads_future(member.advisor.kind) or advising.table_reads_future(each.manifest)
+                 for member, each in zip(members, found, strict=True))
+    manifest = {"advisor": name_of(config), MISSING: sum(each.manifest.get(MISSING, 0) for each in found),
+                **({"advisors": len(members), "identity": {"future": "a member"} if future else {}}
+                   if len(members) > 1 else {})}
+    return Snapshot(bars, values, manifest)
 
 
 def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot, path: Path | None,

@@ -32,12 +32,21 @@ def named(config: RunConfig) -> dict[str, str]:
     head, _, rest = config.advisor.kind.partition(":")
     if head in _ADVISORS:
         found["advisor.kind"] = rest
+    for number, member in enumerate(config.advisor.panel):
+        head, _, rest = member.kind.partition(":")
+        if head in _ADVISORS:
+            found[f"advisor.panel.{number}"] = rest
     return found | files_of(config.advisor)
 
 
-def values(config: RunConfig) -> dict[str, str]:
-    """Key -> value of every key that names a file."""
-    return named(config) | ({"advisor.kind": config.advisor.kind} if "advisor.kind" in named(config) else {})
+def values(config: RunConfig) -> dict[str, Any]:
+    """Key -> value of every key that names a file. A panel with files is one value: its list of members."""
+    found: dict[str, Any] = {key: path for key, path in named(config).items() if not key.startswith("advisor.panel.")}
+    if "advisor.kind" in found:
+        found["advisor.kind"] = config.advisor.kind
+    if len(found) < len(named(config)):
+        found["advisor.panel"] = [member.model_dump(mode="json") for member in config.advisor.panel]
+    return found
 
 
 def record(config: RunConfig, folder: Path) -> dict[str, dict[str, Any]]:
@@ -135,7 +144,11 @@ def _with_paths(config: RunConfig, values: Mapping[str, str]) -> RunConfig:
     if "kind" in advisor:
         advisor["kind"] = f"{config.advisor.kind.partition(':')[0]}:{advisor['kind']}"
     context = {key.rpartition(".")[2]: path for key, path in values.items() if key.startswith("advisor.context.")}
-    moved: dict[str, Any] = {**advisor, "context": config.advisor.context.model_copy(update=context)}
+    panel = [member if (place := values.get(f"advisor.panel.{number}")) is None else member.model_copy(
+        update={"kind": f"{member.kind.partition(':')[0]}:{place}"}) for number, member in
+        enumerate(config.advisor.panel)]
+    moved: dict[str, Any] = {**advisor, "panel": tuple(panel),
+                             "context": config.advisor.context.model_copy(update=context)}
     return config.model_copy(update={"data": config.data.model_copy(update=data),
                                      "advisor": config.advisor.model_copy(update=moved)})
 
@@ -157,7 +170,7 @@ def require(config: RunConfig, manifest: Mapping[str, Any], folder: Path, adviso
             fix = f"bring it back, or name it with {_FLAGS[key]} FILE" if key in _FLAGS else "bring it back"
             raise DataError(f"{folder}: its file {key} = {entry['given']} is not at {tried}; {fix}")
         if key.startswith("advisor.") and (found := _content(path)["sha256"]) != entry["sha256"]:
-            what = "file of advice" if key == "advisor.kind" else "file"
+            what = "file of advice" if key.startswith(("advisor.kind", "advisor.panel.")) else "file"
             raise ConfigError(f"{path}: this {what} ({key}) has changed since {folder} was trained "
                               f"(sha256 {found[:16]}..., then {entry['sha256'][:16]}...); bring back the old file, or "
                               "train a new run")

@@ -13,6 +13,7 @@ from typing import Any
 
 from jaxtrade.advisor.host.context.choosing import check_context
 from jaxtrade.advisor.host.registry import check_kind
+from jaxtrade.advisor.members import PANEL, members_of
 from jaxtrade.config import DataConfig, RunConfig
 from jaxtrade.config.accounts import check_account, check_quantity, resolve_account
 from jaxtrade.data.contract_file import contract_of
@@ -109,14 +110,17 @@ def _names(config: RunConfig, own_files: bool) -> list[Check]:
 
 
 def _check_advisor(config: RunConfig) -> None:
-    kind = config.advisor.kind
-    try:
-        check_kind(kind, config.advisor.options)
-    except ConfigError as error:  # it names the part of the kind that is wrong; where the kind stands is known here
-        text = str(error)
-        for own in ("advisor ", f"advisor.kind = {kind}: ", f"{kind}: ", f"{kind!r}: "):
-            text = text.removeprefix(own)
-        raise ConfigError(f"advisor.kind = {kind[:60]} (--advisor): {text}") from None
+    for number, member in enumerate(members_of(config)):
+        kind = member.advisor.kind
+        shown = f"advisor.panel.{number} = {kind[:60]}" if config.advisor.kind == PANEL else (
+            f"advisor.kind = {kind[:60]} (--advisor)")
+        try:
+            check_kind(kind, member.advisor.options)
+        except ConfigError as error:  # it names the part of the kind that is wrong; where the kind stands is known here
+            text = str(error)
+            for own in ("advisor ", f"advisor.kind = {kind}: ", f"{kind}: ", f"{kind!r}: "):
+                text = text.removeprefix(own)
+            raise ConfigError(f"{shown}: {text}") from None
 
 
 def _check_market(config: RunConfig, own_files: bool) -> None:

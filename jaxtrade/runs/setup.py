@@ -88,7 +88,8 @@ def prepare(config: RunConfig) -> Setup:
     params = make_params(market, splits["train"], config)
     fusion = make_fusion(config.advisor, config.env)
     if fusion is not None:
-        view = view_of(config.advisor, market.data.sessions, empty_table(len(market.bars)), True)
+        table = empty_table(len(market.bars) * config.advisor.advisors)
+        view = view_of(config.advisor, market.data.sessions, table, True)
         params = params.replace(advice=view)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),

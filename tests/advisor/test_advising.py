@@ -381,13 +381,13 @@ def test_the_digest_holds_files_by_content(tmp_path: Path) -> None:
 
 def test_the_header_of_a_journal(tmp_path: Path) -> None:
     backend = made("mock:skilled:0.6")
-    header = advising.journal_header(config(kind="mock:skilled:0.6"), book(), backend, run="r1")
+    header = advising.journal_header(config(kind="mock:skilled:0.6"), book(), backend.identity(), run="r1")
     assert set(header) == set(HEADER)
     assert header["run"] == "r1"
     assert header["identity"]["q"] == "0.6"
     assert header["prompt_version"] == TEMPLATES["v1"].version
     assert header["schema"] == SCHEMA_HASH
     Journal.create(tmp_path / "j.jsonl", header).close()
-    nobody = advising.journal_header(config(kind="none"), book(), None)
+    nobody = advising.journal_header(config(kind="none"), book(), {"kind": "none"})
     assert nobody["identity"] == {"kind": "none"}
-    assert nobody["run"] != advising.journal_header(config(kind="none"), book(), None)["run"]
+    assert nobody["run"] != advising.journal_header(config(kind="none"), book(), {"kind": "none"})["run"]

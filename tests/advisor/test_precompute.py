@@ -296,7 +296,7 @@ def test_refusals_write_nothing(flags: Sequence[str], words: str, tmp_path: Path
 def a_run(folder: Path) -> Path:
     """A run's folder as far as its advice goes: three rows of two versions."""
     folder.mkdir()
-    with_journal = Journal.create(folder / JOURNAL, journal_header(config(kind="rules"), book(), None, run="r1"))
+    with_journal = Journal.create(folder / JOURNAL, journal_header(config(kind="rules"), book(), {"kind": "rules"}, run="r1"))
     with_journal.append(3, 1, [1300, 1301], [[0, 2.4, 0, 0.8, 0.2, 30], [1.5, 0, 0, 0.5, 0.5, 30]])
     with_journal.append(5, 2, [1300], [[0, 0, 1.8, 0.6, 0.4, 10]])
     with_journal.close()

@@ -16,7 +16,7 @@ from jaxtrade.advisor.host.keys import Secret, read_key
 from jaxtrade.advisor.host.openai import check_url, tls_context
 from jaxtrade.advisor.host.replies import printable
 from jaxtrade.advisor.host.schema import RefusedError, strict_json
-from jaxtrade.config import RunConfig
+from jaxtrade.config import AdvisorConfig, RunConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.text import Tell
 
@@ -106,15 +106,25 @@ def with_model(config: RunConfig, tell: Tell) -> RunConfig:
 
     Raises ConfigError where the server cannot be reached, or offers none or several models.
     """
-    url, options = server_of(config.advisor.kind), config.advisor.options
+    chosen = config.advisor
+    if chosen.panel:
+        members = tuple(_named(member.kind, member.options, chosen, tell) for member in chosen.panel)
+        panel = tuple(member.model_copy(update={"options": options})
+                      for member, options in zip(chosen.panel, members, strict=True))
+        return config.model_copy(update={"advisor": chosen.model_copy(update={"panel": panel})})
+    options = _named(chosen.kind, chosen.options, chosen, tell)
+    return config.model_copy(update={"advisor": chosen.model_copy(update={"options": options})})
+
+
+def _named(kind: str, own: Mapping[str, Any], chosen: AdvisorConfig, tell: Tell) -> dict[str, Any]:
+    """The options `own` of an advisor of a kind, with the model of its server. Those of `chosen` hold for it too."""
+    url, options = server_of(kind), {**chosen.options, **own}
     if url is None or options.get("model") is not None:
-        return config
+        return dict(own)
     given = {name: str(options[name]) for name in Access._fields if options.get(name) is not None}
-    access = access_of(**given)
-    name = only_model(url, access, min(config.advisor.service.deadline_s, DEADLINE_S))
-    tell(f"advisor {config.advisor.kind}: its only model is {name}; it is used (advisor.options.model)")
-    chosen = config.advisor.model_copy(update={"options": {**options, "model": name}})
-    return config.model_copy(update={"advisor": chosen})
+    name = only_model(url, access_of(**given), min(chosen.service.deadline_s, DEADLINE_S))
+    tell(f"advisor {kind}: its only model is {name}; it is used (advisor.options.model)")
+    return {**own, "model": name}
 
 
 def server_of(kind: str) -> str | None:
