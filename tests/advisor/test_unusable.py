@@ -194,7 +194,7 @@ class Served:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.clock, self.lines = HandClock(time.monotonic()), list[str]()
-        chosen = {"workers": 8, "unusable_pause_after": N, "retry_share": 1.0, "attempts": 5} | options
+        chosen: dict[str, Any] = {"workers": 8, "unusable_pause_after": N, "retry_share": 1.0, "attempts": 5, **options}
         backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7))  # failures are retried
         self.service = AdviceService(backend, ServiceOptions(**chosen), self.clock, self.lines.append)
         self.service.submit([(question(bar), 1.0) for bar in range(60)])

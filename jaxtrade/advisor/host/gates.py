@@ -159,11 +159,13 @@ class Gates:
 
     def of_one_model(self, answer: Answer) -> Answer:
         """The answer, or a refusal where `same_model` is set and the server reports another model than before."""
-        models, model = self._counts.models, one_line(answer.model, 80)
-        if not self._options.same_model or not model or not models or model in models:
+        names = [name for part in answer.parts or (answer,) if (name := one_line(part.model, 80))]
+        known = [*self._counts.models] or names[:1]
+        another = next((name for name in names if name not in known), None)
+        if not self._options.same_model or another is None:
             return answer
         return answer._replace(advice=None, failure=Failure.REFUSED, retryable=False, model="", parts=(), detail=(
-            f"it ran {next(iter(models))} and says that it now runs {model}; advisor.service.same_model is set"))
+            f"it ran {known[0]} and says that it now runs {another}; advisor.service.same_model is set"))
 
     def learn(self, booking: Booking, answer: Answer, now: float) -> None:
         """Update concurrency, breakers and counts with what an answer says about the endpoint."""

@@ -7,7 +7,8 @@ after pauses that double. A usable answer ends the pause.
 
 The bound on requests: until the last answer was usable, those in flight and those in the row together are at most N. A
 server that never gives a usable answer therefore gets N requests, and the probes. One that stops giving usable answers
-gets at most N more than were in flight at that moment.
+gets N more, or those in flight at that moment if they are more. A request whose worker hangs is given up and counts no
+longer.
 """
 
 from __future__ import annotations
