@@ -10,6 +10,7 @@ Files in the run folder:
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
-from jaxtrade.advisor.host.gates import PAUSED
+from jaxtrade.advisor.host.gates import PAUSED, Use
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
 from jaxtrade.advisor.host.unusable import unusable_lines
@@ -149,7 +150,8 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | Non
     if not advising.is_slow(config.advisor.kind):
         return *ask_all(backend, book, bars, tell), True
     wait, began = config.advisor.evaluation_wait_s, time.monotonic()
-    with advising.service_of(config, backend, path, tell, goes_on=False) as service:
+    use = Use(goes_on=False, doubted=path is not None and _got_nothing_usable(path / FIGURES))
+    with advising.service_of(config, backend, path, tell, use) as service:
         known, values, found = ask_service(service, book, bars, wait)
         waited = time.monotonic() - began >= wait
     if tell is not None and len(known) < len(bars):
@@ -158,6 +160,14 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, path: Path | Non
         tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came{why}; "
              "the others are absent")
     return known, values, len(known) == len(bars)
+
+
+def _got_nothing_usable(figures: Path) -> bool:
+    """Whether a run's training asked, and ended without a usable answer."""
+    if not figures.is_file():
+        return False
+    found = json.loads(figures.read_text(encoding="utf-8"))
+    return found.get("unusable_state", "closed") != "closed" and not found.get("done")
 
 
 def check_advisor(config: RunConfig, market: Market) -> None:

@@ -196,7 +196,7 @@ def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(("step", "words"), [
     (reply(401, "{}"), "it refuses"), (reply(404, "{}"), "it refuses"), (says("no idea"),
-     "failures: 8 parse; asking, but paused after 8 unusable answers in a row"),
+     "failures: 8 parse; asking, but paused after unusable answers: 8 prose"),
 ])
 def test_no_advice_at_all(step: servers.Step, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"

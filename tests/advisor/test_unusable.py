@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxtrade.advisor.host.gates import Use
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.service import AdviceService
@@ -103,7 +104,7 @@ def test_asking_pauses_and_probes_with_growing_pauses() -> None:
         office.answer(PROSE)
     assert (office.counts["asked"], office.counts["unusable"]) == (N + 4, {"prose": N + 4})
     assert (office.counts["unusable_state"], office.counts["unusable_pauses"]) == ("open", 1)
-    assert office.counts["mode"] == f"asking, but paused after {N} unusable answers in a row"
+    assert office.counts["mode"] == f"asking, but paused after unusable answers: {N + 4} prose"
     office.turn(120)
     office.answer(good())
     assert len(office.asked()) == 1
@@ -139,6 +140,20 @@ def test_a_usable_answer_opens_all_workers_and_ends_the_row() -> None:
     assert len(office.asked()) == 10 - N + 1  # only what was in flight already
     office.answer(PROSE)
     assert (office.counts["unusable_state"], office.counts["asked"]) == ("open", N + 10)
+
+
+def test_a_server_in_doubt_gets_one_request_and_its_answer_is_not_reported_again() -> None:
+    office = Office(pool=4, unusable_pause_after=N, use=Use(goes_on=False, doubted=True))
+    office.want(*range(20))
+    assert len(office.asked()) == 1
+    office.answer(PROSE)
+    assert (office.asked(), office.lines, office.counts["unusable"]) == ([], [], {"prose": 1})
+    office.turn(30)
+    office.answer(good())
+    assert len(office.asked()) == 4  # no doubt any more
+    for _ in range(4):
+        office.answer(PROSE)
+    assert (office.counts["unusable_state"], len(office.asked())) == ("closed", N - 4)
 
 
 def test_retries_of_unusable_answers_keep_the_bound() -> None:

@@ -47,21 +47,31 @@ class Booking(NamedTuple):
         return self._replace(reserved=reserved, rated=self.rated // self.calls, calls=1)
 
 
-class Gates:
-    """The gates of one service.
+class Use(NamedTuple):
+    """What a service's answers are for.
 
-    goes_on: whether the work that the answers are for goes on without them, as training does. Otherwise it waits, and
-    shows `mode` itself: pauses get no lines. stopping: set at the end of the run; that asking pauses is then no news.
+    goes_on: the work goes on without them, as training does. Otherwise it waits and shows `Gates.mode` itself, so that
+    pauses get no lines. doubted: the same run has asked before and got unusable answers alone.
     """
 
+    goes_on: bool = True
+    doubted: bool = False
+
+
+TRAINING = Use()
+
+
+class Gates:
+    """The gates of one service. stopping: set at the end of the run; that asking pauses is then no news."""
+
     def __init__(self, options: ServiceOptions, ledger: Ledger, counts: Statistics, backend: Backend,
-                 tell: Callable[[str], None], now: float, goes_on: bool = True) -> None:
+                 tell: Callable[[str], None], now: float, use: Use = TRAINING) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)
         self._tell = lambda line: tell(f"advisor {one_line(backend.name)}: {line}")
-        self.unusable = UnusableWatch(options, counts, backend.identity())
+        self.unusable = UnusableWatch(options, counts, backend.identity(), use.doubted)
         self.stopping = False
-        self._goes_on = goes_on
+        self._goes_on = use.goes_on
         self._outage = ""  # why the breaker has last opened
         self._outage_told = False
         self._fallback = self._fallback_told = ""  # a change of the request's form; until an answer to it has come
