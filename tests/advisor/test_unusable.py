@@ -182,14 +182,17 @@ def test_failures_of_the_endpoint_do_not_count_as_unusable() -> None:
        st.integers(2, 9))
 def test_a_server_without_a_usable_answer_gets_n_requests(steps: list[str], workers: int, most: int) -> None:
     office = Office(pool=workers, unusable_pause_after=most, retry_share=1.0, attempts=10)
+    hung = 0
     for number, step in enumerate(steps):
         if step == "want":
             office.want(*range(10 * number, 10 * number + 10))
         elif step == "turn":
             office.turn(0.2)  # 16 s at most in total: no probe yet
+        elif office.pool.jobs and step == "hang":
+            office.pool.hang()
+            hung += 1  # given up, and so no longer in flight
         elif office.pool.jobs and step == "answer":
             office.answer(PROSE._replace(retryable=True))
-        hung = office.counts["stuck"]
         assert office.counts["asked"] <= most + hung
 
 
@@ -326,6 +329,20 @@ def test_a_rejected_response_format_falls_back_and_stays_there(
     assert len(served.lines) == 1
     assert said in served.lines[0]
     assert served.counts["breaker"] == "closed"
+
+
+def test_a_fall_back_keeps_the_identity_and_checks_answers_as_before() -> None:
+    def run(wire: Wire) -> None:
+        form = "response_format" in wire.request.body
+        (reply(400, '{"error": "no response_format"}') if form else advises(confidence=7.0))(wire)
+
+    with FaultServer(run) as server:
+        backend = OpenAIBackend(OpenAIOptions(server.url, "m"))
+        before = dict(backend.identity())
+        failures = [backend.answer(question(1), time.monotonic() + SOON).failure for _ in range(3)]
+        backend.close()
+    assert failures == [Failure.UNSUPPORTED, Failure.UNSUPPORTED, Failure.SCHEMA]
+    assert backend.identity() == before
 
 
 def test_a_server_that_rejects_every_form_is_an_outage(serve: Callable[..., Served]) -> None:

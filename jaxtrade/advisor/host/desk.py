@@ -214,7 +214,7 @@ class Desk:
 
     def _settle(self, entry: Entry, answer: Answer, now: float) -> None:
         """Settle a question with its answer: done, poisoned, queued for a retry, or failed. No advice is invented."""
-        self._cache.put(entry.cache_key, entry.question, answer)
+        self._cache.put(entry.cache_key, entry.question, answer._replace(parts=()))
         if answer.advice is not None:
             self._faults.pop(entry.key, None)
             self.queue.done(entry)
@@ -247,7 +247,7 @@ class Desk:
         self.gates.account(flight.booking, answer)
         if self.gates.of_one_model(answer).advice is not None:
             self.counts.late += 1
-            self._cache.put(flight.entry.cache_key, flight.entry.question, answer)
+            self._cache.put(flight.entry.cache_key, flight.entry.question, answer._replace(parts=()))
             self.queue.forgive(flight.entry.key)
 
     def snapshot(self) -> dict[str, Any]:
