@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.advisor.host.context.choosing import digest_values
+from jaxtrade.advisor.host.gates import TRAINING, Use
 from jaxtrade.advisor.host.recorded import RecordedBackend
 from jaxtrade.advisor.host.registry import MOCKS, make_backend, takes
 from jaxtrade.advisor.host.schema import SCHEMA_HASH
@@ -227,14 +228,14 @@ def service_options(config: AdvisorConfig, cache: Path | None = None, ledger: Pa
 
 
 def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None,
-               tell: Tell | None = None, goes_on: bool = True) -> AdviceService:
+               tell: Tell | None = None, use: Use = TRAINING) -> AdviceService:
     """The service of a run. Its cache and ledger are files in the run's folder, or in memory without a folder.
 
-    goes_on: whether the work goes on while there are no answers, as training does; messages then say so.
+    use: what the answers are for.
     Raises StorageError where the ledger cannot be read.
     """
     files = (None, None) if run_path is None else (run_path / CACHE, run_path / LEDGER)
-    return AdviceService(backend, service_options(config.advisor, *files), tell=tell, goes_on=goes_on)
+    return AdviceService(backend, service_options(config.advisor, *files), tell=tell, use=use)
 
 
 # --- journals and snapshots ------------------------------------------------------------------------------------------

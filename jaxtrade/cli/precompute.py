@@ -17,6 +17,7 @@ import numpy as np
 from jaxtrade import interrupt
 from jaxtrade.advisor.asking import Asked, arrays_of, ask_each, ask_service
 from jaxtrade.advisor.compose import backend_of, followed_of, identity_of, is_slow, service_of, service_options
+from jaxtrade.advisor.host.gates import Use
 from jaxtrade.advisor.host.ledger import MICRO, Spend
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.advisor.host.types import Backend
@@ -141,7 +142,7 @@ def _through_service(config: RunConfig, backend: Backend, book: QuestionBook, ba
         return "nothing was written" if cache is None else (
             f"at least {last.advised} answers are kept in {cache}; the same command goes on from there")
 
-    with interrupt.hint(kept), service_of(config, backend, tell=say, goes_on=False) as service:
+    with interrupt.hint(kept), service_of(config, backend, tell=say, use=Use(goes_on=False)) as service:
         found, rows, statistics = ask_service(service, book, bars, progress=progress)
     for line in unusable_lines(statistics):
         say(line)

@@ -6,6 +6,7 @@ and a replay of the run shows the same.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 
 from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.asking import ask_all, ask_service
-from jaxtrade.advisor.host.gates import PAUSED
+from jaxtrade.advisor.host.gates import PAUSED, Use
 from jaxtrade.advisor.members import apart, members_of, name_of, stacked
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, save_table
@@ -24,6 +25,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.evaluation.backtest import decision_bars
 from jaxtrade.runs.advice import view_of
+from jaxtrade.runs.recording import FIGURES
 from jaxtrade.text import Tell
 from jaxtrade.types import SessionSet
 
@@ -138,7 +140,8 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot,
         known, values = ask_all(backend, book, bars, tell)
     else:
         wait, began = config.advisor.evaluation_wait_s, time.monotonic()
-        with advising.service_of(config, backend, path, tell, goes_on=False) as service:
+        use = Use(goes_on=False, doubted=path is not None and _got_nothing_usable(path / FIGURES))
+        with advising.service_of(config, backend, path, tell, use) as service:
             known, values, found = ask_service(service, book, bars, wait)
             waited = time.monotonic() - began >= wait
         missing = len(bars) - len(known)
@@ -149,3 +152,11 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot,
                  f"{why}; the others are absent")
     manifest: Mapping[str, Any] = {"advisor": config.advisor.kind, MISSING: missing}
     return Snapshot(np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), dict(manifest))
+
+
+def _got_nothing_usable(figures: Path) -> bool:
+    """Whether a run's training asked, and ended without a usable answer."""
+    if not figures.is_file():
+        return False
+    found = json.loads(figures.read_text(encoding="utf-8"))
+    return found.get("unusable_state", "closed") != "closed" and not found.get("done")

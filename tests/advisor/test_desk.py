@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.desk import Desk, Outlet
+from jaxtrade.advisor.host.gates import TRAINING, Use
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.host.queue import Key, State
 from jaxtrade.advisor.host.types import Advice, Answer, Failure
@@ -25,7 +26,8 @@ from tests.advisor.service_parts import ADVICE, CANARY, HandClock, HandPool, Scr
 class Office:
     """A desk with everything around it made by hand."""
 
-    def __init__(self, cache: Path | None = None, ledger: Path | None = None, pool: int = 4, **options: Any) -> None:
+    def __init__(self, cache: Path | None = None, ledger: Path | None = None, pool: int = 4, use: Use = TRAINING,
+                 **options: Any) -> None:
         self.options = ServiceOptions(workers=pool, **{"overhead_tokens": 64} | options)
         self.clock, self.pool = HandClock(), HandPool(pool)
         self.lines: list[str] = []
@@ -35,7 +37,7 @@ class Office:
         cost = None if self.options.max_cost is None else int(self.options.max_cost * MICRO)
         self.ledger = Ledger(ledger, Caps(self.options.max_calls, self.options.max_tokens, cost))
         outlet = Outlet(lambda bar, advice: self.ready.append((bar, advice)),
-                        lambda: self.options.ready_rows - len(self.ready), self.lines.append)
+                        lambda: self.options.ready_rows - len(self.ready), self.lines.append, use)
         self.desk = Desk(ScriptedBackend(lambda *_: good()), self.options, self.clock, self.cache, self.ledger,
                          self.pool, outlet)  # type: ignore[arg-type]
 

@@ -213,7 +213,7 @@ def test_a_cap_never_hides_what_the_cache_knows(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.parametrize(("step", "words"), [
     (reply(401, "{}"), "it refuses"), (reply(404, "{}"), "it refuses"), (says("no idea"),
-     "failures: 8 parse; asking, but paused after 8 unusable answers in a row"),
+     "failures: 8 parse; asking, but paused after unusable answers: 8 prose"),
 ])
 def test_no_advice_at_all(step: servers.Step, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"
@@ -296,7 +296,8 @@ def test_refusals_write_nothing(flags: Sequence[str], words: str, tmp_path: Path
 def a_run(folder: Path) -> Path:
     """A run's folder as far as its advice goes: three rows of two versions."""
     folder.mkdir()
-    with_journal = Journal.create(folder / JOURNAL, journal_header(config(kind="rules"), book(), {"kind": "rules"}, run="r1"))
+    header = journal_header(config(kind="rules"), book(), {"kind": "rules"}, run="r1")
+    with_journal = Journal.create(folder / JOURNAL, header)
     with_journal.append(3, 1, [1300, 1301], [[0, 2.4, 0, 0.8, 0.2, 30], [1.5, 0, 0, 0.5, 0.5, 30]])
     with_journal.append(5, 2, [1300], [[0, 0, 1.8, 0.6, 0.4, 10]])
     with_journal.close()

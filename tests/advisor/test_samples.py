@@ -22,7 +22,7 @@ from jaxtrade.config.service import ServiceOptions
 from jaxtrade.errors import ConfigError
 from tests.advisor.asking import SOON
 from tests.advisor.balance import imbalance
-from tests.advisor.servers import FaultServer, advises, reply, says
+from tests.advisor.servers import GOOD, FaultServer, advises, reply, says
 from tests.advisor.service_parts import bad, question, until
 from tests.advisor.test_precompute import BARS, command
 
@@ -158,8 +158,9 @@ def test_samples_that_cannot_be_are_refused_before_anything_starts(options: dict
 
 def service(url: str, samples: int, told: list[str] | None = None, **options: Any) -> AdviceService:
     backend = OpenAIBackend(OpenAIOptions(url, "m", temperature=0.7, seed=40))
-    return AdviceService(Sampled(backend, samples), ServiceOptions(**{"workers": 1} | options),
-                         tell=(told if told is not None else []).append)
+    chosen: dict[str, Any] = {"workers": 1, **options}
+    lines = [] if told is None else told
+    return AdviceService(Sampled(backend, samples), ServiceOptions(**chosen), tell=lines.append)
 
 
 def done(running: AdviceService, asked: int) -> bool:
@@ -222,6 +223,19 @@ def test_requests_that_were_not_made_are_given_back(script: list[Any], asked: in
     answered = found["http"].get("200", 0)
     assert spent == Spend(asked, answered * (321 + 45), 0)
     assert (found["failed"], found["done"]) == (1, 0)
+
+
+def test_samples_of_two_models_are_a_refusal_where_one_is_wanted() -> None:
+    pytest.importorskip("h11")
+    told: list[str] = []
+    good = json.dumps(GOOD)
+    with FaultServer(says(good, model="one"), says(good, model="another"), says(good, model="one")) as server:
+        running = service(server.url, 3, told, same_model=True)
+        running.submit([(question(1), 1.0)])
+        assert until(lambda: running.statistics()["mode"].startswith("refused"), SOON)
+        assert running.take(9) == []
+        stopped(running)
+    assert "ran one and says that it now runs another" in told[0]
 
 
 def test_precompute_plans_and_asks_n_calls_per_question(

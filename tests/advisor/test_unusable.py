@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jaxtrade.advisor.host.gates import Use
 from jaxtrade.advisor.host.openai import OpenAIBackend, OpenAIOptions
 from jaxtrade.advisor.host.schema import parse_advice
 from jaxtrade.advisor.host.service import AdviceService
@@ -103,7 +104,7 @@ def test_asking_pauses_and_probes_with_growing_pauses() -> None:
         office.answer(PROSE)
     assert (office.counts["asked"], office.counts["unusable"]) == (N + 4, {"prose": N + 4})
     assert (office.counts["unusable_state"], office.counts["unusable_pauses"]) == ("open", 1)
-    assert office.counts["mode"] == f"asking, but paused after {N} unusable answers in a row"
+    assert office.counts["mode"] == f"asking, but paused after unusable answers: {N + 4} prose"
     office.turn(120)
     office.answer(good())
     assert len(office.asked()) == 1
@@ -141,6 +142,20 @@ def test_a_usable_answer_opens_all_workers_and_ends_the_row() -> None:
     assert (office.counts["unusable_state"], office.counts["asked"]) == ("open", N + 10)
 
 
+def test_a_server_in_doubt_gets_one_request_and_its_answer_is_not_reported_again() -> None:
+    office = Office(pool=4, unusable_pause_after=N, use=Use(goes_on=False, doubted=True))
+    office.want(*range(20))
+    assert len(office.asked()) == 1
+    office.answer(PROSE)
+    assert (office.asked(), office.lines, office.counts["unusable"]) == ([], [], {"prose": 1})
+    office.turn(30)
+    office.answer(good())
+    assert len(office.asked()) == 4  # no doubt any more
+    for _ in range(4):
+        office.answer(PROSE)
+    assert (office.counts["unusable_state"], len(office.asked())) == ("closed", N - 4)
+
+
 def test_retries_of_unusable_answers_keep_the_bound() -> None:
     office = Office(pool=4, unusable_pause_after=N, attempts=10, retry_share=1.0, poison_after=100)
     office.want(*range(10))
@@ -167,14 +182,17 @@ def test_failures_of_the_endpoint_do_not_count_as_unusable() -> None:
        st.integers(2, 9))
 def test_a_server_without_a_usable_answer_gets_n_requests(steps: list[str], workers: int, most: int) -> None:
     office = Office(pool=workers, unusable_pause_after=most, retry_share=1.0, attempts=10)
+    hung = 0
     for number, step in enumerate(steps):
         if step == "want":
             office.want(*range(10 * number, 10 * number + 10))
         elif step == "turn":
             office.turn(0.2)  # 16 s at most in total: no probe yet
+        elif office.pool.jobs and step == "hang":
+            office.pool.hang()
+            hung += 1  # given up, and so no longer in flight
         elif office.pool.jobs and step == "answer":
             office.answer(PROSE._replace(retryable=True))
-        hung = office.counts["stuck"]
         assert office.counts["asked"] <= most + hung
 
 
@@ -194,7 +212,7 @@ class Served:
 
     def __init__(self, url: str, **options: Any) -> None:
         self.clock, self.lines = HandClock(time.monotonic()), list[str]()
-        chosen = {"workers": 8, "unusable_pause_after": N, "retry_share": 1.0, "attempts": 5} | options
+        chosen: dict[str, Any] = {"workers": 8, "unusable_pause_after": N, "retry_share": 1.0, "attempts": 5, **options}
         backend = OpenAIBackend(OpenAIOptions(url, "m", key_env="LLM_KEY", temperature=0.7))  # failures are retried
         self.service = AdviceService(backend, ServiceOptions(**chosen), self.clock, self.lines.append)
         self.service.submit([(question(bar), 1.0) for bar in range(60)])
@@ -311,6 +329,20 @@ def test_a_rejected_response_format_falls_back_and_stays_there(
     assert len(served.lines) == 1
     assert said in served.lines[0]
     assert served.counts["breaker"] == "closed"
+
+
+def test_a_fall_back_keeps_the_identity_and_checks_answers_as_before() -> None:
+    def run(wire: Wire) -> None:
+        form = "response_format" in wire.request.body
+        (reply(400, '{"error": "no response_format"}') if form else advises(confidence=7.0))(wire)
+
+    with FaultServer(run) as server:
+        backend = OpenAIBackend(OpenAIOptions(server.url, "m"))
+        before = dict(backend.identity())
+        failures = [backend.answer(question(1), time.monotonic() + SOON).failure for _ in range(3)]
+        backend.close()
+    assert failures == [Failure.UNSUPPORTED, Failure.UNSUPPORTED, Failure.SCHEMA]
+    assert backend.identity() == before
 
 
 def test_a_server_that_rejects_every_form_is_an_outage(serve: Callable[..., Served]) -> None:

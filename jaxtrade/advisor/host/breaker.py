@@ -19,7 +19,7 @@ class Breaker:
 
     def __init__(self, consecutive: int = 5, window: int = 20, share: float = 0.5, first: float = 30.0,
                  longest: float = 600.0) -> None:
-        self._consecutive, self._share, self._first, self._longest = consecutive, share, first, longest
+        self.consecutive, self._share, self._first, self._longest = consecutive, share, first, longest
         self._recent: deque[bool] = deque(maxlen=window)
         self._in_a_row = 0
         self._pause = first
@@ -72,7 +72,7 @@ class Breaker:
         self._in_a_row = 0 if ok else self._in_a_row + 1
         self._recent.append(ok)
         full = len(self._recent) == self._recent.maxlen
-        if self._in_a_row >= self._consecutive or (
+        if self._in_a_row >= self.consecutive or (
                 full and self._recent.count(False) >= self._share * len(self._recent)):
             self._open(now, self._first)
             return "opened"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from jaxtrade.advisor.host.cache import AdviceCache, Cached
 from jaxtrade.advisor.host.forms import MOST_FALLBACKS
-from jaxtrade.advisor.host.gates import Booking, Gates, asked_wait
+from jaxtrade.advisor.host.gates import TRAINING, Booking, Gates, Use, asked_wait
 from jaxtrade.advisor.host.ledger import Ledger
 from jaxtrade.advisor.host.limits import jittered
 from jaxtrade.advisor.host.queue import Entry, Key, QuestionQueue
@@ -40,13 +40,13 @@ class Outlet(NamedTuple):
     """Where the desk's results go.
 
     deliver: receives every answer once. room: returns how many more answers it can receive. tell: receives one line per
-    problem. goes_on: see `Gates`.
+    problem. use: what the answers are for.
     """
 
     deliver: Callable[[int, Advice], None]
     room: Callable[[], int]
     tell: Callable[[str], None]
-    goes_on: bool = True
+    use: Use = TRAINING
 
 
 class Desk:
@@ -59,7 +59,7 @@ class Desk:
         self.counts = Statistics()
         self.queue = QuestionQueue(options.queue_size, options.ttl_chunks, self.counts)
         self.gates = Gates(options, ledger, self.counts, backend, outlet.tell, clock.monotonic(),
-                           outlet.goes_on)
+                           outlet.use)
         self._rng = random.Random(options.seed)
         self._flush_at = -math.inf
         self._flights: dict[int, _Flight] = {}  # by job number
@@ -214,7 +214,7 @@ class Desk:
 
     def _settle(self, entry: Entry, answer: Answer, now: float) -> None:
         """Settle a question with its answer: done, poisoned, queued for a retry, or failed. No advice is invented."""
-        self._cache.put(entry.cache_key, entry.question, answer)
+        self._cache.put(entry.cache_key, entry.question, answer._replace(parts=()))
         if answer.advice is not None:
             self._faults.pop(entry.key, None)
             self.queue.done(entry)
@@ -247,7 +247,7 @@ class Desk:
         self.gates.account(flight.booking, answer)
         if self.gates.of_one_model(answer).advice is not None:
             self.counts.late += 1
-            self._cache.put(flight.entry.cache_key, flight.entry.question, answer)
+            self._cache.put(flight.entry.cache_key, flight.entry.question, answer._replace(parts=()))
             self.queue.forgive(flight.entry.key)
 
     def snapshot(self) -> dict[str, Any]:

@@ -36,7 +36,6 @@ def _texts(value: object, depth: int) -> Iterator[str]:
         for key, item in list(items)[:_MOST_ITEMS]:
             if key not in _ECHOES:
                 yield from _texts(item, depth - 1)
-    return
 
 
 class Forms:

@@ -47,21 +47,31 @@ class Booking(NamedTuple):
         return self._replace(reserved=reserved, rated=self.rated // self.calls, calls=1)
 
 
-class Gates:
-    """The gates of one service.
+class Use(NamedTuple):
+    """What a service's answers are for.
 
-    goes_on: whether the work that the answers are for goes on without them, as training does. Otherwise it waits, and
-    shows `mode` itself: pauses get no lines. stopping: set at the end of the run; that asking pauses is then no news.
+    goes_on: the work goes on without them, as training does. Otherwise it waits and shows `Gates.mode` itself, so that
+    pauses get no lines. doubted: the same run has asked before and got unusable answers alone.
     """
 
+    goes_on: bool = True
+    doubted: bool = False
+
+
+TRAINING = Use()
+
+
+class Gates:
+    """The gates of one service. stopping: set at the end of the run; that asking pauses is then no news."""
+
     def __init__(self, options: ServiceOptions, ledger: Ledger, counts: Statistics, backend: Backend,
-                 tell: Callable[[str], None], now: float, goes_on: bool = True) -> None:
+                 tell: Callable[[str], None], now: float, use: Use = TRAINING) -> None:
         self._options, self._ledger, self._counts = options, ledger, counts
         self._calls = calls_of(backend)
         self._tell = lambda line: tell(f"advisor {one_line(backend.name)}: {line}")
-        self.unusable = UnusableWatch(options, counts, backend.identity())
+        self.unusable = UnusableWatch(options, counts, backend.identity(), use.doubted)
         self.stopping = False
-        self._goes_on = goes_on
+        self._goes_on = use.goes_on
         self._outage = ""  # why the breaker has last opened
         self._outage_told = False
         self._fallback = self._fallback_told = ""  # a change of the request's form; until an answer to it has come
@@ -159,11 +169,13 @@ class Gates:
 
     def of_one_model(self, answer: Answer) -> Answer:
         """The answer, or a refusal where `same_model` is set and the server reports another model than before."""
-        models, model = self._counts.models, one_line(answer.model, 80)
-        if not self._options.same_model or not model or not models or model in models:
+        names = [name for part in answer.parts or (answer,) if (name := one_line(part.model, 80))]
+        known = [*self._counts.models] or names[:1]
+        another = next((name for name in names if name not in known), None)
+        if not self._options.same_model or another is None:
             return answer
         return answer._replace(advice=None, failure=Failure.REFUSED, retryable=False, model="", parts=(), detail=(
-            f"it ran {next(iter(models))} and says that it now runs {model}; advisor.service.same_model is set"))
+            f"it ran {known[0]} and says that it now runs {another}; advisor.service.same_model is set"))
 
     def learn(self, booking: Booking, answer: Answer, now: float) -> None:
         """Update concurrency, breakers and counts with what an answer says about the endpoint."""

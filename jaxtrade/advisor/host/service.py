@@ -23,6 +23,7 @@ from typing import Any
 from jaxtrade.advisor.host.cache import AdviceCache
 from jaxtrade.advisor.host.clock import SystemClock
 from jaxtrade.advisor.host.desk import Desk, Outlet
+from jaxtrade.advisor.host.gates import TRAINING, Use
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.host.types import Advice, Backend, Clock, Question
 from jaxtrade.advisor.host.workers import Finished, WorkerPool
@@ -41,14 +42,14 @@ _Batch = tuple[tuple[Question, float], ...]
 class AdviceService:
     """Sends submitted questions to `backend` until `stop`, which also runs when the interpreter exits.
 
-    `tell` receives one line per problem, from another thread; by default the logger `jaxtrade.advisor`. `goes_on`: see
-    `Gates`.
+    `tell` receives one line per problem, from another thread; by default the logger `jaxtrade.advisor`. `use`: what
+    the answers are for.
 
     Raises StorageError where the ledger cannot be read: without it, spending could not be counted against the caps.
     """
 
     def __init__(self, backend: Backend, options: ServiceOptions, clock: Clock | None = None,
-                 tell: Callable[[str], None] | None = None, goes_on: bool = True) -> None:
+                 tell: Callable[[str], None] | None = None, use: Use = TRAINING) -> None:
         self._backend, self._options = backend, options
         self._clock = clock or SystemClock()
         self._listener = tell or logging.getLogger("jaxtrade.advisor").warning
@@ -65,7 +66,7 @@ class AdviceService:
         self._pool = WorkerPool(backend.answer, options.workers, options.grace_s, self._clock, self._mailbox.put)
         self._cache = AdviceCache(Path(options.cache) if options.cache else None, self._tell)
         outlet = Outlet(lambda bar, advice: self._ready.append((bar, advice)),
-                        lambda: options.ready_rows - len(self._ready), self._tell, goes_on)
+                        lambda: options.ready_rows - len(self._ready), self._tell, use)
         self._desk = Desk(backend, options, self._clock, self._cache, self._ledger, self._pool, outlet)
         self._published: dict[str, Any] = {}
         self._publish()

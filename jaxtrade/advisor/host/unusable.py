@@ -7,7 +7,8 @@ after pauses that double. A usable answer ends the pause.
 
 The bound on requests: until the last answer was usable, those in flight and those in the row together are at most N. A
 server that never gives a usable answer therefore gets N requests, and the probes. One that stops giving usable answers
-gets at most N more than were in flight at that moment.
+gets N more, or those in flight at that moment if they are more. A request whose worker hangs is given up and counts no
+longer.
 """
 
 from __future__ import annotations
@@ -66,14 +67,19 @@ def remedy(reason: str, identity: Mapping[str, str], completion_tokens: int) -> 
 
 
 class UnusableWatch:
-    """Watches the answers of one service. All state belongs to the one thread that calls. identity: the backend's."""
+    """Watches the answers of one service. All state belongs to the one thread that calls.
 
-    def __init__(self, options: ServiceOptions, counts: Statistics, identity: Mapping[str, str]) -> None:
+    identity: the backend's. doubted: the same run has got unusable answers alone: one more pauses asking, and it is not
+    reported again.
+    """
+
+    def __init__(self, options: ServiceOptions, counts: Statistics, identity: Mapping[str, str],
+                 doubted: bool = False) -> None:
         self._options, self._counts, self._identity = options, counts, identity
-        self._breaker = Breaker(options.unusable_pause_after, share=math.inf, first=options.breaker_open_s,
-                                longest=options.breaker_longest_s)
+        self._breaker = Breaker(1 if doubted else options.unusable_pause_after, share=math.inf,
+                                first=options.breaker_open_s, longest=options.breaker_longest_s)
         self._usable = False  # whether the last answer was usable
-        self._told_pause = False
+        self._told_first, self._told_pause = doubted, False
 
     @property
     def state(self) -> str:
@@ -90,13 +96,13 @@ class UnusableWatch:
         """The pause in words; "" while there is none."""
         if self.state == "closed":
             return ""
-        return f"paused after {self._options.unusable_pause_after} unusable answers in a row"
+        return f"paused after unusable answers: {reasons_text(self._counts.unusable)}"
 
     def lets(self, now: float, in_flight: int) -> bool:
         """Whether one more request may start beside those in flight."""
         if self.state != "closed":
             return self._breaker.wait(now) <= 0
-        return self._usable or self._breaker.in_a_row + in_flight < self._options.unusable_pause_after
+        return self._usable or self._breaker.in_a_row + in_flight < self._breaker.consecutive
 
     def begin(self) -> bool:
         """Note that a request starts. Returns whether it is a probe."""
@@ -108,8 +114,9 @@ class UnusableWatch:
             return ""
         reason = reason_of(answer)
         self._counts.unusable[reason] += 1
-        if sum(self._counts.unusable.values()) > 1:
+        if self._told_first:
             return ""
+        self._told_first = True
         sample = one_line(answer.raw.strip(), _MOST_SHOWN)
         said = f': "{sample}"' if sample else ""
         return (f"an answer cannot be used: {WHAT[reason]} ({one_line(answer.detail, _MOST_SHOWN)}){said}; "
@@ -120,10 +127,12 @@ class UnusableWatch:
         usable = answer.advice is not None
         if usable or is_unusable(answer):
             self._usable = usable
+        if usable:
+            self._breaker.consecutive = self._options.unusable_pause_after
         change = self._breaker.end(usable or (False if is_unusable(answer) else None), probe, now)
         if change == "opened" and self.pauses == 1:  # later pauses appear in the statistics only
             self._told_pause = True
-            return (f"{self._options.unusable_pause_after} answers in a row cannot be used "
+            return (f"{self._breaker.consecutive} answers in a row cannot be used "
                     f"({reasons_text(self._counts.unusable)}), so asking pauses")
         if change == "closed" and self._told_pause:
             self._told_pause = False
