@@ -40,12 +40,18 @@ SETTINGS = (
     "brackets.min_stop_ticks=3", "advisor.horizon=30", "rollout.num_envs=32", "rollout.num_steps=64",
     "ppo.num_minibatches=4", "ppo.num_epochs=2", "network.hidden=[16]", "train.num_seeds=5",
     "train.total_timesteps=204_800", "train.chunk_updates=5")
+HELD_OUT = ("data.synthetic_sessions=32", "split.test_sessions=2")  # of `trust`, where only training sessions count
 QUICK = ("data.synthetic_sessions=16", "split.test_sessions=6", "train.num_seeds=3", "train.total_timesteps=20_480")
 
 
-def config_of(quick: bool, number: int = 0) -> RunConfig:
-    """The configuration of run `number`, whose seed makes its bars and its opinions."""
-    return load_config(None, [*SETTINGS, *(QUICK if quick else ()), f"seed={number}", f"data.synthetic_seed={number}"])
+def config_of(quick: bool) -> RunConfig:
+    """The configuration of the ablation."""
+    return load_config(None, [*SETTINGS, *(QUICK if quick else ())])
+
+
+def run_of(number: int) -> RunConfig:
+    """The configuration of run `number` of `trust`. The number is the seed of its bars and of its opinions."""
+    return load_config(None, [*SETTINGS, *HELD_OUT, f"seed={number}", f"data.synthetic_seed={number}"])
 
 
 def trust_of(config: RunConfig) -> list[float]:
@@ -94,9 +100,9 @@ def ablation_figures(found: Ablation) -> dict[str, Any]:
 
 def run(options: Options) -> dict[str, Any]:
     runs = QUICK_RUNS if options.quick else RUNS
-    trust = np.array([trust_of(config_of(options.quick, number)) for number in range(runs)])
+    trust = np.array([trust_of(run_of(number)) for number in range(runs)])
     found = ablate(config_of(options.quick), KINDS, FUSIONS)
-    return {"config": {"settings": [*SETTINGS, *(QUICK if options.quick else ())], "runs": runs, "kinds": KINDS,
-                       "fusions": FUSIONS, "seeds": len(found.seeds),
-                       "days": len(found.fusions[0].scores[found.split].dates), "level": LEVEL},
-            "trust": trust_figures(trust), "ablation": ablation_figures(found)}
+    settings = {"settings": [*SETTINGS, *(QUICK if options.quick else ())], "trust_settings": HELD_OUT, "runs": runs,
+                "kinds": KINDS, "fusions": FUSIONS, "seeds": len(found.seeds),
+                "days": len(found.fusions[0].scores[found.split].dates), "level": LEVEL}
+    return {"config": settings, "trust": trust_figures(trust), "ablation": ablation_figures(found)}

@@ -25,7 +25,7 @@ def test_runs_without_trust_are_counted() -> None:
 
 def test_every_run_has_a_market_and_opinions_of_its_own() -> None:
     """Only such runs are independent. Equal numbers give equal runs."""
-    first, again, other = (bench.config_of(True, number) for number in (1, 1, 2))
+    first, again, other = (bench.run_of(number) for number in (1, 1, 2))
     assert first == again
     assert (first.seed, other.seed) == (first.data.synthetic_seed, other.data.synthetic_seed) == (1, 2)
     assert len(bench.trust_of(first)) == len(bench.ADVICE)
