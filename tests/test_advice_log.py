@@ -15,8 +15,9 @@ from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.texts import read_texts
 from jaxtrade.cli.advice_log import Row, log, total_line, totals
 from jaxtrade.errors import ConfigError, StorageError
-from jaxtrade.runs import rundir
+from jaxtrade.runs import calibration, rundir
 from jaxtrade.runs.evaluate import history
+from jaxtrade.runs.evaluate import open_run as open_setup
 from jaxtrade.runs.stored import open_run
 from tests.advisor.servers import GOOD, FaultServer, Wire, advises, reply, says
 from tests.advisor.test_models import offers
@@ -152,6 +153,27 @@ def test_folders_without_a_journal_say_where_their_advice_is(tmp_path: Path, ran
 def test_the_run_has_its_picture(ran: Ran) -> None:
     assert (ran.path / "advice.png").read_bytes().startswith(b"\x89PNG")
     assert "hit rate by stated confidence" in open_run(ran.path)._repr_html_()
+
+
+def test_a_picture_of_a_replay_and_none_of_a_damaged_journal(ran: Ran, tmp_path: Path) -> None:
+    """A replay shows the recorded advice. A journal that was damaged after the training costs the picture, not the run.
+    """
+    setup, _ = open_setup(ran.path)
+    lines: list[str] = []
+
+    def drawn(folder: Path, kind: str) -> bool:
+        config = setup.config.model_copy(update={"advisor": setup.config.advisor.model_copy(update={"kind": kind})})
+        return calibration.draw(config, setup.market, setup.splits["train"], folder, history(ran.path), lines.append)
+
+    assert drawn(tmp_path, f"replay:{ran.path / JOURNAL}")
+    assert (tmp_path / "advice.png").read_bytes().startswith(b"\x89PNG")
+    assert not drawn(tmp_path / "none", setup.config.advisor.kind)
+    text = (ran.path / JOURNAL).read_text(encoding="utf-8").replace('"version":2', '"version":3')
+    (tmp_path / JOURNAL).write_text(text, encoding="utf-8")
+    assert not drawn(tmp_path, setup.config.advisor.kind)
+    (line,) = lines
+    assert line.startswith("warning: advice.png is not drawn: ")
+    assert "damaged or edited" in line
 
 
 def test_no_picture_without_an_advisor(tmp_path: Path) -> None:
