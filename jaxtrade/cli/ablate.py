@@ -67,6 +67,9 @@ def run(args: argparse.Namespace) -> int:
     if config.algorithm != "ppo":
         raise ConfigError(f"algorithm={config.algorithm}: the ablation compares ways to use advice (advisor.fusion), "
                           "which only ppo has; set algorithm=ppo")
+    if config.advisor.panel:
+        raise ConfigError("advisor.panel: the ablation compares single advisors, named by --kinds; set "
+                          "advisor.panel=[] and advisor.kind=none")
     agents = config.train.model_copy(update={"num_seeds": len(kinds) * config.train.num_seeds})
     check_memory([config.model_copy(update={"train": agents})])  # one program trains all kinds and seeds
     folder = chosen_folder(args, "out") or rundir.new_run_path(config.data.market, "ablation")

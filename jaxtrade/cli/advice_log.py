@@ -44,6 +44,7 @@ class Row(NamedTuple):
     confidence: float
     followed: str
     reason: str
+    advisor: str = ""
 
 
 def log(path: Path, last: int | None, data: Path | None, as_json: bool) -> str:
@@ -85,26 +86,35 @@ def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Ro
         raise JournalError(f"{path / JOURNAL}: header (line 1): it is about other bars than the run's")
     book, labels = make_book(market, config), labels_of(market, config)
     training = in_sessions(market, setup.splits["train"])
-    reasons = _reasons(path, recorded, book, config)
+    size, names = len(market.bars), [member.kind for member in config.advisor.panel] or [""]
+    reasons = [_reasons(path, recorded, i, config, book, size) for i in range(len(names))]
     rows = []
     for delta in recorded.deltas:
         values = np.array(delta.rows, np.float32).reshape(len(delta.bars), -1)
         if values.shape[1] != WIDTH:
             raise JournalError(f"{path / JOURNAL}: rows are not {WIDTH} wide; it is no journal of this version")
-        for bar, side, confidence in zip(delta.bars, directions(values).tolist(), values[:, 3].tolist(), strict=True):
+        for at, side, confidence in zip(delta.bars, directions(values).tolist(), values[:, 3].tolist(), strict=True):
+            number, bar = divmod(at, size)
             followed = outcome(side, bar, labels) if training[bar] else UNSCORED
             rows.append(Row(stamp(int(book.closes[bar]), book.zone), bar, delta.update, DIRECTIONS[side],
-                            round(confidence, 6), followed, reasons.get(bar, "")))
+                            round(confidence, 6), followed, reasons[number].get(bar, ""), names[number]))
     return rows
 
 
-def _reasons(path: Path, recorded: Recorded, book: QuestionBook, config: RunConfig) -> dict[int, str]:
-    """bar -> the reason in the model's text, for the bars whose text the run's cache holds."""
+def _reasons(path: Path, recorded: Recorded, number: int, config: RunConfig, book: QuestionBook, size: int
+             ) -> dict[int, str]:
+    """bar -> the reason in the model's text, for the bars whose text the run's cache holds.
+
+    number: of the advisor in its panel. size: T. A question that shows the advisor's own record (template `desk`)
+    cannot be asked again in the same words, so its text is not found.
+    """
     cache = Path(config.advisor.service.cache or path / CACHE)
     if not cache.is_file():
         return {}
-    identity = recorded.header["identity"]
-    bars = dict.fromkeys(bar for delta in recorded.deltas for bar in delta.bars)
+    identity, head = recorded.header["identity"], f"{number}."
+    if config.advisor.panel:
+        identity = {name.removeprefix(head): text for name, text in identity.items() if name.startswith(head)}
+    bars = dict.fromkeys(at % size for delta in recorded.deltas for at in delta.bars if at // size == number)
     keys = {cache_key(identity, question): bar for bar in bars if (question := book.question_or_none(bar)) is not None}
     try:
         texts = read_texts(cache, keys)
@@ -116,9 +126,10 @@ def _reasons(path: Path, recorded: Recorded, book: QuestionBook, config: RunConf
 
 
 def cells(row: Row) -> list[str]:
-    """A row as cells under `HEAD`."""
+    """A row as cells under `HEAD`; a panel's member stands before the reason."""
+    said = f"[{row.advisor}] {row.reason}".rstrip() if row.advisor else row.reason
     return [row.time[:16].replace("T", " "), str(row.bar), str(row.update), row.direction, f"{row.confidence:.2f}",
-            row.followed, row.reason]
+            row.followed, said]
 
 
 def totals(rows: Sequence[Row]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from jaxtrade.advisor.host.ledger import MICRO, Spend
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.host.unusable import reasons_text, unusable_lines
+from jaxtrade.advisor.members import PANEL
 from jaxtrade.advisor.plan import AskPlan, cost_text, make_plan
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import market_entries, save_table
@@ -60,6 +61,9 @@ def precompute(config: RunConfig, request: Request) -> int:
 
     Raises ConfigError (flags, or a cost without --yes), DataError (no advice at all).
     """
+    if config.advisor.kind == PANEL:
+        raise ConfigError("advisor.kind = panel: a snapshot holds one advisor; precompute each member by itself "
+                          "(--advisor KIND --set 'advisor.panel=[]'), and put table:FILE into advisor.panel")
     config = with_model(config, say)
     market = load_market(config)
     book = make_book(market, config)

@@ -10,6 +10,8 @@ import numpy as np
 
 from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
 from jaxtrade.advisor.host.journal import read_journal
+from jaxtrade.advisor.host.models import server_of
+from jaxtrade.advisor.members import apart, members_of
 from jaxtrade.advisor.snapshot import WIDTH, load_table
 from jaxtrade.advisor.table import directions
 from jaxtrade.config import RunConfig
@@ -40,35 +42,51 @@ def draw(config: RunConfig, market: Market, train: SessionSet, path: Path, rows:
         return False
     if visible is None:
         return False
-    advisor = advisor_of(_name(config), *visible, only(followed_of(market, config), market, train))
+    followed = only(followed_of(market, config), market, train)
+    suffixes = [f"/{i}" for i in range(len(visible))] if len(visible) > 1 else [""]
+    advisors = [advisor_of(name, *rows_of_one, followed, suffix)
+                for name, rows_of_one, suffix in zip(_names(config), visible, suffixes, strict=True)]
     title = f"Advice on {market.contract.symbol}, fusion {config.advisor.fusion}"
-    return advice.draw([advisor], rows, config.advisor.bins, config.advisor.horizon, title, path / PICTURE)
+    return advice.draw(advisors, rows, config.advisor.bins, config.advisor.horizon, title, path / PICTURE)
 
 
-def _name(config: RunConfig) -> str:
-    """The advisor as the picture calls it: its kind, with the model of a server, and a note if it reads the future."""
-    kind, model = config.advisor.kind, config.advisor.options.get("model")
+def _names(config: RunConfig) -> list[str]:
+    """The advisors as the picture calls them."""
+    panel = config.advisor.panel
+    if not panel:
+        return [_name(config.advisor.kind, config.advisor.options)]
+    return [_name(member.kind, {**config.advisor.options, **member.options}) for member in panel]
+
+
+def _name(kind: str, options: Mapping[str, Any]) -> str:
+    """An advisor's kind, with the model of a server, and a note if it reads the future."""
+    model = options.get("model") if server_of(kind) is not None else None
     named = kind if model is None else f"{model} at {kind}"
     return f"{named} (reads future prices)" if reads_future(kind) else named
 
 
-def visible_rows(config: RunConfig, market: Market, path: Path) -> tuple[np.ndarray, np.ndarray] | None:
-    """The bars int[n] and rows float32[n, 6] of all advice that became visible in training. None for a run without.
+def visible_rows(config: RunConfig, market: Market, path: Path) -> list[tuple[np.ndarray, np.ndarray]] | None:
+    """For each advisor the bars int[n] and rows float32[n, 6] of all its advice that became visible in training.
 
-    They are in the run's journal, in the journal that it replays, or in the snapshot that it was given.
+    They are in the run's journal, in the journal that it replays, or in the snapshot that it was given. None for a run
+    without advice.
 
     Raises DataError or JournalError where that file cannot be read.
     """
-    head, _, rest = config.advisor.kind.partition(":")
-    if head == "table":
-        snapshot = load_table(Path(rest), market)
-        return snapshot.bars, snapshot.rows
+    chosen = config.advisor
+    head, _, rest = chosen.kind.partition(":")
     journal = Path(rest) if head == "replay" else path / JOURNAL
-    if not journal.is_file():
-        return None
-    deltas = read_journal(journal).deltas
-    return (np.array([bar for delta in deltas for bar in delta.bars], np.int64),
-            np.array([row for delta in deltas for row in delta.rows], np.float32).reshape(-1, WIDTH))
+    deltas = read_journal(journal).deltas if journal.is_file() else ()
+    found = apart(np.array([bar for delta in deltas for bar in delta.bars], np.int64),
+                  np.array([row for delta in deltas for row in delta.rows], np.float32).reshape(-1, WIDTH),
+                  len(market.bars), chosen.advisors)
+    known = False
+    for number, member in enumerate(members_of(config)):
+        head, _, rest = member.advisor.kind.partition(":")
+        if head == "table":
+            snapshot = load_table(Path(rest), market)
+            found[number], known = (snapshot.bars, snapshot.rows), True
+    return found if known or journal.is_file() else None
 
 
 def advisor_of(name: str, bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, suffix: str = "") -> Advisor:
