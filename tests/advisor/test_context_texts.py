@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from jaxtrade.advisor.asking import ask_all, remember
 from jaxtrade.advisor.host.context import blocks, choosing
 from jaxtrade.advisor.host.context.bar_tables import PriceBar, length_of, window_block
 from jaxtrade.advisor.host.context.desk_texts import AccountRules, Scored, account_block, record_block
+from jaxtrade.advisor.host.journal import JournalDelta
 from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.rules import RuleBackend
 from jaxtrade.advisor.host.types import Advice
+from jaxtrade.config import make_config
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.made import made_bars, made_book, made_config
@@ -231,6 +235,35 @@ def test_no_answers_shown_still_has_the_rates() -> None:
     assert text.endswith("Hits by stated confidence: 0.00 to 0.50: none yet; 0.50 to 1.00: 3 of 5")
     assert record_block([(0, 0)], [], 30) == "Your own record: none yet"
     assert record_block([(0, 0)], [Scored("10-09 10:05", 0, 0.5, -1)], 30).endswith("10-09 10:05,flat,0.50,down")
+
+
+def test_answers_reach_the_record_as_they_are_asked_for() -> None:
+    """In time order each bar's question holds the answers about the bars before it."""
+    found = made_book("advisor.template=desk")
+    bars, rows = ask_all(RuleBackend(), found, range(240, BAR))
+    assert len(bars) == len(rows) == BAR - 240
+    assert found.record is not None
+    assert found.record.scorable(BAR).tolist() == list(range(240, BAR - 4))
+    assert "Last 8 answers" in found.question(BAR).prompt
+    assert "Last 3 answers" in found.question(240 + 7).prompt  # asked before: minutes 0, 1 and 2 had ended then
+
+
+def test_a_resumed_run_remembers_what_it_was_told() -> None:
+    """From the rows of its journal; the record is the one of the answers themselves."""
+    told, resumed = made_book("advisor.template=desk"), made_book("advisor.template=desk")
+    advice = [Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5), Advice(0.0, -1.0, 1.0, 0.6, 0.1, 5)]
+    for bar, each in zip((254, 255), advice, strict=True):
+        told.heard(bar, each)
+    rows = tuple(tuple(float(np.float32(value)) for value in each) for each in advice)  # as a journal holds them
+    remember(resumed, [JournalDelta(0, 1, (254, 255), rows)])
+    assert resumed.question(BAR) == told.question(BAR)
+    assert "long,0.70,up" in told.question(BAR).prompt
+
+
+def test_a_configuration_without_the_section_is_read() -> None:
+    values = made_config().model_dump(mode="json")
+    del values["advisor"]["context"]
+    assert make_config(values) == made_config()
 
 
 # --- what a configuration may ask for --------------------------------------------------------------------------------
