@@ -260,6 +260,17 @@ def test_a_resumed_run_remembers_what_it_was_told() -> None:
     assert "long,0.70,up" in told.question(BAR).prompt
 
 
+def test_another_advisor_has_a_record_of_its_own() -> None:
+    one = made_book("advisor.template=desk")
+    one.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
+    other = one.fresh()
+    assert "record: none yet" in other.question(BAR).prompt
+    other.heard(254, Advice(0.0, -1.0, 1.0, 0.7, 0.1, 5))
+    assert "long,0.70" in one.question(BAR).prompt
+    assert "short,0.70" in other.question(BAR + 1).prompt
+    assert (plain := made_book("advisor.template=window")).fresh() is plain
+
+
 def test_a_configuration_without_the_section_is_read() -> None:
     values = made_config().model_dump(mode="json")
     del values["advisor"]["context"]
