@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.asking import ask_all, remember
+from jaxtrade.advisor.asking import ask_all, ask_service, remember
 from jaxtrade.advisor.host.context import blocks, choosing
 from jaxtrade.advisor.host.context.bar_tables import PriceBar, length_of, window_block
 from jaxtrade.advisor.host.context.desk_texts import AccountRules, Scored, account_block, record_block
 from jaxtrade.advisor.host.journal import JournalDelta
 from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.rules import RuleBackend
+from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice
 from jaxtrade.config import make_config
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.made import made_bars, made_book, made_config
@@ -90,6 +94,19 @@ def test_the_desk_by_hand() -> None:
 
 def test_the_desk_before_any_answer() -> None:
     assert made_book("advisor.template=desk").question(BAR).prompt.endswith("404 minutes\nYour own record: none yet\n")
+
+
+def test_the_version_that_belongs_to_these_texts(tmp_path: Path) -> None:
+    """Another text has another version. If a hash of a text changes here and its version does not, raise
+    `blocks.FORMAT`; then pin both again. Every cached answer is asked for anew."""
+    news, events = tmp_path / "news.jsonl", tmp_path / "events.csv"
+    news.write_text('{"time": "2013-10-09T10:00:00-04:00", "source": "wire", "text": "Rates unchanged"}\n')
+    events.write_text("time,name,importance,actual\n2013-10-09T10:00:00-04:00,Jobs,high,148K\n")
+    found = made_book("advisor.template=desk", f"advisor.context.news={news}", f"advisor.context.calendar={events}")
+    found.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
+    question = found.question(BAR)
+    assert (question.prompt_version, hashlib.sha256(question.prompt.encode()).hexdigest()[:16]) == (
+        "desk:1df632cc1e953a80", "ba4243cd638c1198")
 
 
 def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before() -> None:
@@ -246,6 +263,16 @@ def test_answers_reach_the_record_as_they_are_asked_for() -> None:
     assert found.record.scorable(BAR).tolist() == list(range(240, BAR - 4))
     assert "Last 8 answers" in found.question(BAR).prompt
     assert "Last 3 answers" in found.question(240 + 7).prompt  # asked before: minutes 0, 1 and 2 had ended then
+
+
+def test_a_service_s_answers_reach_the_record_while_it_is_asked() -> None:
+    found = made_book("advisor.template=desk")
+    options = ServiceOptions(workers=1, queue_size=2)  # so that a question is built when most answers have come
+    with AdviceService(make_backend("mock:random", {"seed": 3}), options) as service:
+        bars, _, _ = ask_service(service, found, range(240, BAR + 1))
+    assert len(bars) == BAR + 1 - 240
+    assert "Last 8 answers" in found.question(BAR).prompt  # as it was asked
+    assert "record: none yet" in found.question(240).prompt
 
 
 def test_a_resumed_run_remembers_what_it_was_told() -> None:
