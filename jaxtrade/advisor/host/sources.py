@@ -294,9 +294,9 @@ class Live:
             self._faults.trouble("row", f"advisor: an answer about bar {bar} has a number that is no finite float32; "
                                  "such answers are left out")
         else:
+            self._ready.append(row)
             if self._heard is not None:
                 self._heard(bar, advice)
-            self._ready.append(row)
 
 
 def _update(delta: JournalDelta) -> int:
