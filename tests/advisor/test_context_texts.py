@@ -153,9 +153,8 @@ def test_a_shape_is_part_of_the_version() -> None:
         assert version(f"advisor.context.{change}") != version(), change
     assert version("advisor.horizon=6") != version()
     assert version("advisor.bins=4") != version()
-    assert version("advisor.context.news_hours=3") == version()  # no feed is given
     for name in ("v1", "no_volume", "anonymous", "pipe"):
-        chosen = choosing.choose(made_config(f"advisor.template={name}", "advisor.context.bars=3").advisor)
+        chosen = choosing.choose(made_config(f"advisor.template={name}", "advisor.horizon=6").advisor)
         assert chosen.template.version == TEMPLATES[name].version
 
 
@@ -313,6 +312,18 @@ def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path: Path) -> No
         words = rf"context\.news = .*: the template {name} does not show it.*window or desk"
         with pytest.raises(ConfigError, match=words):
             choosing.choose(config(f"advisor.template={name}", f"advisor.context.news={file}").advisor)
+
+
+@pytest.mark.parametrize(("template", "key", "needs"), [
+    ("v1", "bars=3", "{window}"), ("window", "record=3", "{record}"), ("desk", "news_hours=3", "{news}"),
+    ("window", "news_delay_s=3", "{news} and {calendar}"), ("pipe", "higher=[5]", "{higher}"),
+])
+def test_a_key_without_effect_is_refused(template: str, key: str, needs: str) -> None:
+    name = key.partition("=")[0]
+    with pytest.raises(ConfigError) as caught:
+        choosing.choose(made_config(f"advisor.template={template}", f"advisor.context.{key}").advisor)
+    assert f"advisor.context.{name} = " in str(caught.value)
+    assert f"the template {template} shows nothing that it changes, which is {needs};" in str(caught.value)
 
 
 def test_a_template_that_needs_volume_names_those_that_do_not() -> None:
