@@ -37,7 +37,7 @@ def choose(config: AdvisorConfig, volume: bool = True) -> Chosen:
     given = {feed for feed in FEEDS if getattr(context, feed) is not None}
     if user_template.is_file(name):
         own = user_template.read_template(Path(name))
-        for feed in set(FEEDS) & set(own.lines) - given:
+        for feed in sorted(set(FEEDS) & set(own.lines) - given):
             raise ConfigError(f"{name}: line {own.lines[feed]}: {{{feed}}} needs a file; set {FEEDS[feed]}=FILE, or "
                               "take the field out")
         parts = (own.name, own.text, own.answer)
