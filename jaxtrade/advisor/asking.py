@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxtrade.advisor.host.journal import JournalDelta
 from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice, Backend, Failure
 from jaxtrade.advisor.host.verdict import checked
@@ -118,14 +117,6 @@ def ask_service(service: AdviceService, book: QuestionBook, bars: Iterable[int],
             time.sleep(_POLL_S)
     advice |= {bar: found for bar, found in service.take(service.options.ready_rows) if bar in asked}
     return *arrays_of(advice), dict(known)
-
-
-def remember(book: QuestionBook, deltas: Iterable[JournalDelta]) -> None:
-    """Put the answers that an earlier process of a run recorded into the advisor's own record, if the book has one."""
-    for delta in deltas:
-        for bar, row in zip(delta.bars, delta.rows, strict=True):
-            hold, buy, sell, confidence, risk, horizon = row
-            book.heard(bar, Advice(hold, buy, sell, confidence, risk, int(horizon)))
 
 
 def _asks(statistics: Mapping[str, Any]) -> bool:

@@ -19,13 +19,14 @@ import jax
 import numpy as np
 
 from jaxtrade.advisor import compose as advising
-from jaxtrade.advisor.asking import ask_all, ask_service, remember
+from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
 from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, read_journal
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
-from jaxtrade.advisor.questions import in_sessions, make_book
+from jaxtrade.advisor.host.types import Advice
+from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import load_table, market_entries, save_table
 from jaxtrade.advisor.table import COLUMNS, AdviceTable, AdviceView, Delta, empty_table, make_view, session_starts
 from jaxtrade.config import AdvisorConfig, RunConfig
@@ -216,7 +217,7 @@ class TrainingAdvisor:
             header = advising.journal_header(config, book, backend, path.name) | {
                 "bars": market_entries(market)["bars_sha256"]}
             journal, history = self._journal(header, tell)
-            remember(book, () if history is None else history.deltas)
+            _remember(book, history)
             source = Live(advising.service_of(config, backend, path, tell), book.question, tell, heard=book.heard)
         start = first_advice(config, market, train, askable)
         self.bridge = Bridge(source, size, chosen.rows, journal, history, tell)
@@ -257,6 +258,13 @@ class TrainingAdvisor:
                                               "transport": self._config.advisor.transport}
         rundir.write_json(self._path / FIGURES, figures)
         return figures
+
+
+def _remember(book: QuestionBook, history: Recorded | None) -> None:
+    """Put the answers that an earlier process of the run recorded into the advisor's own record."""
+    for delta in () if history is None else history.deltas:
+        for bar, row in zip(delta.bars, delta.rows, strict=True):
+            book.heard(bar, Advice(*row[:5], int(row[5])))
 
 
 def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]], steps: int) -> list[str]:

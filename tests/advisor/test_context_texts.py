@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxtrade.advisor.asking import ask_all, ask_service, remember
+from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.host.context import blocks, choosing
 from jaxtrade.advisor.host.context.bar_tables import PriceBar, length_of, window_block
 from jaxtrade.advisor.host.context.desk_texts import AccountRules, Scored, account_block, record_block
-from jaxtrade.advisor.host.journal import JournalDelta
 from jaxtrade.advisor.host.prompts import TEMPLATES
 from jaxtrade.advisor.host.registry import make_backend
 from jaxtrade.advisor.host.rules import RuleBackend
@@ -274,16 +273,14 @@ def test_a_service_s_answers_reach_the_record_while_it_is_asked() -> None:
     assert "record: none yet" in found.question(240).prompt
 
 
-def test_a_resumed_run_remembers_what_it_was_told() -> None:
-    """From the rows of its journal; the record is the one of the answers themselves."""
+def test_the_rows_of_a_journal_make_the_same_record() -> None:
+    """A resumed run hears its journal's rows, which are float32, and shows what the answers themselves would show."""
     told, resumed = made_book("advisor.template=desk"), made_book("advisor.template=desk")
-    advice = [Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5), Advice(0.0, -1.0, 1.0, 0.6, 0.1, 5)]
-    for bar, each in zip((254, 255), advice, strict=True):
-        told.heard(bar, each)
-    rows = tuple(tuple(float(np.float32(value)) for value in each) for each in advice)  # as a journal holds them
-    remember(resumed, [JournalDelta(0, 1, (254, 255), rows)])
+    for bar, confidence in ((254, 0.6), (255, 0.7), (256, 0.8)):
+        told.heard(bar, Advice(0.0, 1.0, -1.0, confidence, 0.1, 5))
+        resumed.heard(bar, Advice(0.0, 1.0, -1.0, float(np.float32(confidence)), 0.1, 5))
     assert resumed.question(BAR) == told.question(BAR)
-    assert "long,0.70,up" in told.question(BAR).prompt
+    assert "long,0.60,up" in told.question(BAR).prompt
 
 
 def test_another_advisor_has_a_record_of_its_own() -> None:
