@@ -84,6 +84,7 @@ def _asked(kind: str, config: RunConfig, market: Market, book: QuestionBook, fol
            tell: Callable[[str], None] | None) -> tuple[np.ndarray, np.ndarray]:
     if kind == NONE:
         return np.zeros(0, np.int32), np.zeros((0, len(COLUMNS)), np.float32)
+    book = book.fresh()
     known = takes(kind)  # advisor.options belong to the configured kind; other kinds get only those that they take
     options = {name: value for name, value in config.advisor.options.items() if name in known}
     advisor = config.advisor.model_copy(update={"kind": kind, "options": options})

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
@@ -51,15 +49,3 @@ def identity_of_members(identities: list[Mapping[str, str]]) -> dict[str, str]:
     if len(identities) == 1:
         return dict(identities[0])
     return {f"{i}.{name}": text for i, identity in enumerate(identities) for name, text in identity.items()}
-
-
-def stacked(parts: list[tuple[np.ndarray, np.ndarray]], bars: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bars int32[n] and rows float32[n, 6] of each member, as those of one table over `bars` bars each."""
-    return (np.concatenate([found + i * bars for i, (found, _) in enumerate(parts)]).astype(np.int32),
-            np.concatenate([rows for _, rows in parts]))
-
-
-def apart(found: np.ndarray, rows: np.ndarray, bars: int, members: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The inverse of `stacked`."""
-    owner = found // bars
-    return [(found[owner == i] - i * bars, rows[owner == i]) for i in range(members)]

@@ -80,6 +80,13 @@ class QuestionBook(NamedTuple):
         if self.record is not None:
             self.record.heard(int(bar), advice)
 
+    def fresh(self) -> QuestionBook:
+        """The same questions with an empty record, for another advisor."""
+        if self.record is None:
+            return self
+        record = self.record.empty()
+        return self._replace(record=record, blocks={**self.blocks, "record": record.text})
+
     def _question(self, bar: int, blocks: Mapping[str, Callable[[int], str]]) -> Question:
         return make_question(bar, self.symbol, stamp(int(self.closes[bar]), self.zone),
                              {name: float(values[bar]) for name, values in self.columns.items()}, self.template,

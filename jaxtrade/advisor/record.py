@@ -19,7 +19,7 @@ _WIDEST = 10**6 - 1  # answers per range in the longest text
 
 
 class Record:
-    """The record over T bars. Threads may feed and read it at once.
+    """The record over T bars. Threads may feed and read it at once. It keeps one text, of about 1 KB, per bar asked.
 
     Args:
         followed: int8[T], what followed each bar (`labels.followed_of`). Entry t is read only once t + horizon has
@@ -36,6 +36,10 @@ class Record:
         self._confidence = np.zeros(len(closes), np.float32)  # as journals and tables hold it
         self._texts: dict[int, str] = {}
         self._lock = threading.Lock()
+
+    def empty(self) -> Record:
+        """A record over the same bars without answers."""
+        return Record(self._followed, self._parts, self._closes, self._horizon, self._bins, self._shown, self._zone)
 
     def heard(self, bar: int, advice: Advice) -> None:
         """Note the first answer about a bar. Later ones about the same bar change nothing."""

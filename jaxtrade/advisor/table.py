@@ -134,6 +134,18 @@ def directions(rows: np.ndarray) -> np.ndarray:
     return ((buy > hold) & (buy > sell)).astype(np.int8) - ((sell > hold) & (sell > buy)).astype(np.int8)
 
 
+def stacked(parts: list[tuple[np.ndarray, np.ndarray]], bars: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bars int32[n] and rows float32[n, 6] of each member, as those of one table over `bars` bars each."""
+    return (np.concatenate([found + i * bars for i, (found, _) in enumerate(parts)]).astype(np.int32),
+            np.concatenate([rows for _, rows in parts]))
+
+
+def apart(found: np.ndarray, rows: np.ndarray, bars: int, members: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The inverse of `stacked`."""
+    owner = found // bars
+    return [(found[owner == i] - i * bars, rows[owner == i]) for i in range(members)]
+
+
 def lag_list(latency: Sequence[int]) -> np.ndarray:
     """int32[64]: 1 to 64 equally likely lags in bars, repeated to fill the list. Where their number does not divide 64,
     the first lags appear once more than the others."""

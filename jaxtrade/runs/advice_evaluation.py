@@ -17,10 +17,10 @@ import numpy as np
 from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.host.gates import PAUSED, Use
-from jaxtrade.advisor.members import apart, members_of, name_of, stacked
+from jaxtrade.advisor.members import members_of, name_of
 from jaxtrade.advisor.questions import make_book
 from jaxtrade.advisor.snapshot import Snapshot, load_table, market_entries, save_table
-from jaxtrade.advisor.table import COLUMNS, AdviceView
+from jaxtrade.advisor.table import COLUMNS, AdviceView, apart, stacked
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.evaluation.backtest import decision_bars

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.models import server_of
-from jaxtrade.advisor.members import apart, members_of
+from jaxtrade.advisor.members import members_of
 from jaxtrade.advisor.snapshot import WIDTH, load_table
-from jaxtrade.advisor.table import directions
+from jaxtrade.advisor.table import apart, directions
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
 from jaxtrade.errors import DataError, JournalError

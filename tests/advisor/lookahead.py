@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxtrade.advisor.host.prompts import Template
 from jaxtrade.advisor.host.types import Advice, Question
 from jaxtrade.advisor.questions import QuestionBook
 from jaxtrade.data.read.bars import Bars
@@ -82,7 +83,7 @@ def book_in(folder: Path, world: World, bar: int, *overrides: str) -> QuestionBo
                                         book.template.shape))
 
 
-class Fixed(type(made_book().template)):
+class Fixed(Template):
     """A template whose version is its name."""
 
     version = "fixed"

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import BaseModel
 
-from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.context.blocks import BLOCKS
+from jaxtrade.advisor.host.context.events import read_events
+from jaxtrade.advisor.host.context.news import read_news
+from jaxtrade.advisor.host.context.user_template import FIELDS, read_template
+from jaxtrade.advisor.host.prompts import CONTEXT_NAMES, TEMPLATES
 from jaxtrade.advisor.host.registry import MOCKS, takes
 from jaxtrade.advisor.host.schema import parse_advice
+from jaxtrade.advisor.host.slots import RAW_SLOTS
 from jaxtrade.cli import build_parser
 from jaxtrade.config import AdvisorConfig, load_config
+from jaxtrade.config.context import ContextConfig
 from jaxtrade.config.service import ServiceOptions
+from tests.advisor.markets import book
 from tests.test_docs_tables import rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "advisor.md").read_text(encoding="utf-8")
@@ -32,10 +41,12 @@ def shown(value: object) -> str:
 
 
 @pytest.mark.parametrize(("header", "prefix", "model"), [
-    ("key", "advisor", AdvisorConfig), ("key of the service", "advisor.service", ServiceOptions)])
+    ("key", "advisor", AdvisorConfig), ("key of the context", "advisor.context", ContextConfig),
+    ("key of the service", "advisor.service", ServiceOptions)])
 def test_keys(header: str, prefix: str, model: type[BaseModel]) -> None:
     table, values = rows("advisor.md", header), model()
-    fields = {f"{prefix}.{name}": field for name, field in model.model_fields.items() if name != "service"}
+    fields = {f"{prefix}.{name}": field for name, field in model.model_fields.items()
+              if name not in ("service", "context")}
     assert list(table) == list(fields)
     for key, field in fields.items():
         default, meaning = table[key]
@@ -52,7 +63,32 @@ def test_mocks() -> None:
 def test_options_and_templates() -> None:
     chosen = {"max_tokens", "answer"}  # the run's own: service.completion_tokens and the template
     assert {name for name in takes("https://h/v1") - chosen if f"`{name}`" not in PAGE} == set()
-    assert all(f"`{name}`" in PAGE for name in TEMPLATES)
+    assert all(f"`{name}`" in PAGE for name in (*TEMPLATES, *CONTEXT_NAMES))
+
+
+def test_fields_of_templates() -> None:
+    known = {f"{{{name}}}": part.about for name, part in [*RAW_SLOTS.items(), *BLOCKS.items()]}
+    table = rows("advisor.md", "field")
+    assert list(table) == [f"{{{name}}}" for name in FIELDS]
+    assert {name: table[name][0] for name in known} == known
+
+
+def test_the_prompt_that_it_shows_is_one() -> None:
+    found = book("advisor.template=window", "advisor.context.bars=5", "advisor.context.higher=[15,60]",
+                 "advisor.context.higher_bars=2")
+    bar = int(np.searchsorted(found.closes, datetime.fromisoformat("2013-10-08T12:18:00-04:00").timestamp()))
+    assert f"```\n{found.question(bar).prompt}```" in PAGE
+
+
+def test_the_feeds_and_the_template_that_it_shows_are_read(tmp_path: Path) -> None:
+    news, events, own = (tmp_path / name for name in ("news.jsonl", "events.csv", "own.txt"))
+    blocks = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    news.write_text(next(text for text in blocks if text.startswith('{"time"')))
+    events.write_text(next(text for text in blocks if text.startswith("time,name")))
+    own.write_text(next(text for text in blocks if text.endswith("{answer_format}\n")))
+    assert [item.symbol for item in read_news(news).items] == ["ES"]
+    assert [event.actual for event in read_events(events).items] == ["-38.8B", None]
+    assert read_template(own).answer == "json"
 
 
 def test_the_answer_that_it_shows_is_one() -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from jaxtrade.advisor.asking import ask_all, ask_service
 from jaxtrade.advisor.host.context import blocks, choosing
 from jaxtrade.advisor.host.context.bar_tables import PriceBar, length_of, window_block
 from jaxtrade.advisor.host.context.desk_texts import AccountRules, Scored, account_block, record_block
 from jaxtrade.advisor.host.prompts import TEMPLATES
+from jaxtrade.advisor.host.registry import make_backend
+from jaxtrade.advisor.host.rules import RuleBackend
+from jaxtrade.advisor.host.service import AdviceService
 from jaxtrade.advisor.host.types import Advice
+from jaxtrade.config import make_config
+from jaxtrade.config.service import ServiceOptions
 from jaxtrade.data.read.bars import Bars
 from jaxtrade.errors import ConfigError, DataError
 from tests.advisor.made import made_bars, made_book, made_config
@@ -88,6 +95,19 @@ def test_the_desk_before_any_answer() -> None:
     assert made_book("advisor.template=desk").question(BAR).prompt.endswith("404 minutes\nYour own record: none yet\n")
 
 
+def test_the_version_that_belongs_to_these_texts(tmp_path: Path) -> None:
+    """Another text has another version. If a hash of a text changes here and its version does not, raise
+    `blocks.FORMAT`; then pin both again. Every cached answer is asked for anew."""
+    news, events = tmp_path / "news.jsonl", tmp_path / "events.csv"
+    news.write_text('{"time": "2013-10-09T10:00:00-04:00", "source": "wire", "text": "Rates unchanged"}\n')
+    events.write_text("time,name,importance,actual\n2013-10-09T10:00:00-04:00,Jobs,high,148K\n")
+    found = made_book("advisor.template=desk", f"advisor.context.news={news}", f"advisor.context.calendar={events}")
+    found.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
+    question = found.question(BAR)
+    assert (question.prompt_version, hashlib.sha256(question.prompt.encode()).hexdigest()[:16]) == (
+        "desk:1df632cc1e953a80", "ba4243cd638c1198")
+
+
 def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before() -> None:
     found = made_book("advisor.template=window")
     first = found.question(2 * 120).prompt
@@ -132,9 +152,8 @@ def test_a_shape_is_part_of_the_version() -> None:
         assert version(f"advisor.context.{change}") != version(), change
     assert version("advisor.horizon=6") != version()
     assert version("advisor.bins=4") != version()
-    assert version("advisor.context.news_hours=3") == version()  # no feed is given
     for name in ("v1", "no_volume", "anonymous", "pipe"):
-        chosen = choosing.choose(made_config(f"advisor.template={name}", "advisor.context.bars=3").advisor)
+        chosen = choosing.choose(made_config(f"advisor.template={name}", "advisor.horizon=6").advisor)
         assert chosen.template.version == TEMPLATES[name].version
 
 
@@ -233,6 +252,54 @@ def test_no_answers_shown_still_has_the_rates() -> None:
     assert record_block([(0, 0)], [Scored("10-09 10:05", 0, 0.5, -1)], 30).endswith("10-09 10:05,flat,0.50,down")
 
 
+def test_answers_reach_the_record_as_they_are_asked_for() -> None:
+    """In time order each bar's question holds the answers about the bars before it."""
+    found = made_book("advisor.template=desk")
+    bars, rows = ask_all(RuleBackend(), found, range(240, BAR))
+    assert len(bars) == len(rows) == BAR - 240
+    assert found.record is not None
+    assert found.record.scorable(BAR).tolist() == list(range(240, BAR - 4))
+    assert "Last 8 answers" in found.question(BAR).prompt
+    assert "Last 3 answers" in found.question(240 + 7).prompt  # asked before: minutes 0, 1 and 2 had ended then
+
+
+def test_a_service_s_answers_reach_the_record_while_it_is_asked() -> None:
+    found = made_book("advisor.template=desk")
+    options = ServiceOptions(workers=1, queue_size=2)  # so that a question is built when most answers have come
+    with AdviceService(make_backend("mock:random", {"seed": 3}), options) as service:
+        bars, _, _ = ask_service(service, found, range(240, BAR + 1))
+    assert len(bars) == BAR + 1 - 240
+    assert "Last 8 answers" in found.question(BAR).prompt  # as it was asked
+    assert "record: none yet" in found.question(240).prompt
+
+
+def test_the_rows_of_a_journal_make_the_same_record() -> None:
+    """A resumed run hears its journal's rows, which are float32, and shows what the answers themselves would show."""
+    told, resumed = made_book("advisor.template=desk"), made_book("advisor.template=desk")
+    for bar, confidence in ((254, 0.6), (255, 0.7), (256, 0.8)):
+        told.heard(bar, Advice(0.0, 1.0, -1.0, confidence, 0.1, 5))
+        resumed.heard(bar, Advice(0.0, 1.0, -1.0, float(np.float32(confidence)), 0.1, 5))
+    assert resumed.question(BAR) == told.question(BAR)
+    assert "long,0.60,up" in told.question(BAR).prompt
+
+
+def test_another_advisor_has_a_record_of_its_own() -> None:
+    one = made_book("advisor.template=desk")
+    one.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
+    other = one.fresh()
+    assert "record: none yet" in other.question(BAR).prompt
+    other.heard(254, Advice(0.0, -1.0, 1.0, 0.7, 0.1, 5))
+    assert "long,0.70" in one.question(BAR).prompt
+    assert "short,0.70" in other.question(BAR + 1).prompt
+    assert (plain := made_book("advisor.template=window")).fresh() is plain
+
+
+def test_a_configuration_without_the_section_is_read() -> None:
+    values = made_config().model_dump(mode="json")
+    del values["advisor"]["context"]
+    assert make_config(values) == made_config()
+
+
 # --- what a configuration may ask for --------------------------------------------------------------------------------
 
 
@@ -242,6 +309,18 @@ def test_a_feed_that_the_template_does_not_show_is_refused(tmp_path: Path) -> No
         words = rf"context\.news = .*: the template {name} does not show it.*window or desk"
         with pytest.raises(ConfigError, match=words):
             choosing.choose(config(f"advisor.template={name}", f"advisor.context.news={file}").advisor)
+
+
+@pytest.mark.parametrize(("template", "key", "needs"), [
+    ("v1", "bars=3", "{window}"), ("window", "record=3", "{record}"), ("desk", "news_hours=3", "{news}"),
+    ("window", "news_delay_s=3", "{news} and {calendar}"), ("pipe", "higher=[5]", "{higher}"),
+])
+def test_a_key_without_effect_is_refused(template: str, key: str, needs: str) -> None:
+    name = key.partition("=")[0]
+    with pytest.raises(ConfigError) as caught:
+        choosing.choose(made_config(f"advisor.template={template}", f"advisor.context.{key}").advisor)
+    assert f"advisor.context.{name} = " in str(caught.value)
+    assert f"the template {template} shows nothing that it changes, which is {needs};" in str(caught.value)
 
 
 def test_a_template_that_needs_volume_names_those_that_do_not() -> None:

@@ -30,6 +30,7 @@ from jaxtrade.advisor.host.schema import ADVICE_SCHEMA
 from jaxtrade.advisor.host.types import Answer, Failure
 from jaxtrade.cli import main
 from tests.advisor.asking import SLOTS, question
+from tests.advisor.made import made_book
 from tests.advisor.tiny_model import write_model
 
 pytest.importorskip("h11")
@@ -109,6 +110,23 @@ def test_a_null_advisor(client: Any) -> None:
     assert all(answer.prompt_tokens > 500 and answer.completion_tokens > 50 for answer in answers)
     assert len({answer.advice for answer in answers}) > 6
     assert all(answer.latency > 0 for answer in answers)
+
+
+@pytest.mark.parametrize("template", ["bar", "no_volume", "anonymous", "window", "desk", "own"])
+def test_every_template_that_asks_for_json_is_answered(client: Any, template: str, tmp_path: Path) -> None:
+    """With few bars: the tiny model takes about a character for a token, and reads 4,096."""
+    feeds: tuple[str, ...] = ()
+    if template == "own":
+        (tmp_path / "own.txt").write_text("{symbol} {close}\n{levels}\n{record}\n{news}\n{answer_format}\n")
+        (tmp_path / "news.jsonl").write_text('{"time": "2013-10-09T09:00:00-04:00", "source": "wire", "text": "Up"}\n')
+        template, feeds = str(tmp_path / "own.txt"), (f"advisor.context.news={tmp_path / 'news.jsonl'}",)
+    found = made_book(f"advisor.template={template}", "advisor.context.bars=3", "advisor.context.higher_bars=1", *feeds)
+    backend = client()
+    for bar in (264, 274, 284):
+        answer = backend.answer(found.question(bar), time.monotonic() + PATIENCE)
+        assert answer.advice is not None, answer.detail
+        found.heard(bar, answer.advice)
+    assert found.record is None or len(found.record.scorable(284)) == 2
 
 
 def test_greedy_decoding_repeats_itself(client: Any) -> None:

@@ -248,6 +248,23 @@ def test_some_failures_are_counted_by_kind(tmp_path: Path, capsys: pytest.Captur
     assert len(load_table(out, market()).bars) == BARS - 3
 
 
+def test_a_plan_of_the_desk_counts_the_longest_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A question of `desk` holds the answers before it: none when the plan is made, all of them when it is asked."""
+    out = tmp_path / "a.npz"
+    with FaultServer(advises()) as server:
+        assert main(command(out, server, "--set", "advisor.service.queue_size=2", "--set",
+                            "advisor.template=desk")) == 0
+        asked = prompts(server)
+    assert len(asked) == BARS
+    assert "Your own record: none yet" in asked[0]
+    assert "Last 8 answers, oldest first" in asked[15]  # of the training sessions
+    assert "Last 8 answers, oldest first" not in asked[-1]  # the first answers of the test session
+    planned = int(re.findall(r"([0-9,]+) tokens at most", capsys.readouterr().out)[0].replace(",", ""))
+    used = sum(len(prompt.encode()) for prompt in asked)
+    assert used < planned - BARS * (1024 + 256) < 1.3 * used
+    assert read_snapshot(out).manifest["prompt_version"].startswith("desk:")
+
+
 def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "a.npz"
     assert main(["advise", "precompute", "--advisor", "mock:oracle", "--out", str(out), "--split", "train"]) == 0

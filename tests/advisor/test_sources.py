@@ -52,6 +52,14 @@ def test_answers_become_rows_of_float32(lives) -> None:
     assert live.take(0, 0, 4) == []
 
 
+def test_answers_are_heard_as_they_become_rows(lives) -> None:
+    service, heard = HandService(), list[tuple[int, object]]()
+    lives(service, heard=lambda bar, advice: heard.append((bar, advice)))
+    service.ready.extend([(5, ADVICE), (6, ADVICE._replace(confidence=float("nan"))), (7, ADVICE)])
+    assert until(lambda: len(heard) == 2)
+    assert heard == [(5, ADVICE), (7, ADVICE)]  # what is no row was not seen by the run either
+
+
 def test_two_answers_about_a_bar_come_one_after_the_other(lives) -> None:
     service = HandService()
     live = lives(service)

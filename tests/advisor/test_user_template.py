@@ -54,7 +54,7 @@ def test_its_version_is_that_of_its_text(tmp_path: Path) -> None:
     assert version(TEXT.replace("costs", "is at")) != version(TEXT)
     assert version("answer: pipe\n{close}") != version("answer: json\n{close}")
     assert version(TEXT, "advisor.context.opening_minutes=15") != version(TEXT)
-    assert version("{close}{answer_format}", "advisor.context.opening_minutes=15") == version("{close}{answer_format}")
+    assert version("{close}{answer_format}", "advisor.horizon=6") == version("{close}{answer_format}")
 
 
 @pytest.mark.parametrize(("text", "words"), [

@@ -84,7 +84,7 @@ def serve(path: Path, port: int, key: str, seconds: float) -> None:
     p.hostnames = ["127.0.0.1"]
     p.port = port
     p.n_parallel = 2
-    p.n_ctx = CONTEXT
+    p.n_ctx = p.n_parallel * CONTEXT  # the server divides it among its slots
     p.cpuparams.n_threads = 1
     p.cpuparams_batch.n_threads = 1
     p.warmup = False

@@ -154,9 +154,9 @@ class Replayed(NoSource):
 class Live:
     """Rows made from the answers of a service.
 
-    Two threads work between the service and the training thread. One builds questions from bars (tens of microseconds
-    each) and submits them. The other converts answers to rows. The methods that the training thread calls only move a
-    few rows between queues.
+    Two threads work between the service and the training thread. One builds questions from bars (less than a
+    millisecond each) and submits them. The other converts answers to rows. The methods that the training thread calls
+    only move a few rows between queues.
 
     question_of: returns the question about a bar. If it raises, the bar is reported and never asked about again.
     ahead: the most rows to prepare before they are taken; further answers stay in the service. heard: receives each
@@ -295,9 +295,9 @@ class Live:
             self._faults.trouble("row", f"advisor: an answer about bar {bar} has a number that is no finite float32; "
                                  "such answers are left out")
         else:
+            self._ready.append(row)
             if self._heard is not None:
                 self._heard(bar, advice)
-            self._ready.append(row)
 
 
 def _update(delta: JournalDelta) -> int:

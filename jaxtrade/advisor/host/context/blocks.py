@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from jaxtrade.advisor.host.context import bar_tables, desk_texts, events, news, quoting
 from jaxtrade.config import AdvisorConfig
 
+FORMAT = 1  # raise it when code changes the text of a block in a way that no layout and no key shows
+
 
 class Block(NamedTuple):
     """A block. about: what it shows. layout: its words and formats. keys: names of the keys of `advisor.context`, or
@@ -39,8 +41,8 @@ BLOCKS: Mapping[str, Block] = MappingProxyType({
 
 def shape_of(names: Iterable[str], config: AdvisorConfig, files: Mapping[str, str]) -> dict[str, Any]:
     """By name of each block, all that shapes its text beside the market. files: SHA-256 of its file, by block."""
-    return {name: {"layout": dict(BLOCKS[name].layout), "keys": {key: _value(key, config) for key in BLOCKS[name].keys},
-                   "file": files.get(name, "")} for name in names}
+    return {name: {"format": FORMAT, "layout": dict(BLOCKS[name].layout), "file": files.get(name, ""),
+                   "keys": {key: _value(key, config) for key in BLOCKS[name].keys}} for name in names}
 
 
 def _value(key: str, config: AdvisorConfig) -> Any:

@@ -28,9 +28,10 @@ def plain(text: str, most: int) -> str:
     """`text` as one line of at most `most` characters without control characters and markup.
 
     Compatibility forms are resolved first (NFKC), so that a full-width `<` counts as one. Tags in angle brackets are
-    dropped. Control, format and unassigned characters, line ends and `UNSAFE` become blanks; blanks are merged.
+    dropped. Control, format and unassigned characters, line ends and `UNSAFE` become blanks; blanks are merged. Only
+    the first 20 times `most` characters are looked at.
     """
-    text = unicodedata.normalize("NFKC", text)
+    text = unicodedata.normalize("NFKC", text[:20 * most])
     text = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in _TAG.sub(" ", text))
     text = " ".join(text.translate(_BLANK).split())
     return text if len(text) <= most else text[:most - len(LAYOUT["cut"])].rstrip() + LAYOUT["cut"]
