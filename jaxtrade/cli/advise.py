@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     inspect.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
     replay = actions.add_parser("replay", help="train a run again from its journal, without an advisor; exit 1 if "
-                                "any bit of the last state differs")
+                                "any bit of the last state or any figure of the report differs")
     replay.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
 
