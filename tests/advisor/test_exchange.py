@@ -30,7 +30,8 @@ OLD = Path(__file__).parents[1] / "fixtures" / "run_advised_0_1_0"  # made by dd
 
 
 def exchange_of(bridge: Bridge, updates: int, **keys: Any) -> AdviceExchange:
-    return AdviceExchange(AdvisorConfig.model_validate({"kind": "none", **keys}), hook_of(bridge).start, bridge, updates)
+    config = AdvisorConfig.model_validate({"kind": "none", **keys})
+    return AdviceExchange(config, hook_of(bridge).start, bridge, updates)
 
 
 @pytest.mark.parametrize(("keys", "most"), [
