@@ -81,7 +81,7 @@ def _add_log(actions: Any) -> None:
 
 def _add_replay(actions: Any) -> None:
     replay = actions.add_parser("replay", help="train a run again from its journal, without an advisor; exit 1 if "
-                                "any bit of the last state differs")
+                                "any bit of the last state or any figure of the report differs")
     replay.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     replay.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of the replay (default: RUN-replay)")
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from jaxtrade.advisor.outcomes import no_outcomes
@@ -27,13 +25,13 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError
+from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
 from jaxtrade.rl.algorithms import first_policy, make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.opening import Opening
 from jaxtrade.rl.state import Policy
 from jaxtrade.storage import checkpoint
-from jaxtrade.text import short_repr
-from jaxtrade.types import Array, PyTree
+from jaxtrade.types import Array
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
@@ -104,140 +102,6 @@ def save_policy_bundle(
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
-class _Given(NamedTuple):
-    """A reference that holds the observation itself: float32[..., D], and the mask bool[..., A]."""
-
-    observation: Array
-    mask: Array
-
-
-@dataclass(frozen=True)
-class _GivenEnv:
-    """The part of an `Env` that `Algorithm.act` needs. A loaded policy thus uses the act function of its learner."""
-
-    num_actions: int
-    observation_size: int
-
-    def observe(self, ref: _Given, params: Any) -> Array:
-        return ref.observation
-
-    def action_mask(self, ref: _Given) -> Array:
-        return ref.mask
-
-
-@dataclass(frozen=True)
-class LoadedPolicy:
-    """A policy that is ready to act. policy: first argument of `Algorithm.act`. schema: that of the bundle.
-
-    A policy without memory can use `act`. Any policy can use `step`:
-
-        carry = policy.first_carry()                           # at the start of each episode
-        carry, action = policy.step(carry, observation, mask)  # at every bar
-
-    An episode starts with each new account, and every `episode.sessions` sessions.
-
-    With the fusion `slots`, advice is part of the observation and works here too. Other fusions need the advice and the
-    position besides the observation, which `step` does not take. Such a policy (see `listens`) acts as without advice.
-    """
-
-    path: Path
-    policy: Policy
-    schema: dict[str, Any]
-    _carry: PyTree
-    _act: Any
-
-    def __repr__(self) -> str:
-        market = self.schema["market"]
-        return short_repr("LoadedPolicy", self.schema.get("algorithm", "ppo"),
-                          f"{self.schema['network'].get('kind', 'mlp')} network", f"trained on {market['symbol']}",
-                          f"{self.schema['observation']['size']} observations",
-                          f"actions: {', '.join(self.action_names)}",
-                          "with memory" if self.has_memory else "without memory", f"path: {self.path}")
-
-    @property
-    def observation_names(self) -> list[str]:
-        """Slot names, in order."""
-        return [slot["name"] for slot in self.schema["observation"]["slots"]]
-
-    @property
-    def action_names(self) -> list[str]:
-        """Action names, in id order."""
-        return list(self.schema["actions"]["names"])
-
-    @property
-    def listens(self) -> bool:
-        """True if advice acted besides the observation in training (fusion trust, gate or rules, or a veto)."""
-        advisor = AdvisorConfig.model_validate(self.schema.get("advisor", {}))
-        return advisor.on and (advisor.fusion not in ("slots", "none") or advisor.veto <= 1)
-
-    @property
-    def has_memory(self) -> bool:
-        """True if an action depends on earlier observations of the episode."""
-        return bool(jax.tree.leaves(self._carry))
-
-    def first_carry(self, batch: int | None = None) -> PyTree:
-        """The memory at the start of an episode: float32[H], float32[B, H] for B episodes, or None without a memory."""
-        lead = () if batch is None else (batch,)
-        return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._carry)
-
-    def act(
-        self, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
-    ) -> int | np.ndarray:
-        """The action for a raw observation, for a policy without memory. Arguments and action as in `step`.
-
-        Raises:
-            ValueError: as `step`, or the policy has a memory.
-        """
-        if self.has_memory:
-            raise ValueError("this policy remembers its episode: carry = policy.first_carry() where one begins, then "
-                             "carry, action = policy.step(carry, observation, mask) at every bar")
-        return self.step(self.first_carry(), observation, mask, explore, key)[1]
-
-    def step(
-        self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None
-    ) -> tuple[PyTree, int | np.ndarray]:
-        """The action for a raw observation. It is normalised by the frozen statistics, and the mask is applied.
-
-        Args:
-            carry: `first_carry()` at the start of an episode, else the carry that the previous call returned.
-            observation: float[D] or float[B, D], as `observe` returns it (not normalised).
-            mask: bool[A] or bool[B, A], with at least one True per row.
-            explore: True samples an action and needs a typed `key`. False takes the most probable legal action.
-        Returns:
-            (carry for the next call, int or int32[B]).
-        Raises:
-            ValueError: a shape is wrong, a number is not finite, a mask allows no action, or the key is missing.
-        """
-        observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
-        self._check(observation, mask)
-        self._check_carry(carry, observation.shape[:-1])
-        if explore and key is None:
-            raise ValueError("explore=True needs a key, e.g. jax.random.key(0)")
-        carry, action = self._act(self.policy, carry, observation, mask, key if explore else None, explore)
-        action = np.asarray(action)
-        return carry, action if action.ndim else int(action)
-
-    def _check_carry(self, carry: PyTree, lead: tuple[int, ...]) -> None:
-        expected = jax.tree.map(lambda x: (*lead, *x.shape), self._carry)
-        found = jax.tree.map(np.shape, carry)
-        if found != expected:
-            raise ValueError(f"carry has shape {found}, expected {expected}; begin with first_carry(), or "
-                             "first_carry(B) for B episodes at once")
-
-    def _check(self, observation: np.ndarray, mask: np.ndarray) -> None:
-        size, actions = self.schema["observation"]["size"], len(self.schema["actions"]["names"])
-        lead = observation.shape[:-1]
-        if observation.ndim not in (1, 2) or observation.shape[-1] != size:
-            raise ValueError(f"observation has shape {observation.shape}, expected ({size},) or (B, {size})")
-        if mask.dtype != np.bool_ or mask.shape != (*lead, actions):
-            raise ValueError(f"mask is {mask.dtype}{list(mask.shape)}, expected bool{[*lead, actions]}")
-        if not np.isfinite(observation).all():
-            slot = int(np.argwhere(~np.isfinite(observation))[0, -1])
-            raise ValueError(f"observation slot {slot} ('{self.observation_names[slot]}') is not finite")
-        if not mask.any(axis=-1).all():
-            raise ValueError("the mask allows no action")
-
-
 def load_policy(directory: Path | str) -> LoadedPolicy:
     """Load a bundle, from a run directory or from the bundle's own folder.
 
@@ -256,14 +120,9 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     fusion = make_fusion(advisor, _rebuild(EnvConfig, schema, "env", path))
     like = policy_structure(config, size, actions, schema.get("opening", False), fusion)
     policy, _ = checkpoint.load_policy(path, like)
-    algorithm = make_algorithm(config, _GivenEnv(actions, size), 1)  # pyright: ignore[reportArgumentType] (only acts)
-
-    def act(
-        policy: Policy, carry: PyTree, observation: Array, mask: Array, key: Array | None, explore: bool
-    ) -> tuple[PyTree, Array]:
-        return algorithm.act(policy, carry, _Given(observation, mask), None, key, explore)[:2]
-
-    return LoadedPolicy(path, policy, schema, algorithm.carry, jax.jit(act, static_argnums=5))
+    env: Any = GivenEnv(actions, size)  # the part of an `Env` that acting needs
+    advised = make_algorithm(config, env, 1, fusion=fusion) if fusion is not None and listens(schema) else None
+    return LoadedPolicy(path, policy, schema, Acts(make_algorithm(config, env, 1), advised))
 
 
 def _bundle(directory: Path) -> Path:

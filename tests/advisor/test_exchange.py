@@ -16,24 +16,22 @@ from jaxtrade.advisor.compose import config_digest
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.sources import Replayed, Wants
 from jaxtrade.advisor.questions import in_sessions, make_book
-from jaxtrade.advisor.table import Delta, empty_table, make_view
+from jaxtrade.advisor.table import Delta
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.rl.listening.exchange import AdviceExchange
-from jaxtrade.rl.listening.state import start_advice
 from jaxtrade.runs import rundir
 from jaxtrade.runs.advice import first_advice
 from jaxtrade.runs.setup import prepare
 from jaxtrade.training.loop import train
 from tests.advisor.bridge_parts import HandSource, M, T, plain, row
+from tests.advisor.hooked import hook_of
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_advised_0_1_0"  # made by dda6ca3
 
 
 def exchange_of(bridge: Bridge, updates: int, **keys: Any) -> AdviceExchange:
-    nothing = np.zeros(bridge.bars, np.int8)
-    view = make_view(empty_table(bridge.bars), nothing.astype(np.int32))
-    start = start_advice(view, nothing, nothing.astype(bool), 1, 10.0)
-    return AdviceExchange(AdvisorConfig.model_validate({"kind": "none", **keys}), start, bridge, updates)
+    config = AdvisorConfig.model_validate({"kind": "none", **keys})
+    return AdviceExchange(config, hook_of(bridge).start, bridge, updates)
 
 
 @pytest.mark.parametrize(("keys", "most"), [

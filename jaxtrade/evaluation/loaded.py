@@ -1,0 +1,265 @@
+"""A policy that was loaded from its bundle, ready to act on observations of any environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxtrade.advisor.table import AdviceSeen
+from jaxtrade.config import AdvisorConfig
+from jaxtrade.networks import distributions
+from jaxtrade.rl.state import Policy
+from jaxtrade.text import short_repr
+from jaxtrade.types import Algorithm, Array, PyTree
+
+ADVICE = {"direction": (-1, 1), "confidence": (0, 1), "risk": (0, 1), "age": (0, np.inf)}  # keys and their ranges
+_OPTIONAL = {"risk": 0.0, "age": 0.0}
+Advice = Mapping[str, Any]
+
+
+class Given(NamedTuple):
+    """A reference that holds the observation itself.
+
+    observation: float32[..., D]. mask: bool[..., A]. legs: int32[..., 1, 1], the side held. aux: the advice. Both are
+    None without advice. All of them NumPy's or JAX's.
+    """
+
+    observation: Any
+    mask: Any
+    legs: Any = None
+    aux: AdviceSeen | None = None
+
+
+@dataclass(frozen=True)
+class GivenEnv:
+    """The part of an `Env` that `Algorithm.act` needs. A loaded policy thus uses the act function of its learner."""
+
+    num_actions: int
+    observation_size: int
+
+    def observe(self, ref: Given, params: Any) -> Array:
+        return ref.observation
+
+    def action_mask(self, ref: Given) -> Array:
+        return ref.mask
+
+
+class Acts:
+    """The compiled act function of a learner.
+
+    plain: the learner. advised: the same with the fusion of its policy; None if it takes no advice. carry: the memory
+    at the start of an episode.
+    """
+
+    def __init__(self, plain: Algorithm, advised: Algorithm | None) -> None:
+        self.carry = plain.carry
+        self._act = _compiled(plain, False)
+        self._listen = None if advised is None else _compiled(advised, True)
+
+    def __call__(self, policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool) -> Any:
+        """(carry, action, extras), as `Algorithm.act`. Without a key, `explore` must be False."""
+        chosen = self._act if given.aux is None or self._listen is None else self._listen
+        return chosen(policy, carry, given, key, explore)
+
+
+def _compiled(algorithm: Algorithm, one_by_one: bool) -> Any:
+    """`algorithm.act` without parameters of an environment. one_by_one: it takes one decision, so B of them are mapped.
+    """
+
+    def act(policy: Policy, carry: PyTree, given: Given, key: Array | None, explore: bool) -> Any:
+        if not one_by_one or given.mask.ndim == 1:
+            return algorithm.act(policy, carry, given, None, key, explore)
+        keys = None if key is None else jax.random.split(key, given.mask.shape[0])
+        return jax.vmap(lambda *each: algorithm.act(policy, each[0], each[1], None, each[2], explore))(
+            carry, given, keys)
+
+    return jax.jit(act, static_argnums=4)
+
+
+@dataclass(frozen=True)
+class LoadedPolicy:
+    """A policy that is ready to act. policy: first argument of `Algorithm.act`. schema: that of the bundle.
+
+    A policy without memory can use `act`. Any policy can use `step`:
+
+        carry = policy.first_carry()                           # at the start of each episode
+        carry, action = policy.step(carry, observation, mask)  # at every bar
+
+    An episode starts with each new account, and every `episode.sessions` sessions.
+
+    With the fusion `slots`, advice is part of the observation. A policy with another fusion (see `listens`) takes it as
+    an argument, with the side that is held, and uses the trust that training measured. Without that argument it acts as
+    without advice:
+
+        policy.act(observation, mask, advice={"direction": 1, "confidence": 0.7, "risk": 0.2, "age": 1}, side=0)
+    """
+
+    path: Path
+    policy: Policy
+    schema: dict[str, Any]
+    _acts: Acts
+
+    def __repr__(self) -> str:
+        market = self.schema["market"]
+        return short_repr("LoadedPolicy", self.schema.get("algorithm", "ppo"),
+                          f"{self.schema['network'].get('kind', 'mlp')} network", f"trained on {market['symbol']}",
+                          f"{self.schema['observation']['size']} observations",
+                          f"actions: {', '.join(self.action_names)}",
+                          "with memory" if self.has_memory else "without memory", f"path: {self.path}")
+
+    @property
+    def observation_names(self) -> list[str]:
+        """Slot names, in order."""
+        return [slot["name"] for slot in self.schema["observation"]["slots"]]
+
+    @property
+    def action_names(self) -> list[str]:
+        """Action names, in id order."""
+        return list(self.schema["actions"]["names"])
+
+    @property
+    def listens(self) -> bool:
+        """True if advice acted besides the observation in training (fusion trust, gate or rules, or a veto)."""
+        return listens(self.schema)
+
+    @property
+    def has_memory(self) -> bool:
+        """True if an action depends on earlier observations of the episode."""
+        return bool(jax.tree.leaves(self._acts.carry))
+
+    def first_carry(self, batch: int | None = None) -> PyTree:
+        """The memory at the start of an episode: float32[H], float32[B, H] for B episodes, or None without a memory."""
+        lead = () if batch is None else (batch,)
+        return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._acts.carry)
+
+    def act(self, observation: Any, mask: Any, explore: bool = False, key: Array | None = None, *,
+            advice: Advice | None = None, side: Any = None) -> int | np.ndarray:
+        """The action for a raw observation, for a policy without memory. Arguments and action as in `step`.
+
+        Raises:
+            ValueError: as `step`, or the policy has a memory.
+        """
+        self._check_no_memory()
+        return self.step(self.first_carry(), observation, mask, explore, key, advice=advice, side=side)[1]
+
+    def step(self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None, *,
+             advice: Advice | None = None, side: Any = None) -> tuple[PyTree, int | np.ndarray]:
+        """The action for a raw observation. It is normalised by the frozen statistics, and the mask is applied.
+
+        Args:
+            carry: `first_carry()` at the start of an episode, else the carry that the previous call returned.
+            observation: float[D] or float[B, D], as `observe` returns it (not normalised).
+            mask: bool[A] or bool[B, A], with at least one True per row.
+            explore: True samples an action and needs a typed `key`. False takes the most probable legal action.
+            advice: what an advisor says, for a policy that `listens`; None acts as without advice. Its keys, each a
+                number, or [B] numbers: direction (1 buy, -1 sell, 0 hold), confidence and risk (0 to 1), and age (bars
+                since the bar that it is about). risk and age may be left out and are then 0.
+            side: with advice, the side that is held: 1 long, -1 short, 0 flat; int, or int[B].
+        Returns:
+            (carry for the next call, int or int32[B]).
+        Raises:
+            ValueError: a shape is wrong, a number is not finite, a mask allows no action, the key is missing, advice is
+                out of range or the policy takes none, or side is missing.
+        """
+        if explore and key is None:
+            raise ValueError("explore=True needs a key, e.g. jax.random.key(0)")
+        given = self._given(carry, observation, mask, advice, side)
+        carry, action, *_ = self._acts(self.policy, carry, given, key if explore else None, explore)
+        action = np.asarray(action)
+        return carry, action if action.ndim else int(action)
+
+    def probabilities(self, observation: Any, mask: Any, *, advice: Advice | None = None, side: Any = None
+                      ) -> np.ndarray:
+        """float32[A] or float32[B, A]: the probability of each action, for a policy without memory.
+
+        Arguments as `step`. Raises ValueError as `act`, or if the learner does not tell its distribution.
+        """
+        self._check_no_memory()
+        given = self._given(self.first_carry(), observation, mask, advice, side)
+        extras = self._acts(self.policy, self.first_carry(), given, None, False)[2]
+        if not (hasattr(extras, "logits") and hasattr(extras, "mask")):
+            raise ValueError(f"the learner {self.schema.get('algorithm')} does not tell its distribution; its act "
+                             "returns extras without logits and mask")
+        return np.asarray(distributions.probs(extras.logits, extras.mask))
+
+    def _given(self, carry: PyTree, observation: Any, mask: Any, advice: Advice | None, side: Any) -> Given:
+        """The checked arguments as a reference. Raises ValueError as `step`."""
+        observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
+        self._check(observation, mask)
+        self._check_carry(carry, observation.shape[:-1])
+        if advice is None:
+            return Given(observation, mask)
+        if not self.listens:
+            raise ValueError("this policy takes no advice beside its observation (policy.listens is False); leave "
+                             "advice out")
+        if self.policy.fusion is not None and self.policy.fusion.log_odds.ndim > 1:
+            raise ValueError("this policy listens to a panel of advisors (advisor.panel), whose advice cannot be given "
+                             "here; jaxtrade evaluate and jaxtrade replay do give it")
+        lead = observation.shape[:-1]
+        sides = _numbers("side", side, (-1, 1), lead, whole=True)
+        return Given(observation, mask, sides.astype(np.int32)[..., None, None], advice_seen(advice, lead))
+
+    def _check_no_memory(self) -> None:
+        if self.has_memory:
+            raise ValueError("this policy remembers its episode: carry = policy.first_carry() where one begins, then "
+                             "carry, action = policy.step(carry, observation, mask) at every bar")
+
+    def _check_carry(self, carry: PyTree, lead: tuple[int, ...]) -> None:
+        expected = jax.tree.map(lambda x: (*lead, *x.shape), self._acts.carry)
+        found = jax.tree.map(np.shape, carry)
+        if found != expected:
+            raise ValueError(f"carry has shape {found}, expected {expected}; begin with first_carry(), or "
+                             "first_carry(B) for B episodes at once")
+
+    def _check(self, observation: np.ndarray, mask: np.ndarray) -> None:
+        size, actions = self.schema["observation"]["size"], len(self.schema["actions"]["names"])
+        lead = observation.shape[:-1]
+        if observation.ndim not in (1, 2) or observation.shape[-1] != size:
+            raise ValueError(f"observation has shape {observation.shape}, expected ({size},) or (B, {size})")
+        if mask.dtype != np.bool_ or mask.shape != (*lead, actions):
+            raise ValueError(f"mask is {mask.dtype}{list(mask.shape)}, expected bool{[*lead, actions]}")
+        if not np.isfinite(observation).all():
+            slot = int(np.argwhere(~np.isfinite(observation))[0, -1])
+            raise ValueError(f"observation slot {slot} ('{self.observation_names[slot]}') is not finite")
+        if not mask.any(axis=-1).all():
+            raise ValueError("the mask allows no action")
+
+
+def listens(schema: Mapping[str, Any]) -> bool:
+    """Whether the policy of a bundle's schema takes advice besides its observation."""
+    advisor = AdvisorConfig.model_validate(schema.get("advisor", {}))
+    return advisor.on and (advisor.fusion not in ("slots", "none") or advisor.veto <= 1)
+
+
+def advice_seen(advice: Advice, lead: tuple[int, ...]) -> AdviceSeen:
+    """Advice as a fusion reads it, with leading axes `lead`. Raises ValueError as `LoadedPolicy.step`."""
+    if unknown := sorted(advice.keys() - ADVICE.keys()):
+        raise ValueError(f"advice has '{unknown[0]}', expected {', '.join(ADVICE)}")
+    given = {**_OPTIONAL, **advice}
+    numbers = {name: _numbers(name, given.get(name), within, lead, whole=name == "direction")
+               for name, within in ADVICE.items()}
+    direction = numbers["direction"]
+    logits = [direction == 0, direction > 0, direction < 0]  # hold, buy, sell; a fusion reads which one is the largest
+    values = np.stack([*logits, numbers["confidence"], numbers["risk"], numbers["age"]], axis=-1).astype(np.float32)
+    return AdviceSeen(jnp.asarray(values), jnp.ones(lead, jnp.int32))
+
+
+def _numbers(name: str, value: Any, within: tuple[float, float], lead: tuple[int, ...], whole: bool) -> np.ndarray:
+    """float64[lead]: one number for all rows, or one for each. Raises ValueError."""
+    if value is None:
+        raise ValueError(f"{name} is missing: advice needs direction and confidence, and the side that is held now "
+                         "(1 long, -1 short, 0 flat)")
+    found, (low, high) = np.asarray(value, np.float64), within
+    if found.shape not in ((), lead):
+        raise ValueError(f"{name} has shape {found.shape}, expected {lead} or one number")
+    fits = np.isfinite(found) & (found >= low) & (found <= high)
+    if not fits.all() or (whole and (found != np.round(found)).any()):
+        kind = "whole number" if whole else "finite number"
+        raise ValueError(f"{name} is {value}, expected a {kind} from {low:g} to {high:g}")
+    return np.broadcast_to(found, lead)

@@ -1,0 +1,202 @@
+"""A loaded policy takes advice as an argument, and then acts as the run's own evaluation does with that advice."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bench.learning import sections_of
+from jaxtrade.advisor.table import AdviceTable, make_view, session_starts
+from jaxtrade.evaluation.agents import sampled
+from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.policy import LoadedPolicy, load_policy, save_policy_bundle
+from jaxtrade.networks import distributions
+from jaxtrade.networks.normalize import RunningStats
+from jaxtrade.rl.listening.fusion import GATE, Trust, make_fusion
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.storage import checkpoint
+from tests.evaluation.tiny import setup, tiny_market, walk
+
+MARKET = tiny_market(walk([60, 60], scale=6.0), [60, 60])
+SESSIONS = MARKET.sessions(0, 1)
+PPO = {"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16, 16]}
+TRUST = Trust(jnp.array([1.5, -2.0, 0.0, 0.7, 2.0]))
+
+
+class Decisions(NamedTuple):
+    """N decisions of an evaluation: what the policy saw, what was held and advised, and its own probabilities."""
+
+    observations: np.ndarray
+    masks: np.ndarray
+    sides: np.ndarray
+    advice: dict[str, np.ndarray]
+    given: np.ndarray
+    own: np.ndarray
+    keys: list[Any]
+    actions: np.ndarray
+
+
+def view() -> Any:
+    """Random advice about two of three bars, one bar late."""
+    rng, size = np.random.default_rng(3), MARKET.data.close.shape[0]
+    rows = rng.uniform(0.0, 1.0, (size, 6)).astype(np.float32)
+    rows[:, :3] = np.eye(3, dtype=np.float32)[rng.integers(0, 3, size)] * 2
+    version = (rng.random(size) < 2 / 3).astype(np.int32)
+    table = AdviceTable(jnp.asarray(np.where(version[:, None] > 0, rows, 0)), jnp.asarray(version), jnp.int32(1))
+    sessions = MARKET.data.sessions
+    return make_view(table, session_starts(sessions.first, sessions.last, size), (1,), 0, 30)
+
+
+Made = Callable[..., tuple[Path, Decisions]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """`make`, once for each fusion and its keys."""
+    known: dict[str, tuple[Path, Decisions]] = {}
+
+    def of(fusion: str, **keys: Any) -> tuple[Path, Decisions]:
+        name = f"{fusion} {keys}"
+        if name not in known:
+            known[name] = make(tmp_path_factory.mktemp("policy"), fusion, **keys)
+        return known[name]
+
+    return of
+
+
+def make(folder: Path, fusion: str, **keys: Any) -> tuple[Path, Decisions]:
+    """An untrained policy with lively outputs, saved as a run would; and an evaluation of it with advice."""
+    sections = sections_of(PPO) | {"advisor": {"kind": "none", "fusion": fusion, **keys}}
+    env, params, config = setup(MARKET, SESSIONS, **sections)
+    params = params.replace(advice=view())
+    algorithm = make_ppo(config, env, 1, fusion=make_fusion(config.advisor, config.env))
+    first = jax.jit(algorithm.init)(jax.random.key(1), params)
+    rng, size = np.random.default_rng(0), env.observation_size
+    stats = RunningStats(jnp.full((1, size), 9.0), jnp.asarray(rng.normal(size=(1, size)), jnp.float32),
+                         jnp.asarray(rng.uniform(0.5, 2.0, (1, size)), jnp.float32))
+    policy = policy_of(first)
+    lively = {name: jax.tree.map(lambda x, by=by: by * x, policy.parameters[name])
+              for name, by in (("policy_head", 30), (GATE, 5)) if name in policy.parameters}
+    policy = policy.replace(normaliser=stats, parameters={**policy.parameters, **lively}, fusion=TRUST)
+    save_policy_bundle(folder / "policy", policy, env, MARKET, config)  # pyright: ignore[reportArgumentType]
+    record = backtest(env, sampled(algorithm, policy, env), params, decision_bars(MARKET.data, SESSIONS), "strategy",
+                      jax.random.key(2))
+    refs = jax.tree.map(lambda leaf: leaf[:59], record.ref)
+    act = jax.jit(algorithm.act, static_argnums=5)
+    keys_of = [jax.random.key(i) for i in range(59)]
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], refs) for i in range(59)]
+    extras = [act(policy, None, ref, params, None, False)[2] for ref in each]
+    seen = refs.aux
+    return folder, Decisions(
+        np.stack([env.observe(ref, params) for ref in each]), np.stack([ref.mask for ref in each]),
+        np.sign(np.asarray(refs.legs)[:, 0, 0]),
+        {"direction": np.asarray(seen.direction), "confidence": np.asarray(seen.confidence),
+         "risk": np.asarray(seen.risk), "age": np.asarray(seen.age)},
+        np.asarray(seen.valid), np.stack([distributions.probs(one.logits, one.mask) for one in extras]), keys_of,
+        np.array([int(act(policy, None, ref, params, key, True)[1]) for ref, key in zip(each, keys_of, strict=True)]))
+
+
+def advice_at(found: Decisions, i: int) -> dict[str, float] | None:
+    return {name: float(values[i]) for name, values in found.advice.items()} if found.given[i] else None
+
+
+def side_at(found: Decisions, i: int) -> int | None:
+    return int(found.sides[i]) if found.given[i] else None
+
+
+@pytest.mark.parametrize("fusion", ["trust", "gate", "rules"])
+def test_with_the_same_advice_it_has_the_probabilities_of_the_evaluation(made: Made, fusion: str) -> None:
+    path, found = made(fusion)
+    loaded = load_policy(path)
+    assert loaded.listens
+    assert 20 < found.given.sum() < 59
+    assert set(found.sides) == {-1, 0, 1}
+    for i in range(59):
+        mine = loaded.probabilities(found.observations[i], found.masks[i], advice=advice_at(found, i),
+                                    side=side_at(found, i))
+        np.testing.assert_allclose(mine, found.own[i], rtol=1e-5, atol=1e-7)
+        drawn = loaded.act(found.observations[i], found.masks[i], True, found.keys[i], advice=advice_at(found, i),
+                           side=side_at(found, i))
+        assert drawn == found.actions[i]
+
+
+@pytest.mark.parametrize("fusion", ["trust", "gate"])
+def test_advice_matters_and_a_batch_is_its_rows(made: Made, fusion: str) -> None:
+    path, found = made(fusion)
+    loaded, rows = load_policy(path), np.flatnonzero(found.given)
+    advice = {name: values[rows] for name, values in found.advice.items()}
+    batch = loaded.probabilities(found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows])
+    np.testing.assert_allclose(batch, found.own[rows], rtol=1e-5, atol=1e-7)
+    without = loaded.probabilities(found.observations[rows], found.masks[rows])
+    assert np.abs(without - batch).max() > 0.05
+    actions = loaded.act(found.observations[rows], found.masks[rows], advice=advice, side=found.sides[rows])
+    assert np.asarray(actions).tolist() == batch.argmax(axis=1).tolist()
+    drawn = loaded.act(found.observations[rows], found.masks[rows], True, jax.random.key(0), advice=advice,
+                       side=found.sides[rows])
+    assert found.masks[rows, drawn].all()
+
+
+def test_the_veto_acts_in_a_loaded_policy(made: Made) -> None:
+    path, found = made("none", veto=0.5)
+    loaded = load_policy(path)
+    flat = int(np.flatnonzero(found.masks[:, 1])[0])
+    risky = {"direction": 1, "confidence": 0.9, "risk": 0.6}
+    assert loaded.probabilities(found.observations[flat], found.masks[flat])[1] > 0
+    assert loaded.probabilities(found.observations[flat], found.masks[flat], advice=risky, side=0)[1:3].max() == 0
+
+
+@pytest.fixture(scope="module")
+def trusting(made: Made) -> LoadedPolicy:
+    return load_policy(made("trust")[0])
+
+
+GOOD = {"direction": 1, "confidence": 0.7}
+
+
+@pytest.mark.parametrize(("advice", "side", "message"), [
+    (GOOD, None, "side is missing"),
+    ({"direction": 1}, 0, "confidence is missing"),
+    ({"confidence": 0.5}, 0, "direction is missing"),
+    ({**GOOD, "horizon": 3}, 0, "advice has 'horizon', expected direction, confidence, risk, age"),
+    ({**GOOD, "direction": 0.5}, 0, "direction is 0.5, expected a whole number from -1 to 1"),
+    ({**GOOD, "confidence": 1.5}, 0, "confidence is 1.5, expected a finite number from 0 to 1"),
+    ({**GOOD, "risk": float("nan")}, 0, "risk is nan, expected a finite number from 0 to 1"),
+    ({**GOOD, "age": -1}, 0, "age is -1, expected a finite number from 0 to inf"),
+    ({**GOOD, "confidence": [0.5, 0.6]}, 0, r"confidence has shape \(2,\), expected \(\) or one number"),
+    (GOOD, 2, "side is 2, expected a whole number from -1 to 1"),
+])
+def test_wrong_advice_is_refused(trusting: LoadedPolicy, advice: dict[str, Any], side: Any, message: str) -> None:
+    size, actions = len(trusting.observation_names), len(trusting.action_names)
+    with pytest.raises(ValueError, match=message):
+        trusting.act(np.zeros(size), np.ones(actions, bool), advice=advice, side=side)
+
+
+def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
+    loaded = load_policy(made("none")[0])
+    assert not loaded.listens
+    with pytest.raises(ValueError, match=r"takes no advice beside its observation"):
+        loaded.act(np.zeros(len(loaded.observation_names)), np.ones(7, bool), advice=GOOD, side=0)
+
+
+def test_a_panel_s_advice_is_refused(trusting: LoadedPolicy) -> None:
+    panel = dataclasses.replace(trusting, policy=trusting.policy.replace(fusion=Trust(jnp.zeros((2, 5)))))
+    with pytest.raises(ValueError, match="listens to a panel"):
+        panel.act(np.zeros(len(panel.observation_names)), np.ones(7, bool), advice=GOOD, side=0)
+
+
+def test_a_bundle_from_before_advisors_acts_as_before(tmp_path: Path, trusting: LoadedPolicy) -> None:
+    """It names no advisor and holds no trust."""
+    schema = {name: part for name, part in trusting.schema.items() if name != "advisor"}
+    checkpoint.save_policy(tmp_path / "policy", trusting.policy.replace(fusion=None), schema)
+    old = load_policy(tmp_path)
+    assert not old.listens
+    observation, mask = np.ones(len(old.observation_names)), np.ones(7, bool)
+    np.testing.assert_array_equal(old.probabilities(observation, mask), trusting.probabilities(observation, mask))
