@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxtrade.advisor.compose import JOURNAL, LEDGER, followed_of
-from jaxtrade.advisor.host.journal import read_journal
+from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger
 from jaxtrade.advisor.snapshot import WIDTH, load_table, read_snapshot
 from jaxtrade.advisor.table import directions
@@ -67,6 +67,8 @@ def journal_report(path: Path) -> dict[str, Any]:
         raise JournalError(f"{path}: rows are not {WIDTH} wide; it is no journal of this version")
     bars = np.array([bar for delta in recorded.deltas for bar in delta.bars], np.int64)
     rows = np.array([row for delta in recorded.deltas for row in delta.rows], np.float32).reshape(-1, WIDTH)
+    if (size := recorded.header.get(ROWS_EACH)) is not None:
+        bars = bars % size  # of a panel's members
     updates = [delta.update for delta in recorded.deltas]
     return {"path": str(path), "what": "journal", "of": recorded.header, "versions": len(recorded.deltas),
             "updates": [min(updates), max(updates)] if updates else [], "notes": list(recorded.notes),

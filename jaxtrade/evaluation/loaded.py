@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxtrade.advisor.table import AdviceSeen
+from jaxtrade.advisor.host.schema import LOGIT_SCALE
+from jaxtrade.advisor.table import AdviceSeen, consensus
 from jaxtrade.config import AdvisorConfig
 from jaxtrade.networks import distributions
 from jaxtrade.rl.state import Policy
@@ -21,6 +22,7 @@ from jaxtrade.types import Algorithm, Array, PyTree
 ADVICE = {"direction": (-1, 1), "confidence": (0, 1), "risk": (0, 1), "age": (0, np.inf)}  # keys and their ranges
 _OPTIONAL = {"risk": 0.0, "age": 0.0}
 Advice = Mapping[str, Any]
+Advices = Advice | Sequence[Advice | None]  # of one advisor, or of every member of a panel
 
 
 class Given(NamedTuple):
@@ -139,7 +141,7 @@ class LoadedPolicy:
         return jax.tree.map(lambda x: np.zeros((*lead, *x.shape), x.dtype), self._acts.carry)
 
     def act(self, observation: Any, mask: Any, explore: bool = False, key: Array | None = None, *,
-            advice: Advice | None = None, side: Any = None) -> int | np.ndarray:
+            advice: Advices | None = None, side: Any = None) -> int | np.ndarray:
         """The action for a raw observation, for a policy without memory. Arguments and action as in `step`.
 
         Raises:
@@ -149,7 +151,7 @@ class LoadedPolicy:
         return self.step(self.first_carry(), observation, mask, explore, key, advice=advice, side=side)[1]
 
     def step(self, carry: PyTree, observation: Any, mask: Any, explore: bool = False, key: Array | None = None, *,
-             advice: Advice | None = None, side: Any = None) -> tuple[PyTree, int | np.ndarray]:
+             advice: Advices | None = None, side: Any = None) -> tuple[PyTree, int | np.ndarray]:
         """The action for a raw observation. It is normalised by the frozen statistics, and the mask is applied.
 
         Args:
@@ -159,7 +161,8 @@ class LoadedPolicy:
             explore: True samples an action and needs a typed `key`. False takes the most probable legal action.
             advice: what an advisor says, for a policy that `listens`; None acts as without advice. Its keys, each a
                 number, or [B] numbers: direction (1 buy, -1 sell, 0 hold), confidence and risk (0 to 1), and age (bars
-                since the bar that it is about). risk and age may be left out and are then 0.
+                since the bar that it is about). risk and age may be left out and are then 0. For a panel of advisors, a
+                list with one such entry for each member, in the order of `advisor.panel`; None for a silent one.
             side: with advice, the side that is held: 1 long, -1 short, 0 flat; int, or int[B].
         Returns:
             (carry for the next call, int or int32[B]).
@@ -174,7 +177,7 @@ class LoadedPolicy:
         action = np.asarray(action)
         return carry, action if action.ndim else int(action)
 
-    def probabilities(self, observation: Any, mask: Any, *, advice: Advice | None = None, side: Any = None
+    def probabilities(self, observation: Any, mask: Any, *, advice: Advices | None = None, side: Any = None
                       ) -> np.ndarray:
         """float32[A] or float32[B, A]: the probability of each action, for a policy without memory.
 
@@ -188,7 +191,7 @@ class LoadedPolicy:
                              "returns extras without logits and mask")
         return np.asarray(distributions.probs(extras.logits, extras.mask))
 
-    def _given(self, carry: PyTree, observation: Any, mask: Any, advice: Advice | None, side: Any) -> Given:
+    def _given(self, carry: PyTree, observation: Any, mask: Any, advice: Advices | None, side: Any) -> Given:
         """The checked arguments as a reference. Raises ValueError as `step`."""
         observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
         self._check(observation, mask)
@@ -198,12 +201,11 @@ class LoadedPolicy:
         if not self.listens:
             raise ValueError("this policy takes no advice beside its observation (policy.listens is False); leave "
                              "advice out")
-        if self.policy.fusion is not None and self.policy.fusion.log_odds.ndim > 1:
-            raise ValueError("this policy listens to a panel of advisors (advisor.panel), whose advice cannot be given "
-                             "here; jaxtrade evaluate and jaxtrade replay do give it")
         lead = observation.shape[:-1]
         sides = _numbers("side", side, (-1, 1), lead, whole=True)
-        return Given(observation, mask, sides.astype(np.int32)[..., None, None], advice_seen(advice, lead))
+        advisors = AdvisorConfig.model_validate(self.schema["advisor"]).advisors
+        seen = advice_seen(advice, lead) if advisors == 1 else panel_seen(advice, advisors, lead)
+        return Given(observation, mask, sides.astype(np.int32)[..., None, None], seen)
 
     def _check_no_memory(self) -> None:
         if self.has_memory:
@@ -237,8 +239,25 @@ def listens(schema: Mapping[str, Any]) -> bool:
     return advisor.on and (advisor.fusion not in ("slots", "none") or advisor.veto <= 1)
 
 
-def advice_seen(advice: Advice, lead: tuple[int, ...]) -> AdviceSeen:
-    """Advice as a fusion reads it, with leading axes `lead`. Raises ValueError as `LoadedPolicy.step`."""
+def panel_seen(advice: Advices, advisors: int, lead: tuple[int, ...]) -> AdviceSeen:
+    """Advice of a panel as a fusion reads it. Raises ValueError as `LoadedPolicy.step`."""
+    if isinstance(advice, Mapping) or len(advice) != advisors:
+        found = "one mapping" if isinstance(advice, Mapping) else f"{len(advice)} entries"
+        raise ValueError(f"advice holds {found}; this policy listens to a panel, so give a list of {advisors} entries, "
+                         "None for a silent advisor")
+    silent = AdviceSeen(jnp.zeros((*lead, 6), jnp.float32), jnp.zeros(lead, jnp.int32))
+    seen = [silent if each is None else advice_seen(each, lead) for each in advice]
+    values = jnp.stack([each.values for each in seen], axis=-2)
+    scale = jnp.where(jnp.arange(6) < 3, LOGIT_SCALE * values[..., 3:4], 1.0)  # as in live answers
+    every = AdviceSeen(values * scale, jnp.stack([each.version for each in seen], axis=-1))
+    return jax.vmap(consensus)(every) if lead else consensus(every)
+
+
+def advice_seen(advice: Advices, lead: tuple[int, ...]) -> AdviceSeen:
+    """Advice of one advisor as a fusion reads it, with leading axes `lead`. Raises ValueError as `LoadedPolicy.step`.
+    """
+    if not isinstance(advice, Mapping):
+        raise ValueError("advice is a list, and this policy listens to one advisor; give one mapping")
     if unknown := sorted(advice.keys() - ADVICE.keys()):
         raise ValueError(f"advice has '{unknown[0]}', expected {', '.join(ADVICE)}")
     given = {**_OPTIONAL, **advice}

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 from pydantic import BaseModel, ValidationError
 
-from jaxtrade.advisor.outcomes import no_outcomes
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
 from jaxtrade.config.legacy import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
@@ -82,7 +81,7 @@ def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, 
         "network": config.network.model_dump(mode="json"),
         # Only the settings of the fusion matter to the policy. The others may contain private data, such as addresses.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
-            "kind": "none" if config.advisor.on else "off"},
+            "kind": "none" if config.advisor.on else "off", "panel": [{"kind": "none"} for _ in config.advisor.panel]},
         "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
                    "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic},
         "data_sha256": market.fingerprint,
@@ -180,7 +179,7 @@ def policy_structure(config: RunConfig, size: int, actions: int, opening: bool =
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
-        trust = None if fusion is None else fusion.trust(no_outcomes(fusion.config, 1))
+        trust = None if fusion is None else fusion.no_trust()
         opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
         return first_policy(config, actions, size, key, fusion).replace(fusion=trust, opening=opened)
 

@@ -22,7 +22,7 @@ from jaxtrade.advisor import compose as advising
 from jaxtrade.advisor.bridge import Bridge
 from jaxtrade.advisor.callback import settle
 from jaxtrade.advisor.compose import JOURNAL
-from jaxtrade.advisor.host.journal import HEADER, Journal, Recorded, is_ended, read_journal
+from jaxtrade.advisor.host.journal import HEADER, ROWS_EACH, Journal, Recorded, is_ended, read_journal
 from jaxtrade.advisor.host.panel import PanelSource
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
@@ -47,7 +47,6 @@ from jaxtrade.types import SessionSet, SessionTable
 # Python switches threads every 5 ms by default. The training thread would wait that long for the interpreter while the
 # advisor's threads run, so they take turns every 0.2 ms instead.
 _SWITCH_S = 2e-4
-ROWS_EACH = "rows_of_each_advisor"  # in the header of a panel's journal: T
 
 
 def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool) -> AdviceView:
@@ -287,8 +286,9 @@ def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]
     lines += unusable_lines(figures)
     shown = {name: last.get(name) for name in ("hit_rate", "trust", "advice_share", "agreement", "override")}
     trust = "n/a" if shown["trust"] is None else f"{shown['trust']:.3g} (log-odds)"
-    lines.append(f"advisor: hit rate {_percent(shown['hit_rate'])} over {int(last.get('advice_scored', 0)):,} scored, "
-                 f"trust {trust}, advice on {_percent(shown['advice_share'])} of steps, "
+    worth = f", worth {last['advice_independent']:,.0f} independent" if last.get("advice_independent") else ""
+    lines.append(f"advisor: hit rate {_percent(shown['hit_rate'])} over {int(last.get('advice_scored', 0)):,} scored"
+                 f"{worth}, trust {trust}, advice on {_percent(shown['advice_share'])} of steps, "
                  f"agreement {_percent(shown['agreement'])}, override {_percent(shown['override'])}")
     stall = own["stall_ms"]["delta"], own["stall_ms"]["wanted"]
     calls = sum(part["calls"] for part in stall)

@@ -22,6 +22,7 @@ FORMAT = 1
 _END_BYTES = 256  # an end line is shorter
 # Required entries: the run's id, digests of its configuration and of the answers' schema, the version of its prompts,
 # the advisor's identity, and versions of libraries.
+ROWS_EACH = "rows_of_each_advisor"  # entry of a panel's header: row i of advisor k is about bar i - k * this
 HEADER = ("run", "config", "schema", "prompt_version", "identity", "versions")
 
 

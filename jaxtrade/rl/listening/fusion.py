@@ -44,8 +44,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxtrade.advisor.outcomes import Outcomes, bin_of, log_odds
-from jaxtrade.advisor.panel import PanelOutcomes, correlation, together
+from jaxtrade.advisor.outcomes import Outcomes, bin_of, log_odds, no_outcomes
+from jaxtrade.advisor.panel import PanelOutcomes, correlation, no_panel_outcomes, together
 from jaxtrade.advisor.table import AdviceSeen
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.env.reference import ObservationRef
@@ -182,6 +182,11 @@ class Fusion:
         if isinstance(outcomes, PanelOutcomes):
             return Trust(jax.vmap(one)(outcomes.each), correlation(outcomes.pairs, chosen.prior))
         return Trust(one(outcomes))
+
+    def no_trust(self) -> Trust:
+        """The trust before any advice was scored: the structure of `Policy.fusion`."""
+        chosen = self.config
+        return self.trust(no_panel_outcomes(chosen, 1) if chosen.advisors > 1 else no_outcomes(chosen, 1))
 
     def terms(self, trust: Trust | None, ref: ObservationRef) -> AdviceTerms:
         """The advice terms of `ref`, which `fuse` needs.
