@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxtrade.advisor.compose import backend_of, is_slow
+from jaxtrade.advisor.host.forms import FORMS
 from jaxtrade.advisor.host.ledger import MICRO, Caps, Ledger, Prices, Spend, at_most
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.advisor.host.pipe import parse_pipe
 from jaxtrade.advisor.host.replies import printable
+from jaxtrade.advisor.host.samples import calls_of
 from jaxtrade.advisor.host.schema import DIRECTIONS, parse_advice
 from jaxtrade.advisor.host.types import Advice, Answer, Backend, Failure, Question
-from jaxtrade.advisor.host.verdict import checked, verdict_of
+from jaxtrade.advisor.host.unusable import reason_of
+from jaxtrade.advisor.host.unusable import remedy as unusable_remedy
+from jaxtrade.advisor.host.verdict import checked, is_unusable, verdict_of
+from jaxtrade.advisor.members import members_of
 from jaxtrade.advisor.questions import in_sessions, make_book
 from jaxtrade.cli.bar_at import bar_at
 from jaxtrade.cli.followed import explained, labels_of
 from jaxtrade.cli.shared import say
 from jaxtrade.config import RunConfig
 from jaxtrade.config.service import ServiceOptions
-from jaxtrade.data.market import load_market
+from jaxtrade.data.market import Market, load_market
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.errors import ConfigError
 
@@ -52,13 +57,24 @@ class Reply(NamedTuple):
 
 
 def ask(config: RunConfig, request: Request) -> int:
-    """Handle the command. Returns 0, or 1 if an answer is a failure.
+    """Handle the command. Returns 0, or 1 if an answer is a failure. Every member of a panel is asked.
 
     Raises ConfigError (flags, a kind that answers no question, a server without its only model), DataError.
     """
-    _check_kind(config.advisor.kind)
-    config = with_model(config, say)
+    members = members_of(config)
+    for member in members:
+        _check_kind(member.advisor.kind)
     market = load_market(config)
+    documents = [_document_of(with_model(member, say), market, request) for member in members]
+    if request.as_json:
+        print(json.dumps(documents if len(documents) > 1 else documents[0], indent=2, allow_nan=False))
+    else:
+        print("\n\n".join("\n".join(_lines(document)) for document in documents))
+    return 0 if all(answer["advice"] is not None for document in documents for answer in document["answers"]) else 1
+
+
+def _document_of(config: RunConfig, market: Market, request: Request) -> dict[str, Any]:
+    """Ask one advisor, and return all that is shown, as JSON values."""
     book, splits, labels = make_book(market, config), split_sessions(market, config.split), labels_of(market, config)
     inside = {name: in_sessions(market, splits[name]) for name in ("train", "validation", "test")}
     bar = bar_at(book, inside["train"], request.at)
@@ -71,10 +87,9 @@ def ask(config: RunConfig, request: Request) -> int:
     split = next((name for name, bars in inside.items() if bars[bar]), "none")
     followed = [explained(side_of(reply.answer.advice), bar, labels) for reply in replies
                 if reply.answer.advice is not None and split == "train"]
-    document = _document(config, question, split, replies, followed)
+    document = _document(config, question, split, replies, followed, backend.identity())
     document["last_of_training"] = request.at is None
-    print(json.dumps(document, indent=2, allow_nan=False) if request.as_json else "\n".join(_lines(document)))
-    return 0 if all(reply.answer.advice is not None for reply in replies) else 1
+    return document
 
 
 def _check_kind(kind: str) -> None:
@@ -96,17 +111,25 @@ def ask_times(backend: Backend, question: Question, config: RunConfig, form: str
     options, replies = config.advisor.service, list[Reply]()
     cost = None if options.max_cost is None else int(options.max_cost * MICRO)
     ledger = Ledger(Path(options.ledger) if options.ledger else None, Caps(options.max_calls, options.max_tokens, cost))
-    prices = Prices(options.price_prompt, options.price_completion)
+    prices, calls = Prices(options.price_prompt, options.price_completion), calls_of(backend)
+    share = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
+    reserved = Spend(*(calls * part for part in share))
+    left, tries = times, times + len(FORMS)
     try:
-        for _ in range(times):
-            reserved = at_most(question.prompt, options.overhead_tokens, options.completion_tokens, prices)
+        while left and tries:
+            tries -= 1
             if why := ledger.reserve(reserved):
                 stopped = Answer(None, Failure.STOPPED, f"not asked: {why}; one more request may need "
                                  f"{reserved.tokens} tokens")
                 return [*replies, Reply(stopped, Spend(), 0.0, "", asked=False)]
             reply = _reply(backend, question, config, form)
-            ledger.settle(reserved, _spent(reply.answer, reserved, prices))
+            spent = [_spent(part, share, prices) for part in reply.answer.parts or (reply.answer,)]
+            ledger.settle(reserved, Spend(*(sum(column) for column in zip(*spent, strict=True))))
+            if reply.answer.failure is Failure.UNSUPPORTED and tries:
+                say(f"note: {printable(reply.answer.detail)}")  # the backend's next request has the next weaker form
+                continue
             replies.append(reply)
+            left -= 1
     finally:
         ledger.close()
     return replies
@@ -117,7 +140,7 @@ def _reply(backend: Backend, question: Question, config: RunConfig, form: str) -
     answer = checked(backend.answer(question, began + options.deadline_s))
     answer = answer._replace(latency=answer.latency or time.monotonic() - began)
     parsed = (parse_pipe if form == "pipe" else parse_advice)(answer.raw)
-    used = Spend(1, answer.prompt_tokens + answer.completion_tokens)
+    used = Spend(len(answer.parts) or 1, answer.prompt_tokens + answer.completion_tokens)
     if not is_slow(config.advisor.kind):
         return Reply(answer, Spend(), 0.0, parsed.reason)
     prices = Prices(options.price_prompt, options.price_completion)
@@ -144,10 +167,10 @@ def side_of(advice: Advice | None) -> int:
 # --- what is shown ---------------------------------------------------------------------------------------------------
 
 
-def remedy(answer: Answer, options: ServiceOptions, structured: str) -> str:
-    """What to do about a failure. structured: `advisor.options.structured`."""
-    form = (f"advisor.options.structured={structured} is set: json_schema makes servers that can do so keep to the form"
-            if structured != "json_schema" else "the server does not keep to the form that it was asked for")
+def remedy(answer: Answer, options: ServiceOptions, identity: Mapping[str, str]) -> str:
+    """What to do about a failure. identity: the backend's."""
+    if is_unusable(answer):
+        return unusable_remedy(reason_of(answer), identity, options.completion_tokens)
     match answer.failure:
         case Failure.TIMEOUT:
             return f"raise advisor.service.deadline_s (now {options.deadline_s:g}), or use a faster model"
@@ -155,23 +178,17 @@ def remedy(answer: Answer, options: ServiceOptions, structured: str) -> str:
             return "start the server, or check the URL; jaxtrade advise models URL shows whether it answers"
         case Failure.REFUSED:
             return "check advisor.options.model (jaxtrade advise models URL lists them), the key and the account"
-        case Failure.TOO_LARGE:
-            return f"raise advisor.service.completion_tokens (now {options.completion_tokens}), or use a briefer model"
-        case Failure.EMPTY:
-            return ("the answer holds no text: raise advisor.service.completion_tokens (now "
-                    f"{options.completion_tokens}), or try advisor.options.structured=none")
-        case Failure.PARSE | Failure.SCHEMA:
-            return f"{form}; try another model, or advisor.template=pipe, whose form is simpler"
+        case Failure.UNSUPPORTED:
+            return "set advisor.options.structured=none, or advisor.template=pipe"
         case Failure.STOPPED:
             return "raise the cap (advisor.service.max_*), or give another advisor.service.ledger"
         case _:
             return "see the server's own messages"
 
 
-def _document(config: RunConfig, question: Question, split: str, replies: Sequence[Reply], followed: Sequence[str]
-              ) -> dict[str, Any]:
-    """All that is shown, as JSON values."""
-    options, structured = config.advisor.service, str(config.advisor.options.get("structured", "json_schema"))
+def _document(config: RunConfig, question: Question, split: str, replies: Sequence[Reply], followed: Sequence[str],
+              identity: Mapping[str, str]) -> dict[str, Any]:
+    options = config.advisor.service
     later = iter(followed)
     answers = []
     for reply in replies:
@@ -182,7 +199,7 @@ def _document(config: RunConfig, question: Question, split: str, replies: Sequen
                 "direction": DIRECTIONS[side_of(advice)], "confidence": advice.confidence, "risk": advice.risk,
                 "horizon_bars": advice.horizon, "reason": reply.reason},
             "failure": None if answer.failure is None else answer.failure.value, "detail": answer.detail,
-            "remedy": None if answer.failure is None else remedy(answer, options, structured), "asked": reply.asked,
+            "remedy": None if answer.failure is None else remedy(answer, options, identity), "asked": reply.asked,
             "prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens,
             "milliseconds": 1000 * answer.latency, "cost": reply.cost,
             "followed": next(later, None) if advice is not None else None})

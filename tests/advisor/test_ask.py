@@ -122,8 +122,8 @@ def test_without_prices_the_cost_is_unknown(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(("step", "verdict", "remedy"), [
-    (says("I would buy."), "no advice, parse: not JSON", "another model"),
-    (says(json.dumps({"v": 1})), "no advice, schema: no key", "another model"),
+    (says("I would buy."), "no advice, parse: not JSON", "advisor.template=pipe asks for one short line"),
+    (says(json.dumps({"v": 1})), "no advice, schema: no key", "advisor.template=pipe asks for one short line"),
     (says("{", finish="length"), "no advice, too_large: the answer was cut off",
      "raise advisor.service.completion_tokens (now 256)"),
     (says(None), "no advice, empty: no content", "raise advisor.service.completion_tokens"),
@@ -164,6 +164,43 @@ def test_json_and_repetition(capsys: pytest.CaptureFixture[str]) -> None:
     assert second["advice"]["direction"] == "short"
     assert (third["advice"], third["failure"], third["raw"]) == (None, "parse", "no")
     assert "2 answers: 0 flat, 0 long, 0 short, 2 without advice" in capsys.readouterr().out
+
+
+def test_a_panel_is_asked_member_by_member(capsys: pytest.CaptureFixture[str]) -> None:
+    with FaultServer(advises()) as server:
+        panel = f"advisor.panel=[rules, {{kind: '{server.url}', options: {{model: tiny}}}}]"
+        command = ["advise", "ask", "--advisor", "panel", "--set", panel, "--at", "1000"]
+        assert main([*command, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert main(command) == 0
+    assert [each["advisor"] for each in found] == ["rules", server.url]
+    assert found[1]["answers"][0]["advice"]["reason"] == "trend"
+    assert capsys.readouterr().out.count("verdict: ") == 2
+
+
+def test_a_server_that_rejects_the_form_is_asked_without_it(capsys: pytest.CaptureFixture[str]) -> None:
+    rejects = reply(400, json.dumps({"error": {"message": "response_format is not supported"}}))
+    with FaultServer(rejects, rejects, advises()) as server:
+        assert main(ask(server)) == 0
+        bodies = [request.body for request in server.requests]
+    said = capsys.readouterr()
+    assert [body.get("response_format", {}).get("type") for body in bodies] == ["json_schema", "json_object", None]
+    assert "response_format is not supported" in said.err
+    assert "verdict: long" in said.out
+
+
+def test_every_sample_of_a_question_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = tmp_path / "ledger.sqlite"
+    options = ("--set", "advisor.options.samples=3", "--set", "advisor.options.temperature=0.7", "--set",
+               "advisor.service.max_calls=4", "--set", f"advisor.service.ledger={ledger}")
+    with FaultServer(advises()) as server:
+        assert main(ask(server, *options)) == 0
+        assert main(ask(server, *options)) == 1  # three more would exceed the cap
+        assert len(server.requests) == 3
+    assert "not asked: " in capsys.readouterr().out
+    spent = Ledger(ledger, Caps())
+    assert spent.spent().calls == 3
+    spent.close()
 
 
 def test_caps_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
