@@ -1,4 +1,5 @@
-"""Write the generated parts of README.md and docs/benchmarks.md, and the pictures, from the committed results.
+"""Write the generated parts of README.md, docs/benchmarks.md and docs/advisor.md, and the pictures, from the committed
+results.
 
     python -m bench.publish            (in a checkout)
     python -m bench.publish --check    (writes nothing; exit code 1 where a page or a picture is not up to date)
@@ -18,7 +19,7 @@ from typing import Any
 
 from jaxtrade.errors import DataError, JaxtradeError
 
-from . import catalogue, chart, curves, figures, pages, picture, provenance, targets
+from . import catalogue, chart, curves, figures, pages, picture, provenance, targets, trust_page
 from .command import LEAST_REPEATS
 from .device_parts import PARTS
 from .targets import Results, Target
@@ -82,7 +83,8 @@ def generated(root: Path = ROOT, file: Path = targets.FILE) -> dict[str, list[st
              for module in PICTURES}
     above = f"../{paths[picture]}" if paths[picture] else None
     return {"README.md": pages.readme(results, chosen, paths[chart]),
-            "docs/benchmarks.md": pages.page(results, chosen, above)}
+            "docs/benchmarks.md": pages.page(results, chosen, above),
+            "docs/advisor.md": trust_page.lines(here.get("trust"))}
 
 
 def main(argv: Sequence[str], root: Path = ROOT, file: Path = targets.FILE,
