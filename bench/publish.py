@@ -84,7 +84,7 @@ def generated(root: Path = ROOT, file: Path = targets.FILE) -> dict[str, list[st
     above = f"../{paths[picture]}" if paths[picture] else None
     return {"README.md": pages.readme(results, chosen, paths[chart]),
             "docs/benchmarks.md": pages.page(results, chosen, above),
-            "docs/advisor.md": trust_page.lines(here.get("trust"))}
+            **({"docs/advisor.md": trust_page.lines(here["trust"])} if "trust" in here else {})}
 
 
 def main(argv: Sequence[str], root: Path = ROOT, file: Path = targets.FILE,

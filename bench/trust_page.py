@@ -8,22 +8,20 @@ from typing import Any
 from . import pages
 
 MARKETS = ("random walk", "phase-randomised")
-NOT_MEASURED = "Not measured yet: `jaxtrade bench trust`."
 
 
-def lines(result: Mapping[str, Any] | None) -> list[str]:
+def lines(result: Mapping[str, Any]) -> list[str]:
     """A Markdown table: share of draws with trust, by opinion and market, by the earlier rule and by today's."""
-    if result is None:
-        return [NOT_MEASURED]
     header = ("opinion", *(f"{market}: {rule}" for market in MARKETS for rule in ("`answers`", "`blocks`")))
     cells = []
     for part, more in (("false_trust", ""), ("power", " (skill)")):
         for opinion in result[part][MARKETS[0]]:
             shares = [result[part][market][opinion][rule] for market in MARKETS for rule in ("answers", "blocks")]
             cells.append([f"{opinion}{more}", *(share(found) for found in shares)])
-    return [*pages.rows(header, cells), "", f"Share of {result['config']['draws']:,} draws with trust after the last of "
-            f"{result['config']['answers']:,} answers, with its 95 % interval. `persistent:N` keeps a random side for N "
-            f"bars on average. Commit {result['stamp']['commit']}."]
+    about = result["config"]
+    return [*pages.rows(header, cells), "", f"Share of {about['draws']:,} draws with trust after the last of "
+            f"{about['answers']:,} answers, with its 95 % interval. `persistent:N` keeps a random side for N bars on "
+            f"average. Commit {result['stamp']['commit']}."]
 
 
 def share(found: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from bench import catalogue, trust
+from bench import catalogue, trust, trust_page
 from jaxtrade.config import AdvisorConfig, load_config
 from jaxtrade.data.market import load_market
 
@@ -45,8 +45,12 @@ def test_intervals_of_shares():
 
 
 @pytest.mark.slow
-def test_a_quick_result():
+def test_a_quick_result_fits_its_page():
     found = catalogue.run("trust", catalogue.Options(quick=True, repeats=1), ["test"], None)
     json.dumps(found, allow_nan=False)
     assert set(found["false_trust"]) == {"real bars", "random walk", "phase-randomised"}
     assert set(found["worst_upper_bound"]) == set(trust.RULES)
+    lines = trust_page.lines(found)
+    assert len([line for line in lines if line.startswith("| ")]) == 2 + len(found["false_trust"]["random walk"]) + 2
+    worst = found["false_trust"]["random walk"]["persistent:240"]["answers"]
+    assert f"{100 * worst['share']:.1f} % (" in next(line for line in lines if line.startswith("| persistent:240 |"))
