@@ -1,0 +1,143 @@
+"""Whole runs with a panel: its members are asked, scored, recorded, replayed, resumed, evaluated and loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxtrade import cli
+from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
+from jaxtrade.advisor.snapshot import read_snapshot
+from jaxtrade.evaluation.policy import load_policy
+from jaxtrade.runs.evaluate import evaluate_run, history
+from tests.test_advisor_run import figures, same, state_bytes, train
+
+MEMBERS = "[mock:slow:0.003/mock:skilled:0.8, {kind: mock:skilled:0.8, options: {seed: 3}}, mock:random]"
+PANEL = (f"advisor.panel={MEMBERS}", "train.total_timesteps=10240")
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("panel") / "run"
+    train(path, "panel", *PANEL)
+    return path
+
+
+@pytest.mark.slow
+def test_every_member_is_asked_and_scored(recorded: Path) -> None:
+    found = figures(recorded)
+    assert [member["asked"] > 0 for member in found["members"]] == [True] * 3
+    assert found["asked"] == sum(member["asked"] for member in found["members"])
+    journal = read_journal(recorded / "advice.jsonl")
+    size = journal.header[ROWS_EACH]
+    answered = np.bincount([bar // size for delta in journal.deltas for bar in delta.bars], minlength=3)
+    assert (answered > 0).all()
+    assert {name.partition(".")[0] for name in journal.header["identity"]} == {"0", "1", "2"}
+    last = history(recorded)[-1]
+    assert sum(last[f"advice_scored/{i}"] for i in range(3)) == last["advice_scored"] > 0
+    assert last["hit_rate/1"] > 0.7
+    assert last["trust/2"] == 0.0
+    assert (recorded / "advice.png").is_file()
+
+
+@pytest.mark.slow
+def test_a_panel_is_replayed_to_the_bit_with_its_report(recorded: Path, tmp_path: Path,
+                                                       capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["advise", "replay", str(recorded), "--run-dir", str(tmp_path / "again")]) == 0
+    assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
+    assert state_bytes(tmp_path / "again") == state_bytes(recorded)
+    assert figures(tmp_path / "again")["recorded"]["kind"] == "panel"
+
+
+@pytest.mark.slow
+def test_a_panel_goes_on_from_its_journal(recorded: Path, tmp_path: Path) -> None:
+    """Without its last checkpoint and what came after it, the resumed run ends where the recorded one did."""
+    path = tmp_path / "cut"
+    shutil.copytree(recorded, path)
+    shutil.rmtree(sorted((path / "checkpoints").iterdir())[-1])
+    (path / "summary.json").unlink()
+    train(path, "", resume=True)
+    assert state_bytes(path) == state_bytes(recorded)
+
+
+@pytest.mark.slow
+def test_members_that_fail_are_no_advisors(tmp_path: Path) -> None:
+    panel = "advisor.panel=[mock:failing, {kind: mock:failing, options: {failure: timeout}}]"
+    train(tmp_path / "failing", "panel", panel)
+    train(tmp_path / "none", "none", panel)
+    assert figures(tmp_path / "failing")["rows_handed_out"] == 0
+    assert same(tmp_path / "failing", tmp_path / "none")
+
+
+@pytest.mark.slow
+def test_an_evaluation_shows_every_member_and_is_repeated(recorded: Path) -> None:
+    (split,) = (recorded / "advice").glob("*.npz")
+    saved = read_snapshot(split)
+    assert saved.manifest["advisors"] == 3
+    size = read_journal(recorded / "advice.jsonl").header[ROWS_EACH]
+    assert {int(bar) // size for bar in saved.bars} == {0, 1, 2}
+    report = evaluate_run(recorded, split.stem)
+    kinds = "mock:slow:0.003/mock:skilled:0.8, mock:skilled:0.8, mock:random"
+    assert f"advice of panel [{kinds}] (it reads future prices" in report
+    assert evaluate_run(recorded, split.stem) == report
+
+
+@pytest.mark.slow
+def test_a_loaded_policy_takes_the_advice_of_every_member(recorded: Path) -> None:
+    policy = load_policy(recorded / "policy")
+    observation, mask = np.zeros(len(policy.observation_names)), np.ones(len(policy.action_names), bool)
+    buy = {"direction": 1, "confidence": 0.8}
+    silent = policy.probabilities(observation, mask, advice=[None, None, None], side=0)
+    np.testing.assert_array_equal(silent, policy.probabilities(observation, mask))
+    one, both = (policy.probabilities(observation, mask, advice=[buy, second, None], side=0) for second in (None, buy))
+    long, short = policy.action_names.index("BUY"), policy.action_names.index("SELL")
+    odds = [p[long] / p[short] for p in (silent, one, both)]
+    assert odds[0] < odds[1] < odds[2]
+    with pytest.raises(ValueError, match="a list of 3 entries"):
+        policy.probabilities(observation, mask, advice=buy, side=0)
+
+
+@pytest.mark.slow
+def test_snapshots_are_members(tmp_path: Path) -> None:
+    tables = []
+    for kind in ("rules", "mock:random"):
+        tables.append(tmp_path / f"{kind.replace(':', '_')}.npz")
+        assert cli.main(["advise", "precompute", "--advisor", kind, "--out", str(tables[-1])]) == 0
+    members = json.dumps([f"table:{table}" for table in tables])
+    train(tmp_path / "run", "panel", f"advisor.panel={members}")
+    last = history(tmp_path / "run")[-1]
+    assert last["advice_share/0"] > 0.9
+    assert last["advice_share/1"] > 0.9
+    assert not (tmp_path / "run" / "advice.jsonl").exists()
+    recorded = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))["files"]
+    assert {"advisor.panel.0", "advisor.panel.1"} <= recorded.keys()
+    shutil.move(tmp_path, tmp_path.with_name(f"{tmp_path.name}-moved"))
+    assert evaluate_run(tmp_path.with_name(f"{tmp_path.name}-moved") / "run", "test")
+
+
+@pytest.mark.parametrize(("panel", "words"), [
+    ("[rules]", "advisor.kind=panel has 1 members, expected at least 2"),
+    ("[rules, none]", "advisor.panel.1 = none: is no advisor of its own"),
+    ("[rules, 'mock:skild:0.6']", "advisor.panel.1 = mock:skild:0.6: mock:skild: unknown; did you mean 'skilled'?"),
+    ("[rules, {kind: mock:random, options: {sed: 1}}]", "unknown option 'sed'"),
+    ("[rules, {kind: mock:random, optons: {}}]", "advisor.panel.1.optons"),
+    ("[rules, 'table:missing.npz']", "there is no such file"),
+])
+def test_faults_of_a_panel_name_the_member(panel: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "advised", "--advisor", "panel", "--set", f"advisor.panel={panel}"]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [
+    ["advise", "precompute", "advised", "--advisor", "panel", "--out", "x.npz"],
+    ["ablate", "advisor", "--test", "--set", "advisor.kind=panel"],
+])
+def test_commands_for_single_advisors_refuse_a_panel(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*command, "--set", "advisor.panel=[rules, mock:random]"]) == 2
+    said = capsys.readouterr().err
+    assert "panel" in said
+    assert "single advisors" in said or "one advisor" in said
