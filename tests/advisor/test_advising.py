@@ -357,7 +357,7 @@ def test_the_digest_leaves_out_what_a_replay_differs_in() -> None:
 
 
 # The keys whose defaults have changed since, as an earlier run's config.yaml holds them, or is read.
-EARLIER = ("advisor.abstain=2.0",)
+EARLIER = ("advisor.abstain=2.0", "advisor.evidence=answers")
 
 
 @pytest.mark.parametrize(("overrides", "digest"), [

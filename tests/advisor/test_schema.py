@@ -168,8 +168,9 @@ def test_a_think_tag_in_the_reason_is_a_reason() -> None:
 
 @pytest.mark.parametrize("length", [201, 10_000])
 def test_a_long_reason_is_no_failure(length: int) -> None:
-    assert parse_advice(text(reason="x" * length)) == parse_advice(text())
-    assert parse_pipe("BUY | 0.9 | " + "x" * length) == parse_pipe("BUY | 0.9 | up")
+    for long, brief in ((parse_advice(text(reason="x" * length)), parse_advice(text())),
+                        (parse_pipe("BUY | 0.9 | " + "x" * length), parse_pipe("BUY | 0.9 | up"))):
+        assert long == brief._replace(reason="x" * 200)
 
 
 @pytest.mark.parametrize("answer", [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from bench.learning import sections_of
 from jaxtrade.advisor.table import AdviceTable, make_view, session_starts
 from jaxtrade.evaluation.agents import sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.loaded import panel_seen
 from jaxtrade.evaluation.policy import LoadedPolicy, load_policy, save_policy_bundle
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import RunningStats
@@ -186,10 +186,21 @@ def test_a_policy_that_takes_none_refuses_advice(made: Made) -> None:
         loaded.act(np.zeros(len(loaded.observation_names)), np.ones(7, bool), advice=GOOD, side=0)
 
 
-def test_a_panel_s_advice_is_refused(trusting: LoadedPolicy) -> None:
-    panel = dataclasses.replace(trusting, policy=trusting.policy.replace(fusion=Trust(jnp.zeros((2, 5)))))
-    with pytest.raises(ValueError, match="listens to a panel"):
-        panel.act(np.zeros(len(panel.observation_names)), np.ones(7, bool), advice=GOOD, side=0)
+def test_a_list_is_for_a_panel(trusting: LoadedPolicy) -> None:
+    with pytest.raises(ValueError, match="advice is a list, and this policy listens to one advisor"):
+        trusting.act(np.zeros(len(trusting.observation_names)), np.ones(7, bool), advice=[GOOD, None], side=0)
+
+
+def test_advice_of_a_panel_is_a_list_with_every_member() -> None:
+    seen = panel_seen([GOOD, None, {"direction": [-1, 1], "confidence": 0.5}], 3, (2,))
+    assert seen.each is not None
+    assert seen.each.version.tolist() == [[1, 0, 1]] * 2
+    assert seen.each.direction.tolist() == [[1, 0, -1], [1, 0, 1]]
+    np.testing.assert_allclose(seen.confidence, [0.1, 0.6], rtol=1e-5)  # |0.7 - 0.5| / 2, (0.7 + 0.5) / 2
+    assert seen.direction.tolist() == [1, 1]
+    for wrong, found in ((GOOD, "one mapping"), ([GOOD], "1 entries")):
+        with pytest.raises(ValueError, match=f"advice holds {found}; .* a list of 3 entries"):
+            panel_seen(wrong, 3, ())
 
 
 def test_a_bundle_from_before_advisors_acts_as_before(tmp_path: Path, trusting: LoadedPolicy) -> None:
