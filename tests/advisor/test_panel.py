@@ -16,7 +16,7 @@ from jaxtrade.advisor.table import AdviceSeen, Delta, consensus, demand, empty_t
 from jaxtrade.config import AdvisorConfig, EnvConfig
 from jaxtrade.rl.listening.fusion import Trust, make_fusion
 
-ROWS = 500
+ROWS = 500  # a divisor of the bars of the large test, so that one advisor's rows come apart from another's
 
 
 def config_of(advisors: int, **keys: object) -> AdvisorConfig:
@@ -34,8 +34,8 @@ def delta_of(entries: list[tuple[int, int, int]], bars: int, most: int, version:
 
 
 def scored_all(config: AdvisorConfig, advised: np.ndarray, followed: np.ndarray, memory: float,
-               order: np.random.Generator) -> PanelOutcomes:
-    """Every advisor's advice int[A, T], in random order, ROWS at a time."""
+               order: np.random.Generator | None) -> PanelOutcomes:
+    """Every advisor's advice int[A, T], ROWS at a time: in random order, or (None) one advisor after the other."""
     number, bars = advised.shape
     table, outcomes = empty_table(number * bars), no_panel_outcomes(config, bars)
 
@@ -44,7 +44,7 @@ def scored_all(config: AdvisorConfig, advised: np.ndarray, followed: np.ndarray,
         table = received(table, delta)
         return table, panel_scored(outcomes, delta, table, jnp.asarray(followed, jnp.int8), memory)
 
-    slots = order.permutation(number * bars)
+    slots = np.arange(number * bars) if order is None else order.permutation(number * bars)
     for version, first in enumerate(range(0, len(slots), ROWS), 1):
         chosen = [(int(s // bars), int(s % bars), int(advised[s // bars, s % bars])) for s in slots[first:first + ROWS]]
         table, outcomes = step(table, outcomes, delta_of(chosen, bars, ROWS, version))
@@ -86,11 +86,12 @@ def test_no_panel_is_worth_more_than_independent_advisors(odds: list[float], com
 
 def test_the_correlation_of_errors_by_hand_in_any_order() -> None:
     """Four common bars, errors 1 1 0 0 and 1 0 0 0: covariance 1/8, deviations 1/2 and sqrt(3)/4, so 1 / sqrt(3)."""
-    bars, followed = 40, np.ones(40)
+    bars, followed = ROWS, np.ones(ROWS)
     advised = np.zeros((2, bars), int)
     advised[0, :4], advised[1, :4] = (-1, -1, 1, 1), (-1, 1, 1, 1)
     advised[0, 10:20] = 1  # bars on which the other has no direction
-    found = [scored_all(config_of(2), advised, followed, 1e9, np.random.default_rng(seed)) for seed in range(3)]
+    orders = (None, *(np.random.default_rng(seed) for seed in range(3)))
+    found = [scored_all(config_of(2), advised, followed, 1e9, order) for order in orders]
     for outcomes in found:
         common = correlation(outcomes.pairs, 1e-6)
         assert float(common[0, 1]) == pytest.approx(1 / math.sqrt(3), abs=1e-4)
