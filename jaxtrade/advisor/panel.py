@@ -73,6 +73,9 @@ def panel_scored(outcomes: PanelOutcomes, delta: Delta, table: AdviceTable, foll
         mine = jnp.take(wrong, advisor, axis=1)[:, None]
         both = (came != 0)[:, None] & (said != 0) & (jnp.take(said, advisor, axis=1) != 0)[:, None]
         sums = jnp.stack([jnp.ones_like(wrong), mine * jnp.ones_like(wrong), wrong, mine * wrong], axis=-1)
+        # Rows that came together are met from both sides, and are counted half from each.
+        together_now = table.version.at[at].get(mode="fill", fill_value=0) == jnp.asarray(delta.version)
+        sums = sums * jnp.where(together_now, 0.5, 1.0)[..., None]
         fade = jnp.exp(jnp.log1p(-1.0 / jnp.asarray(memory, jnp.float32)) * (after.seen - each.seen))
         return after, pairs * fade + jnp.where(both[..., None], sums, 0.0).sum(axis=0)
 
