@@ -98,7 +98,7 @@ def test_one_advisor() -> None:
 
 def test_several_advisors_have_their_own_colours_and_metrics() -> None:
     suffixes = ("/0", "/1", "/2")
-    each = [advisor(200 + 50 * i, suffix=suffix, name=f"http://127.0.0.1:800{i}/v1/of-some-length", seed=i)
+    each = [advisor(200 + 50 * i, suffix=suffix, name=f"http://127.0.0.1:800{i}/v1/of-some-length-and-more", seed=i)
             for i, suffix in enumerate(suffixes)]
     figure = figure_of(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
     trust, _, left = figure.axes
@@ -107,6 +107,21 @@ def test_several_advisors_have_their_own_colours_and_metrics() -> None:
     assert figure.legends[0].get_texts()[0].get_text().endswith("…, 200 scored")
     assert len(left.texts) == 2  # no labels that would cover each other
     assert "3 advisors" in figure.texts[1].get_text()
+
+
+@pytest.mark.parametrize("number", [2, 4, 8])
+def test_the_legend_of_a_panel_covers_nothing(number: int) -> None:
+    suffixes = tuple(f"/{i}" for i in range(number))
+    each = [advisor(200, suffix=suffix, name="http://127.0.0.1:8000/v1/of-some-length-and-more", seed=i)
+            for i, suffix in enumerate(suffixes)]
+    figure = figure_of(each, rows(suffixes=suffixes), BINS, HORIZON, "Advice on ES")
+    figure.canvas.draw()
+    legend = figure.legends[0].get_window_extent()
+    others = [text.get_window_extent() for text in figure.texts]
+    others += [axis.title.get_window_extent() for axis in figure.axes]
+    others += [axis.get_window_extent() for axis in figure.axes]
+    assert not any(legend.overlaps(other) for other in others)
+    assert 0 <= legend.x0 < legend.x1 <= figure.bbox.width
 
 
 @pytest.mark.parametrize(("number", "title"), [

@@ -21,7 +21,8 @@ from jaxtrade.text import several
 Z = 1.959964  # standard normal quantile of a two-sided 95 % interval
 LITTLE = 10  # effective answers below which a hit rate says little
 WINDOW, LEAST_BLOCK = 4, 30  # neighbouring blocks whose dependence counts; bars of a block at least
-LONGEST = 30  # characters of an advisor's name where there are several
+LONGEST = 36  # characters of an advisor's name where there are several
+COLUMNS = 3  # of the legend
 LABELLED = 2  # advisors up to which each point has its numbers; more would cover each other
 DODGE = 0.013  # confidence between the points of two advisors in one range
 FRAME = {"left": 0.07, "right": 0.985, "wspace": 0.2, "hspace": 0.42}
@@ -129,10 +130,11 @@ def draw(advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title
 @style.styled
 def figure_of(advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, title: str) -> Any:
     """The matplotlib Figure: calibration on the left, trust and agreement over updates on the right."""
-    height = 5.6
+    legend = 0.28 * -(-len(advisors) // COLUMNS) if len(advisors) > 1 else 0.0  # inches
+    height = 5.6 + legend
     figure = style.new_figure(11.5, height, title, _about(advisors, horizon))
     axes = figure.subplots(2, 2, gridspec_kw={"width_ratios": (1.15, 1)})
-    figure.subplots_adjust(top=1 - 1.0 / height, bottom=0.95 / height, **FRAME)
+    figure.subplots_adjust(top=1 - (1.0 + legend) / height, bottom=0.95 / height, **FRAME)
     grid = axes[0, 0].get_gridspec()
     for axis in axes[:, 0]:
         axis.remove()
@@ -149,8 +151,8 @@ def figure_of(advisors: Sequence[Advisor], rows: Rows, bins: int, horizon: int, 
     axes[1, 1].set_xlabel("update")
     figure.text(0.012, 0.12 / height, _legend(len(advisors)), fontsize=8.5, color=style.GREY, ha="left", va="bottom")
     if len(advisors) > 1:
-        figure.legend(*left.get_legend_handles_labels(), loc="upper right", bbox_to_anchor=(0.99, 1 - 0.06 / height),
-                      ncols=min(3, len(advisors)), handletextpad=0.3, columnspacing=1.2)
+        figure.legend(*left.get_legend_handles_labels(), loc="upper left", bbox_to_anchor=(0.002, 1 - 0.62 / height),
+                      ncols=min(COLUMNS, len(advisors)), handletextpad=0.3, columnspacing=1.2)
     return figure
 
 
