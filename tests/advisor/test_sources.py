@@ -206,7 +206,10 @@ def test_a_question_that_hangs_holds_nobody_up() -> None:
     began = time.monotonic()
     bridge.stop()
     assert time.monotonic() - began < SOON
-    assert reported == ["advisor: the thread advisor-asker hangs and is left behind"]
+    hangs_line = "advisor: the thread advisor-{} hangs and is left behind"
+    assert hangs_line.format("asker") in reported
+    # On a busy machine the other thread may not have run in the time that a stop gives it.
+    assert set(reported) <= {hangs_line.format("asker"), hangs_line.format("taker")}
     gate.set()
 
 
