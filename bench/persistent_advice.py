@@ -1,10 +1,11 @@
 """Advice without skill that persists: how often it is trusted, and what an ablation finds it worth.
 
 `trust`: many runs, each on a martingale of its own and with opinions of its own (`mock:persistent:60` and its placebo).
-The trust that a run ends with follows from the market and the answers alone, so nothing is trained. The share of runs
-without trust has its 95 % interval (Wilson), over independent runs. `ablation`: one whole ablation of such advisors,
-where the interval of each difference to no advice must contain 0. With fusion `trust` the difference is exactly 0 where
-nothing is trusted. `slots` shows the advice to the network, so there it is not.
+As in every ablation, all answers are scored before the first update, in the order of time. The trust that a run ends
+with then follows from the market and the answers alone, so nothing is trained. The share of runs without trust has its
+95 % interval (Wilson), over independent runs. `ablation`: one whole ablation of such advisors, where the interval of
+each difference to no advice must contain 0. With fusion `trust` the difference is exactly 0 where nothing is trusted.
+`slots` shows the advice to the network, so there it is not.
 """
 
 from __future__ import annotations

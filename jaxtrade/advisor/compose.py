@@ -28,6 +28,7 @@ from jaxtrade.advisor.host.types import Backend
 from jaxtrade.advisor.labels import followed_of, round_turn
 from jaxtrade.advisor.places import session_places
 from jaxtrade.advisor.questions import QuestionBook, in_sessions
+from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.advisor.table import AdviceTable, empty_table
 from jaxtrade.config import PLACES, AdvisorConfig, RunConfig
 from jaxtrade.config.service import ServiceOptions
@@ -244,14 +245,21 @@ def service_of(config: RunConfig, backend: Backend, run_path: Path | None = None
 def config_digest(config: RunConfig) -> str:
     """sha256 (hex) of the configuration fields in which a recording and its replay must agree.
 
-    The advisor's kind, options and service, the TensorBoard switch and the places of files may differ, so they are left
-    out: a journal names the bars by their content. The transport is included: it decides at which updates advice
-    becomes visible.
+    The kinds, options and service of advisors, the TensorBoard switch and the places of files may differ, so they are
+    left out: a journal names the bars by their content. The transport is included: it decides at which updates advice
+    becomes visible. Of a panel, the number of members and the content of snapshots are included.
+
+    Raises DataError where a snapshot of a panel cannot be read.
     """
     values = config.model_dump(mode="json", exclude={"data": set(PLACES)})
     before = AdvisorConfig().model_dump(mode="json") | _BEFORE
     values["advisor"] = {name: value for name, value in values["advisor"].items() if name not in _FREE_KEYS and (
         name in _FIRST_KEYS or value != before[name])} | digest_values(config.advisor)
+    if config.advisor.panel:
+        files = [Path(rest) if head == "table" else None for head, _, rest in
+                 (member.kind.partition(":") for member in config.advisor.panel)]
+        values["advisor"]["panel"] = ["live" if file is None else read_snapshot(file).manifest["sha256"]
+                                      for file in files]
     del values["train"]["tensorboard"]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 

@@ -7,6 +7,7 @@ member i about bar b is in row i T + b of the run's table (`advisor.table`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from jaxtrade.advisor.host.registry import takes
 from jaxtrade.config import RunConfig
@@ -36,6 +37,13 @@ def members_of(config: RunConfig) -> tuple[RunConfig, ...]:
         alone = chosen.model_copy(update={"kind": member.kind, "options": {**known, **member.options}, "panel": ()})
         found.append(config.model_copy(update={"advisor": alone}))
     return tuple(found)
+
+
+def snapshots_of(config: RunConfig) -> dict[int, Path]:
+    """Number of each advisor whose advice is in a snapshot -> its file. A replay has those of the recorded panel."""
+    chosen, replayed = config.advisor, config.advisor.kind.startswith("replay:")
+    kinds = [member.kind for member in chosen.panel] if chosen.kind == PANEL or replayed else [chosen.kind]
+    return {i: Path(kind.removeprefix("table:")) for i, kind in enumerate(kinds) if kind.startswith("table:")}
 
 
 def name_of(config: RunConfig) -> str:

@@ -27,7 +27,7 @@ from jaxtrade.advisor.host.panel import PanelSource
 from jaxtrade.advisor.host.sources import AdviceSource, Live, NoSource, Replayed
 from jaxtrade.advisor.host.types import Advice, Backend
 from jaxtrade.advisor.host.unusable import unusable_lines
-from jaxtrade.advisor.members import PANEL, identity_of_members, members_of
+from jaxtrade.advisor.members import PANEL, identity_of_members, members_of, snapshots_of
 from jaxtrade.advisor.plan import offer
 from jaxtrade.advisor.questions import QuestionBook, in_sessions, make_book
 from jaxtrade.advisor.snapshot import load_table, market_entries
@@ -47,6 +47,7 @@ from jaxtrade.types import SessionSet, SessionTable
 # Python switches threads every 5 ms by default. The training thread would wait that long for the interpreter while the
 # advisor's threads run, so they take turns every 0.2 ms instead.
 _SWITCH_S = 2e-4
+SNAPSHOT = 2**30  # versions of rows of a panel's snapshots begin here, above all that live rows may reach
 
 
 def view_of(config: AdvisorConfig, sessions: SessionTable, table: AdviceTable, training: bool) -> AdviceView:
@@ -73,10 +74,10 @@ def first_advice(config: RunConfig, market: Market, train: SessionSet, askable: 
     followed = advising.only(advising.followed_of(market, config), market, train)
     view = view_of(chosen, market.data.sessions, empty_table(size * chosen.advisors), True)
     start = start_advice(view, followed, askable, chosen)
-    for number, member in enumerate(members_of(config)):
-        kind, _, file = member.advisor.kind.partition(":")
-        if kind == "table" and len((snapshot := load_table(Path(file), market)).bars):
-            version = np.array(number + 1, np.int32)
+    for number, file in snapshots_of(config).items():
+        if len((snapshot := load_table(file, market)).bars):
+            # In a panel, live rows count their versions from 1. Rows of one version have come together.
+            version = np.array(1 if chosen.advisors == 1 else SNAPSHOT + number, np.int32)
             start = with_answers(start, Delta(snapshot.bars + number * size, snapshot.rows, version))
     return start
 
@@ -177,7 +178,8 @@ class TrainingAdvisor:
             _remember(each, history, size)
             service = advising.service_of(each.config, each.backend, self._path, tell)
             sources[each.number] = Live(service, each.book.question, tell, heard=each.book.heard)
-        return PanelSource(sources, size) if len(sources) > 1 else sources[0]
+        recorded = [row for delta in (history.deltas if history is not None else ()) for row in delta.bars]
+        return PanelSource(sources, size, recorded) if len(sources) > 1 else sources[0]
 
     def _offer(self, asked: Sequence[_Asked], askable: np.ndarray, tell: Tell) -> None:
         """Offer to ask a server beforehand, unless the cache of its answers exists already. Not for a panel, whose

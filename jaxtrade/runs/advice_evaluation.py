@@ -115,10 +115,12 @@ def _of_members(config: RunConfig, market: Market, rows: np.ndarray, saved: Snap
     """The advice of every advisor, asked for now as far as `saved` lacks it, as one table."""
     members, size = members_of(config), len(market.bars)
     found = []
-    for member, (bars, values) in zip(members, apart(saved.bars, saved.rows, size, len(members)), strict=True):
+    parts = apart(saved.bars, saved.rows, size, len(members))
+    for number, (member, (bars, values)) in enumerate(zip(members, parts, strict=True)):
         kind, _, file = member.advisor.kind.partition(":")
+        doubted = path is not None and _got_nothing_usable(path / FIGURES, number)
         found.append(load_table(Path(file), market) if kind == "table" else _asked(
-            member, market, rows, Snapshot(bars, values, {}), path, tell))
+            member, market, rows, Snapshot(bars, values, {}), path, tell, doubted))
     bars, values = stacked([(each.bars, each.rows) for each in found], size)
     future = any(advising.reads_future(member.advisor.kind) or advising.table_reads_future(each.manifest)
                  for member, each in zip(members, found, strict=True))
@@ -129,8 +131,11 @@ def _of_members(config: RunConfig, market: Market, rows: np.ndarray, saved: Snap
 
 
 def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot, path: Path | None,
-           tell: Tell | None) -> Snapshot:
-    """Ask the advisor about the askable bars among `rows` that `saved` lacks. Returns these answers and those saved."""
+           tell: Tell | None, doubted: bool) -> Snapshot:
+    """Ask one advisor about the askable bars among `rows` that `saved` lacks. Returns these answers and those saved.
+
+    doubted: the run's training asked it and got nothing usable.
+    """
     book = make_book(market, config)
     wanted = rows[book.askable[rows]]
     bars = wanted[~np.isin(wanted, saved.bars)]
@@ -140,8 +145,7 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot,
         known, values = ask_all(backend, book, bars, tell)
     else:
         wait, began = config.advisor.evaluation_wait_s, time.monotonic()
-        use = Use(goes_on=False, doubted=path is not None and _got_nothing_usable(path / FIGURES))
-        with advising.service_of(config, backend, path, tell, use) as service:
+        with advising.service_of(config, backend, path, tell, Use(goes_on=False, doubted=doubted)) as service:
             known, values, found = ask_service(service, book, bars, wait)
             waited = time.monotonic() - began >= wait
         missing = len(bars) - len(known)
@@ -154,9 +158,10 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot,
     return Snapshot(np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), dict(manifest))
 
 
-def _got_nothing_usable(figures: Path) -> bool:
-    """Whether a run's training asked, and ended without a usable answer."""
+def _got_nothing_usable(figures: Path, number: int) -> bool:
+    """Whether a run's training asked the advisor with this number, and ended without a usable answer of it."""
     if not figures.is_file():
         return False
     found = json.loads(figures.read_text(encoding="utf-8"))
-    return found.get("unusable_state", "closed") != "closed" and not found.get("done")
+    own = found["members"][number] if "members" in found else found
+    return own.get("unusable_state", "closed") != "closed" and not own.get("done")

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtrade.advisor.compose import JOURNAL, followed_of, only, reads_future
 from jaxtrade.advisor.host.journal import read_journal
 from jaxtrade.advisor.host.models import server_of
-from jaxtrade.advisor.members import members_of
+from jaxtrade.advisor.members import snapshots_of
 from jaxtrade.advisor.snapshot import WIDTH, load_table
 from jaxtrade.advisor.table import apart, directions
 from jaxtrade.config import RunConfig
@@ -80,13 +80,11 @@ def visible_rows(config: RunConfig, market: Market, path: Path) -> list[tuple[np
     found = apart(np.array([bar for delta in deltas for bar in delta.bars], np.int64),
                   np.array([row for delta in deltas for row in delta.rows], np.float32).reshape(-1, WIDTH),
                   len(market.bars), chosen.advisors)
-    known = False
-    for number, member in enumerate(members_of(config)):
-        head, _, rest = member.advisor.kind.partition(":")
-        if head == "table":
-            snapshot = load_table(Path(rest), market)
-            found[number], known = (snapshot.bars, snapshot.rows), True
-    return found if known or journal.is_file() else None
+    snapshots = snapshots_of(config)
+    for number, file in snapshots.items():
+        snapshot = load_table(file, market)
+        found[number] = (snapshot.bars, snapshot.rows)
+    return found if snapshots or journal.is_file() else None
 
 
 def advisor_of(name: str, bars: np.ndarray, rows: np.ndarray, followed: np.ndarray, suffix: str = "") -> Advisor:

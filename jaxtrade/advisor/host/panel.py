@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxtrade.advisor.host.sources import AdviceRow, AdviceSource, Wants
@@ -14,12 +14,16 @@ from jaxtrade.advisor.host.statistics import EDGES, Histogram
 class PanelSource:
     """The rows of A members over T bars. A row of member i about bar b is given out as row i T + b of the table.
 
-    members: their sources. bars: T.
+    members: their sources. bars: T. recorded: rows of the table that an earlier process of the run has got; a member is
+    not asked again about their bars.
     """
 
-    def __init__(self, members: Sequence[AdviceSource], bars: int) -> None:
+    def __init__(self, members: Sequence[AdviceSource], bars: int, recorded: Iterable[int] = ()) -> None:
         self._members, self._bars = tuple(members), bars
         self._answered: tuple[set[int], ...] = tuple(set() for _ in self._members)
+        for row in recorded:
+            number, bar = divmod(row, bars)
+            self._answered[number].add(bar)
 
     def take(self, update: int, deltas: int, most: int) -> list[AdviceRow]:
         """At most `most` rows. Each member gets an equal share of them; what one leaves, the next may use."""

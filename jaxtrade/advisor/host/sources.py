@@ -23,7 +23,7 @@ Wants = Sequence[tuple[int, float]]  # bars and weights > 0
 _ROW = f"{len(Advice._fields)}f"
 _POLL_S = 0.02  # between checks for new answers
 _BATCH = 16  # answers converted to rows at a time; this holds the interpreter lock for about 0.1 ms
-_QUESTIONS = 4  # questions built at a time, about as long
+_BUILD_S = 1e-4  # questions are built for about as long at a time; one that shows many bars takes longer
 # A pause after these releases the interpreter lock. Otherwise the training thread would wait for it, 5 ms at a time.
 _PAUSE_S = 1e-4
 _MOST_WAITING = 64  # demands that may wait for the asker's thread
@@ -238,14 +238,15 @@ class Live:
         # On a stop the waiting demands are dropped. There may be many of them.
         while (wants := self._mailbox.get()) is not None and not self._stopping.is_set():
             try:
-                asked = []
-                for number, (bar, weight) in enumerate(wants, 1):
+                asked, began = [], time.perf_counter()
+                for bar, weight in wants:
                     if self._stopping.is_set():
                         return
                     if (question := self._question(bar)) is not None:
                         asked.append((question, weight))
-                    if number % _QUESTIONS == 0:
+                    if time.perf_counter() - began >= _BUILD_S:
                         time.sleep(_PAUSE_S)
+                        began = time.perf_counter()
                 self._service.submit(asked)
             except BaseException as error:  # contain anything: the next demand may succeed
                 self._faults.contain("asking", error)
