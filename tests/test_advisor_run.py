@@ -257,8 +257,8 @@ def test_precompute_is_offered_first_with_its_cost_and_its_commands_work(tmp_pat
 
 def asked_lines(path: Path) -> list[str]:
     """What a run says at its end about what was asked, without the time of day."""
-    return [line[line.index("advisor: query rate"):] for line in (path / "run.log").read_text().splitlines()
-            if "advisor: query rate" in line]
+    return [line[line.index("advisor: "):] for line in (path / "run.log").read_text().splitlines()
+            if " per 1,000 steps, and " in line]
 
 
 @pytest.mark.slow
@@ -296,7 +296,7 @@ def test_advice_reaches_the_policy_and_the_figures(live, silent, capsys) -> None
     assert max(row["ratio_error"] for row in history(path)) <= 1e-5
     assert all(row["illegal"] == 0 for row in history(path))
     log = (path / "run.log").read_text(encoding="utf-8")
-    assert "query rate" in log
+    assert "requests, " in log
     assert "hit rate" in log
     found = json.loads((path / "evaluation" / "test" / "evaluation.json").read_text(encoding="utf-8"))
     assert any("reads future prices" in label for label in found["labels"])
@@ -310,7 +310,7 @@ def test_the_command_of_the_readme_asks_and_comes_to_trust(tmp_path, capsys) -> 
                      "--set", "train.tensorboard=false"]) == 0
     printed = capsys.readouterr()
     rate, trust = (re.search(pattern, printed.out + printed.err) for pattern in (
-        r"query rate ([\d.e+-]+) per 1,000 steps", r"trust ([\d.e+-]+) \(log-odds\)"))
+        r"requests, ([\d.e+-]+) per 1,000 steps", r"trust ([\d.e+-]+) \(log-odds\)"))
     assert rate is not None
     assert float(rate[1]) > 0
     assert trust is not None

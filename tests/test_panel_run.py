@@ -14,7 +14,8 @@ from jaxtrade.advisor.host.journal import ROWS_EACH, read_journal
 from jaxtrade.advisor.snapshot import read_snapshot
 from jaxtrade.evaluation.policy import load_policy
 from jaxtrade.runs.evaluate import evaluate_run, history
-from tests.test_advisor_run import figures, same, state_bytes, train
+from tests.advisor.servers import FaultServer, says
+from tests.test_advisor_run import PAUSE_AFTER, figures, same, state_bytes, train
 
 MEMBERS = "[mock:slow:0.003/mock:skilled:0.8, {kind: mock:skilled:0.8, options: {seed: 3}}, mock:random]"
 PANEL = (f"advisor.panel={MEMBERS}", "train.total_timesteps=10240")
@@ -62,6 +63,51 @@ def test_a_panel_goes_on_from_its_journal(recorded: Path, tmp_path: Path) -> Non
     (path / "summary.json").unlink()
     train(path, "", resume=True)
     assert state_bytes(path) == state_bytes(recorded)
+
+
+@pytest.mark.slow
+def test_a_resumed_panel_asks_nothing_twice(recorded: Path, tmp_path: Path) -> None:
+    """The journal ends where the oldest kept checkpoint was written, so that the resumed run asks again from there."""
+    path = tmp_path / "cut"
+    shutil.copytree(recorded, path)
+    first, *later = sorted((path / "checkpoints").iterdir())
+    for checkpoint in later:
+        shutil.rmtree(checkpoint)
+    (path / "summary.json").unlink()
+    shutil.rmtree(path / "advice")
+    deltas = json.loads((first / "manifest.json").read_text(encoding="utf-8"))["metadata"]["hooks"]["advice"]["deltas"]
+    lines = (path / "advice.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (path / "advice.jsonl").write_text("".join(lines[:deltas + 1]), encoding="utf-8")
+    (path / "advice.json").unlink()
+    train(path, "", resume=True)
+    rows = [row for delta in read_journal(path / "advice.jsonl").deltas for row in delta.bars]
+    assert len(rows) == len(set(rows)) > sum(len(json.loads(line)["bars"]) for line in lines[1:deltas + 1])
+
+
+@pytest.mark.slow
+def test_a_snapshot_beside_a_live_member_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["advise", "precompute", "--advisor", "rules", "--out", str(tmp_path / "rules.npz")]) == 0
+    panel = json.dumps([f"table:{tmp_path / 'rules.npz'}", "mock:slow:0.003/mock:skilled:0.8"])
+    train(tmp_path / "run", "panel", f"advisor.panel={panel}", "train.total_timesteps=10240")
+    assert cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "again")]) == 0
+    assert "the same state, bit for bit, and the same report" in capsys.readouterr().out
+    assert history(tmp_path / "again")[-1]["advice_share/0"] > 0.9
+    assert cli.main(["advise", "precompute", "--advisor", "mock:random", "--out", str(tmp_path / "rules.npz")]) == 0
+    assert cli.main(["advise", "replay", str(tmp_path / "run"), "--run-dir", str(tmp_path / "other")]) == 2
+    assert "the journal belongs to another run" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_server_that_gives_nothing_usable_is_bounded_in_a_panel(tmp_path: Path) -> None:
+    with FaultServer(says("I would buy here.")) as server:
+        member = f"{{kind: '{server.url}', options: {{model: m}}}}"
+        train(tmp_path / "run", "panel", f"advisor.panel=[{member}, rules]", "advisor.evaluation_wait_s=0.5",
+              "advisor.service.breaker_open_s=600")
+        assert len(server.requests) == PAUSE_AFTER + 1  # in training, and the evaluation's probe
+    assert figures(tmp_path / "run")["members"][1]["done"] > 0
+    log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
+    assert log.count("an answer cannot be used") == 1
+    assert log.count("answers in a row cannot be used") == 1
 
 
 @pytest.mark.slow

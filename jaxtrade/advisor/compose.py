@@ -112,7 +112,8 @@ def backend_of(config: RunConfig, market: Market, book: QuestionBook, followed: 
     """
     kind = config.advisor.kind
     if (head := kind.partition(":")[0]) in (*_NOBODY, *_WRITTEN):
-        raise ConfigError(f"advisor.kind = {kind}: is no advisor; choose rules, mock:KIND, recorded:FILE or the "
+        raise ConfigError(f"advisor.kind = {kind} (--advisor) answers no question; choose rules, mock:KIND, "
+                          f"recorded:FILE, ollama:NAME or the "
                           f"URL of a server{'' if head in _NOBODY else ' to ask'}")
     if _innermost(kind) == "rules" and not market.has_volume:
         raise ConfigError(f"advisor.kind = {kind}: the rules look at the distance from VWAP, and the bars of "

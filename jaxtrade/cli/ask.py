@@ -77,7 +77,8 @@ def _document_of(config: RunConfig, market: Market, request: Request) -> dict[st
     """Ask one advisor, and return all that is shown, as JSON values."""
     book, splits, labels = make_book(market, config), split_sessions(market, config.split), labels_of(market, config)
     inside = {name: in_sessions(market, splits[name]) for name in ("train", "validation", "test")}
-    bar = bar_at(book, inside["train"], request.at)
+    scored = inside["train"] & labels.room  # what followed the usual bar can then be shown
+    bar = bar_at(book, scored if (scored & book.askable).any() else inside["train"], request.at)
     question = book.question(bar)
     backend = backend_of(config, market, book, labels.came)
     try:
@@ -213,11 +214,13 @@ def _lines(document: dict[str, Any]) -> list[str]:
     """The document as text."""
     where = {"train": "a training session", "none": "a session of no split"}.get(
         document["split"], f"a {document['split']} session")
-    last = ", the last that may be asked about there" if document["last_of_training"] else ""
+    last = ", the last whose horizon ends in its session" if document["last_of_training"] else ""
     named = f", model {document['model']}" if document["model"] else ""
     lines = [f"bar {document['bar']} of {document['symbol']}, close {document['time']}, in {where}{last}",
              f"advisor {document['advisor']}{named}, template {document['template']}", "",
-             f"prompt ({len(document['prompt']):,} characters)", *_block(document["prompt"])]
+             f"prompt ({len(document['prompt']):,} characters)" + (
+                 "" if document["served"] else ": what a language model would be shown; this kind does not read it"),
+             *_block(document["prompt"])]
     answers = document["answers"]
     for number, answer in enumerate(answers, 1):
         lines += ["", *_answer_lines(answer, document, f" {number} of {len(answers)}" if len(answers) > 1 else "")]

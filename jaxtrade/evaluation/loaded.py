@@ -274,7 +274,11 @@ def _numbers(name: str, value: Any, within: tuple[float, float], lead: tuple[int
     if value is None:
         raise ValueError(f"{name} is missing: advice needs direction and confidence, and the side that is held now "
                          "(1 long, -1 short, 0 flat)")
-    found, (low, high) = np.asarray(value, np.float64), within
+    try:
+        found, (low, high) = np.asarray(value, np.float64), within
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is {value!r}, expected a number from {within[0]:g} to {within[1]:g}"
+                         + (" (1 buy, -1 sell, 0 hold)" if name == "direction" else "")) from None
     if found.shape not in ((), lead):
         raise ValueError(f"{name} has shape {found.shape}, expected {lead} or one number")
     fits = np.isfinite(found) & (found >= low) & (found <= high)

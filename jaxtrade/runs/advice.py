@@ -179,7 +179,8 @@ class TrainingAdvisor:
             service = advising.service_of(each.config, each.backend, self._path, tell)
             sources[each.number] = Live(service, each.book.question, tell, heard=each.book.heard)
         recorded = [row for delta in (history.deltas if history is not None else ()) for row in delta.bars]
-        return PanelSource(sources, size, recorded) if len(sources) > 1 else sources[0]
+        names = [member.kind for member in self._config.advisor.panel]
+        return PanelSource(sources, names, size, recorded) if len(sources) > 1 else sources[0]
 
     def _offer(self, asked: Sequence[_Asked], askable: np.ndarray, tell: Tell) -> None:
         """Offer to ask a server beforehand, unless the cache of its answers exists already. Not for a panel, whose
@@ -280,18 +281,14 @@ def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]
              f"{figures['rows_handed_out']:,} answers became visible in {figures['deltas']:,} exchanges"]
     if "asked" in figures:
         latency, failed = figures["latency"], sum(figures["failures"].values())
-        parse = sum(figures["failures"].get(kind, 0) for kind in ("parse", "schema"))
         lines.append(
-            f"advisor: query rate {1000 * figures['asked'] / max(steps, 1):.3g} per 1,000 steps ({figures['asked']:,} "
-            f"asked, {figures['cache_hit']:,} from the cache), {failed:,} failed of which {parse:,} to be parsed; "
-            f"latency median {_seconds(latency['p50_s'])}, 99 % {_seconds(latency['p99_s'])}")
+            f"advisor: {figures['asked']:,} requests, {1000 * figures['asked'] / max(steps, 1):.3g} per 1,000 steps, "
+            f"and {figures['cache_hit']:,} answers from the cache; {failed:,} requests failed; latency median "
+            f"{_seconds(latency['p50_s'])}, 99 % {_seconds(latency['p99_s'])}")
     lines += unusable_lines(figures)
-    shown = {name: last.get(name) for name in ("hit_rate", "trust", "advice_share", "agreement", "override")}
-    trust = "n/a" if shown["trust"] is None else f"{shown['trust']:.3g} (log-odds)"
-    worth = f", worth {last['advice_independent']:,.0f} independent" if last.get("advice_independent") else ""
-    lines.append(f"advisor: hit rate {_percent(shown['hit_rate'])} over {int(last.get('advice_scored', 0)):,} scored"
-                 f"{worth}, trust {trust}, advice on {_percent(shown['advice_share'])} of steps, "
-                 f"agreement {_percent(shown['agreement'])}, override {_percent(shown['override'])}")
+    lines.append(f"advisor, in the last update: {_measured(last, '')}, override {_percent(last.get('override'))}")
+    for number, member in enumerate(figures.get("members", ())):
+        lines.append(f"  member {number}, {member['kind']}: {_measured(last, f'/{number}')}")
     stall = own["stall_ms"]["delta"], own["stall_ms"]["wanted"]
     calls = sum(part["calls"] for part in stall)
     lines.append(f"advisor: the loop spent {sum(part['total'] for part in stall):.3g} ms on it in {calls:,} calls, 99 "
@@ -299,6 +296,16 @@ def figure_lines(figures: Mapping[str, Any], history: Sequence[Mapping[str, Any]
     if figures["silent"]:
         lines.append(f"advisor: silent since {figures['silent']}")
     return [*lines, closing_line(closing_figures(figures, history))]
+
+
+def _measured(last: Mapping[str, Any], suffix: str) -> str:
+    """What the metrics of an update say about an advisor. suffix: of its metrics, as `/0`; "" for all advisors."""
+    found = {name: last.get(f"{name}{suffix}") for name in ("hit_rate", "advice_scored", "advice_independent", "trust",
+                                                            "advice_share", "agreement")}
+    trust = "n/a" if found["trust"] is None else f"{found['trust']:.3g} (log-odds)"
+    worth = f", worth {found['advice_independent']:,.0f} independent" if found["advice_independent"] else ""
+    return (f"hit rate {_percent(found['hit_rate'])} over {int(found['advice_scored'] or 0):,} scored{worth}, trust "
+            f"{trust}, advice on {_percent(found['advice_share'])} of steps, agreement {_percent(found['agreement'])}")
 
 
 def _seconds(value: float | None) -> str:

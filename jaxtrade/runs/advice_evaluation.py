@@ -153,7 +153,7 @@ def _asked(config: RunConfig, market: Market, rows: np.ndarray, saved: Snapshot,
             _, pauses, cause = str(found["mode"]).partition(PAUSED)  # any other cause has had its own line
             why = f" within {wait:g} s (advisor.evaluation_wait_s)" if waited else f" ({cause})" if pauses else ""
             tell(f"advisor {config.advisor.kind}: {len(known):,} of {len(bars):,} answers for the evaluation came"
-                 f"{why}; the others are absent")
+                 f"{why}; bars without an answer have no advice")
     manifest: Mapping[str, Any] = {"advisor": config.advisor.kind, MISSING: missing}
     return Snapshot(np.concatenate([saved.bars, known]), np.concatenate([saved.rows, values]), dict(manifest))
 

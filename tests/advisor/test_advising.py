@@ -213,8 +213,8 @@ def test_a_wrapped_server_keeps_its_own_sampling_seed() -> None:
 
 
 @pytest.mark.parametrize(("kind", "options", "words"), [
-    ("off", {}, "is no advisor"), ("none", {}, "is no advisor"), ("table:a.npz", {}, "is no advisor"),
-    ("replay:a.jsonl", {}, "is no advisor"), ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
+    ("off", {}, "answers no question"), ("none", {}, "answers no question"), ("table:a.npz", {}, "answers no question"),
+    ("replay:a.jsonl", {}, "answers no question"), ("mock:skiled:0.6", {}, "did you mean 'skilled'"),
     ("mock:skilled:0.6", {"qq": 1}, "unknown option 'qq'"), (URL, {}, "option 'model' is missing"),
     ("mock:permuted", {"inner": "rules"}, "write it into advisor.kind, as mock:permuted/rules"),
     ("mock:turning/rules", {"turn": 5, "then": URL}, "takes time"), ("mock:permuted", {}, "'inner' is missing"),

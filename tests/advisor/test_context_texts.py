@@ -51,7 +51,7 @@ time,open,high,low,close,volume
 """
 # The flat time is 16:59. A round turn: 2 x $2.08 = a third of a tick of $12.50, rounded up to 1, and 2 of slippage.
 RULES = """\
-Rules of every account: start balance $50,000.00; drawdown $2,500.00 below a floor that trails live equity; daily loss \
+Rules of every account: start balance $50,000.00; drawdown limit $2,500.00 below the highest equity so far; daily loss \
 limit none; profit target $3,000.00
 A round turn with one contract: commission $4.16, slippage 25.00 USD (2 ticks); together 3 ticks, rounded up
 Tick: 0.25 points, 12.50 USD per contract
@@ -105,7 +105,7 @@ def test_the_version_that_belongs_to_these_texts(tmp_path: Path) -> None:
     found.heard(254, Advice(0.0, 1.0, -1.0, 0.7, 0.1, 5))
     question = found.question(BAR)
     assert (question.prompt_version, hashlib.sha256(question.prompt.encode()).hexdigest()[:16]) == (
-        "desk:1df632cc1e953a80", "ba4243cd638c1198")
+        "desk:ebcecedcac2a8c06", "150c4cec776f2d9d")
 
 
 def test_a_session_s_first_bar_has_no_opening_range_and_a_market_s_first_day_no_day_before() -> None:
@@ -188,7 +188,7 @@ def test_lengths(seconds: int, words: str) -> None:
 def test_an_account_with_other_rules() -> None:
     rules = AccountRules(100_000.0, None, "intraday", 1000.0, None, 6.0, 0, 9, "0.001", 100.0, "JPY", True)
     assert account_block(rules, None) == (
-        "Rules of every account: start balance $100,000.00; drawdown none; daily loss limit $1,000.00; profit "
+        "Rules of every account: start balance $100,000.00; drawdown limit none; daily loss limit $1,000.00; profit "
         "target none\n"
         "A round turn with one contract: commission $6.00, slippage 0.00 JPY (0 ticks); together 9 ticks, rounded up. "
         "Fills pay the spread between bid and ask besides\nTick: 0.001 points, 100.00 JPY per contract\n"

@@ -551,7 +551,7 @@ def test_an_absent_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h11", None)
     for name in ("transport", "wire"):
         monkeypatch.delitem(sys.modules, f"jaxtrade.advisor.host.{name}", raising=False)
-    with pytest.raises(ConfigError, match=r"pip install 'jaxtrade\[advisor\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[advisor\]'"):
         client("http://127.0.0.1/v1")
 
 

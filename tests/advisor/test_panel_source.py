@@ -43,15 +43,25 @@ class Given(NoSource):
         self.stopped = True
 
 
+def panel_of(members: list[Given], recorded: tuple[int, ...] = ()) -> PanelSource:
+    return PanelSource(members, [f"member {i}" for i in range(len(members))], BARS, recorded)
+
+
+def test_an_earlier_process_s_rows_are_not_asked_for_again() -> None:
+    members = [Given(), Given()]
+    panel_of(members, (3, BARS + 4)).want([(3, 1.0), (4, 1.0)])
+    assert [member.wanted for member in members] == [[[4]], [[3]]]
+
+
 def test_rows_lie_in_the_members_part_of_the_table() -> None:
-    source = PanelSource([Given(3, 4), Given(3), Given()], BARS)
+    source = panel_of([Given(3, 4), Given(3), Given()])
     assert sorted(row.bar for row in source.take(0, 0, 10)) == [3, 4, BARS + 3]
     assert source.take(1, 1, 10) == []
 
 
 @pytest.mark.parametrize("deltas", [0, 1, 2])
 def test_a_member_with_many_answers_leaves_room_for_the_others(deltas: int) -> None:
-    source = PanelSource([Given(*range(50)), Given(*range(50)), Given(7)], BARS)
+    source = panel_of([Given(*range(50)), Given(*range(50)), Given(7)])
     found = source.take(0, deltas, 12)
     by_member = np.bincount([row.bar // BARS for row in found], minlength=3)
     assert by_member[2] == 1
@@ -62,7 +72,7 @@ def test_a_member_with_many_answers_leaves_room_for_the_others(deltas: int) -> N
 
 def test_every_member_is_asked_until_it_has_answered() -> None:
     members = [Given(3), Given()]
-    source = PanelSource(members, BARS)
+    source = panel_of(members)
     source.want([(3, 1.0), (4, 2.0)])
     source.take(0, 0, 8)
     source.want([(3, 1.0), (4, 2.0)])
@@ -74,14 +84,14 @@ def test_every_member_is_asked_until_it_has_answered() -> None:
 
 
 def test_the_bridge_takes_the_rows_of_a_panel() -> None:
-    bridge = Bridge(PanelSource([Given(3), Given(3, 99)], BARS), 2 * BARS, 8)
+    bridge = Bridge(panel_of([Given(3), Given(3, 99)]), 2 * BARS, 8)
     delta = bridge.delta(0)
     assert sorted(int(bar) for bar in delta.bars if bar < 2 * BARS) == [3, BARS + 3, BARS + 99]
     bridge.stop()
 
 
 def test_figures_are_put_together_and_kept_apart() -> None:
-    source = PanelSource([Given(), Given()], BARS)
+    source = panel_of([Given(), Given()])
     source.want([(1, 1.0)])
     found = source.statistics()
     assert (found["asked"], found["failures"], found["cost"], found["mode"]) == (2, {"timeout": 2}, 3.0, "asking")

@@ -292,7 +292,7 @@ def test_mocks_need_no_service(tmp_path: Path, capsys: pytest.CaptureFixture[str
     (("--out", "no/a.npz"), "there is no folder no"),
     (("--out", "a.npz", "--every", "0"), "--every 0: expected 1 or more"),
     (("--out", "a.npz", "--split", "validation"), "--split validation: holds no bar"),
-    (("--out", "a.npz"), "advisor.kind = off: is no advisor"),
+    (("--out", "a.npz"), "advisor.kind = off (--advisor) answers no question"),
     (("--out", "a.npz", "--advisor", "mock:skilld"), "did you mean 'skilled'"),
     (("--out", "a.npz", "--advisor", "rules", "--set", "advisor.template=v9"), "prompt template 'v9': unknown"),
     (("--out", "a.npz", "--advisor", "http://example.com/v1", "--set", "advisor.options.model=m"), "use https"),

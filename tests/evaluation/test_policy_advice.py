@@ -166,6 +166,7 @@ GOOD = {"direction": 1, "confidence": 0.7}
     ({"direction": 1}, 0, "confidence is missing"),
     ({"confidence": 0.5}, 0, "direction is missing"),
     ({**GOOD, "horizon": 3}, 0, "advice has 'horizon', expected direction, confidence, risk, age"),
+    ({**GOOD, "direction": "long"}, 0, r"'long', expected a number from -1 to 1 \(1 buy, -1 sell, 0 hold\)"),
     ({**GOOD, "direction": 0.5}, 0, "direction is 0.5, expected a whole number from -1 to 1"),
     ({**GOOD, "confidence": 1.5}, 0, "confidence is 1.5, expected a finite number from 0 to 1"),
     ({**GOOD, "risk": float("nan")}, 0, "risk is nan, expected a finite number from 0 to 1"),

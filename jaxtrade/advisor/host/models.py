@@ -62,7 +62,8 @@ def list_models(url: str, access: Access = PLAIN, seconds: float = DEADLINE_S) -
         from jaxtrade.advisor.host.transport import Client
         from jaxtrade.advisor.host.wire import Limits, Reply, TransportError
     except ModuleNotFoundError as error:
-        raise ConfigError(f"an advisor over HTTP needs {error.name}: pip install 'jaxtrade[advisor]'") from None
+        raise ConfigError(f"an advisor over HTTP needs {error.name}: in the checkout, pip install "
+                              "'.[advisor]'") from None
 
     def read(reply: Reply) -> tuple[int, bytes]:
         return reply.status, reply.body

@@ -31,6 +31,7 @@ from jaxtrade.errors import ConfigError
 
 _LOCAL = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 _PATH = "/chat/completions"
+_URLS = "http://127.0.0.1:8080/v1 or https://HOST/v1"
 _MAX_DETAIL = 300
 Structured = Literal["json_schema", "json_object", "none"]
 
@@ -74,14 +75,15 @@ class OpenAIBackend:
             from jaxtrade.advisor.host.transport import Client
             from jaxtrade.advisor.host.wire import Limits, TransportError
         except ModuleNotFoundError as error:
-            raise ConfigError(f"an advisor over HTTP needs {error.name}: pip install 'jaxtrade[advisor]'") from None
+            raise ConfigError(f"an advisor over HTTP needs {error.name}: in the checkout, pip install "
+                              "'.[advisor]'") from None
         self._transport_error, self._limits = TransportError, Limits
         self._forms = Forms(options.structured if options.answer == "json" else FORMS[-1])
         self._client = Client(self._base, tls_context(options.ca_file) if self._base.scheme == "https" else None)
 
     @property
     def name(self) -> str:
-        return f"openai:{self._options.model}"
+        return f"{self._options.model} at {self._base.geturl()}"
 
     def __repr__(self) -> str:
         return f"OpenAIBackend({self._options.model!r} at {self._base.geturl()}, {'with' if self._key else 'no'} key)"
@@ -161,9 +163,9 @@ def check_url(text: str) -> SplitResult:
         url = urlsplit(text)
         host, _ = url.hostname, url.port
     except ValueError:
-        raise ConfigError("advisor base_url: not a URL; expected http://127.0.0.1:8080/v1 or https://HOST/v1") from None
+        raise ConfigError(f"the address of an advisor is not a URL; expected {_URLS}") from None
     if url.scheme not in ("http", "https") or not host or not re.fullmatch(r"[A-Za-z0-9.:_-]+", host):
-        raise ConfigError("advisor base_url: expected http://127.0.0.1:8080/v1 or https://HOST/v1")
+        raise ConfigError(f"the address of an advisor begins with http:// or https://; expected {_URLS}")
     if url.username is not None or url.password is not None or url.query or url.fragment:
         raise ConfigError(f"advisor base_url at {host}: holds a user, query or fragment; a key is named by key_env or "
                           "key_file")

@@ -14,12 +14,13 @@ from jaxtrade.advisor.host.statistics import EDGES, Histogram
 class PanelSource:
     """The rows of A members over T bars. A row of member i about bar b is given out as row i T + b of the table.
 
-    members: their sources. bars: T. recorded: rows of the table that an earlier process of the run has got; a member is
-    not asked again about their bars.
+    members: their sources. names: what reports call them. bars: T. recorded: rows of the table that an earlier process
+    of the run has got; a member is not asked again about their bars.
     """
 
-    def __init__(self, members: Sequence[AdviceSource], bars: int, recorded: Iterable[int] = ()) -> None:
-        self._members, self._bars = tuple(members), bars
+    def __init__(self, members: Sequence[AdviceSource], names: Sequence[str], bars: int,
+                 recorded: Iterable[int] = ()) -> None:
+        self._members, self._names, self._bars = tuple(members), tuple(names), bars
         self._answered: tuple[set[int], ...] = tuple(set() for _ in self._members)
         for row in recorded:
             number, bar = divmod(row, bars)
@@ -49,7 +50,8 @@ class PanelSource:
     def statistics(self) -> dict[str, Any]:
         """The members' statistics put together, and each one's own under `members`."""
         each = [member.statistics() for member in self._members]
-        return {**joined(each), "members": each}
+        named = [{"kind": name, **found} for name, found in zip(self._names, each, strict=True)]
+        return {**joined(each), "members": named}
 
     def stop(self) -> None:
         for member in self._members:

@@ -30,7 +30,7 @@ _MOST_SHOWN = 80  # characters of an answer in a message
 WHAT = {
     "prose": "prose, not the form that was asked for", "json": "JSON that cannot be read",
     "think": "reasoning without an answer after it", "cut_off": "cut off at the token limit",
-    "schema": "the form fits and a value does not", "empty": "no text", "too_large": "too much text"}
+    "schema": "a key or a value does not fit", "empty": "no text", "too_large": "too much text"}
 
 
 def reason_of(answer: Answer) -> str:

@@ -15,10 +15,10 @@ from jaxtrade.advisor.host.context.bar_tables import NONE
 DIRECTIONS: Mapping[int, str] = MappingProxyType({1: "long", -1: "short", 0: "flat"})
 FOLLOWED: Mapping[int, str] = MappingProxyType({1: "up", -1: "down", 0: "undecided"})
 ACCOUNT: Mapping[str, str] = MappingProxyType({
-    "rules": "Rules of every account: start balance ${balance:,.2f}; drawdown {drawdown}; daily loss limit {daily}; "
-             "profit target {target}",
-    "limit": "${limit:,.2f}", "none": "none", "intraday": " below a floor that trails live equity",
-    "end_of_day": " below a floor that trails a session's closing equity", "static": " below a floor that never moves",
+    "rules": "Rules of every account: start balance ${balance:,.2f}; drawdown limit {drawdown}; daily loss limit "
+             "{daily}; profit target {target}",
+    "limit": "${limit:,.2f}", "none": "none", "intraday": " below the highest equity so far",
+    "end_of_day": " below the highest equity at a session's close", "static": " below the start balance",
     "costs": "A round turn with one contract: commission ${commission:,.2f}, slippage {money:,.2f} {currency} "
              "({slippage} ticks); together {total} ticks, rounded up",
     "spread": ". Fills pay the spread between bid and ask besides",

@@ -97,7 +97,7 @@ def _fields(line: str, where: str) -> Iterator[str]:
             continue
         if layout or conversion:
             raise ConfigError(f"{where}: field {ascii(name)[:60]} has a format of its own; write {{NAME}} alone, its "
-                              "decimals are fixed")
+                              "decimals are fixed; for a brace of the text, as in JSON, write {{{{ or }}}}")
         if name not in FIELDS:
             raise ConfigError(f"{where}: field {ascii(name)[:60]}: unknown{nearest(name, FIELDS)}")
         yield name
