@@ -1,7 +1,9 @@
 """The configuration of a run: typed sections, YAML files and `--set key=value`. Imports neither JAX nor pandas."""
 
+from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.corporate import ShareSplit
+from jaxtrade.config.dqn import DQNConfig
 from jaxtrade.config.learning import (
     AdvisorConfig,
     ControlConfig,
@@ -16,10 +18,8 @@ from jaxtrade.config.learning import (
 from jaxtrade.config.load import (
     MAX_BYTES,
     Changes,
-    RunConfig,
     changed_config,
     config_path,
-    digest_of,
     dump_config,
     find_file,
     load_config,
@@ -43,27 +43,36 @@ from jaxtrade.config.market import (
     SessionConfig,
     SplitConfig,
 )
+from jaxtrade.config.monitor import MonitorConfig
+from jaxtrade.config.pqn import PQNConfig
+from jaxtrade.config.run import RunConfig, digest_of
+from jaxtrade.config.sampler import SamplerConfig
 
 __all__ = [
     "MAX_BYTES",
     "PLACES",
     "AccountConfig",
     "AdvisorConfig",
+    "AllocateConfig",
     "BracketConfig",
     "Changes",
     "ComputeConfig",
     "ControlConfig",
     "CostConfig",
+    "DQNConfig",
     "DataConfig",
     "EnvConfig",
     "EpisodeConfig",
     "EvaluationConfig",
+    "MonitorConfig",
     "NetworkConfig",
     "PPOConfig",
+    "PQNConfig",
     "RewardConfig",
     "Roll",
     "RolloutConfig",
     "RunConfig",
+    "SamplerConfig",
     "SessionConfig",
     "ShareSplit",
     "SplitConfig",

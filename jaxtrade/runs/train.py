@@ -14,10 +14,6 @@ import jax
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
-from jaxtrade.config.accounts import room_warning
-from jaxtrade.data.describe import cost_warning, round_turn
-from jaxtrade.env.stages import describe as describe_stages
-from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
@@ -28,25 +24,25 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import board, calibration, computing, rundir
+from jaxtrade.runs import board, calibration, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
-from jaxtrade.runs.beginning import METRICS, Beginning, Fresh, resumed, transferred
+from jaxtrade.runs.beginning import Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
 from jaxtrade.runs.ending import ending, quoted
 from jaxtrade.runs.evaluate import evaluate_policies, folder_of, history, open_run, policy_path
+from jaxtrade.runs.job import Job, opening_lines
 from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
-from jaxtrade.runs.preflight import check, check_device, check_memory, memory_notes
+from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.setup import Setup, figure_names, params_shown, policies_of, prepare, seeds_of
+from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
-from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
 from jaxtrade.training import control
-from jaxtrade.training.health import Watch, health_labels, population_health
+from jaxtrade.training.health import health_labels, population_health
 from jaxtrade.training.hooks import Hook
 from jaxtrade.training.loop import TrainResult, train
 from jaxtrade.types import PyTree
@@ -127,70 +123,7 @@ def how_to_continue(path: Path) -> str:
     return f"continue with: {quoted(['jaxtrade', 'train', '--resume', str(path)])}"
 
 
-class _Job:
-    """One run in its folder: its parts, its beginning, its programs, its screen and its sinks."""
-
-    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen) -> None:
-        self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
-        self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
-        self.config, self.screen = setup.config, screen
-        names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
-        self.board: TensorBoardSink | None = None
-        screen.describe(names, columns)
-        self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
-                                        LogSink(path / "run.log", names=names, columns=columns)]
-        if self.config.train.tensorboard:
-            steps = None if update is None else update * setup.plan.steps_per_update
-            self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
-            board.describe(self.board, self.config, setup.evaluation_split())
-            self.files.append(self.board)
-        self.watch = Watch.of(setup.algorithm, self.tell, names)
-        self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
-
-    def tell(self, line: str) -> None:
-        """Write one line about the run to the console and the log."""
-        for sink in (self.screen, *self.files):
-            sink.message(line)
-
-    def close(self) -> None:
-        for sink in self.files:
-            sink.close()
-
-    @property
-    def agent_steps(self) -> int:
-        """Environment steps in one update, over all agents."""
-        return self.setup.plan.steps_per_update * self.setup.stack.count
-
-
-def _opening_lines(job: _Job) -> Iterator[str]:
-    setup, market = job.setup, job.setup.market
-    counts = {name: int(split.count) for name, split in setup.splits.items()}
-    yield f"run {job.path}"
-    if market.synthetic:
-        yield (f"bars are SYNTHETIC ({market.contract.symbol}, seed {job.config.data.synthetic_seed}): generated, "
-               "never traded; give --data FILE for your own")
-    else:
-        yield f"bars: {market.bars.source} ({market.contract.symbol}, real)"
-    yield (f"{market.num_sessions} sessions, {len(market.bars):,} bars; train {counts['train']}, validation "
-           f"{counts['validation']}, test {counts['test']}; task {setup.env.config.task}, "
-           f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
-           f"{job.config.account.preset}")
-    yield from (f"note: {note}" for note in market.notes)
-    turn = round_turn(market, job.config)
-    warnings = cost_warning(turn.cost, turn.risk), room_warning(job.config.account, turn.cost * job.config.env.quantity)
-    yield from (warning for warning in warnings if warning)
-    if setup.env.config.optimistic:
-        yield "OPTIMISTIC: fills or marks are kinder than a market would be"
-    if setup.plan.message:
-        yield setup.plan.message
-    yield from describe_stages(job.config.stages)
-    yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
-    yield from computing.lines(job.config)
-    yield from memory_notes(job.config)
-    yield from job.beginning.lines()
-
-
-def _controller(job: _Job) -> control.Controller | None:
+def _controller(job: Job) -> control.Controller | None:
     """The hook that scores the policy on the validation sessions. A resumed run restores the hook's memory.
 
     None if `control.evaluate_every` is 0.
@@ -223,14 +156,14 @@ def _controller(job: _Job) -> control.Controller | None:
     return controller
 
 
-def _advisor(job: _Job) -> TrainingAdvisor | None:
+def _advisor(job: Job) -> TrainingAdvisor | None:
     """The advisor for the rest of the training. None if the run has no advisor or nothing is left to train."""
     if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
         return None
     return TrainingAdvisor(job.config, job.setup.market, job.setup.splits["train"], job.path, job.tell)
 
 
-def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAdvisor | None) -> TrainResult:
+def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdvisor | None) -> TrainResult:
     """Train from the run's current update to its end. A run that already stopped early is not trained again."""
     config, beginning = job.config, job.beginning
     if beginning.state is not None and controller and controller.exhausted:
@@ -252,7 +185,7 @@ def _train(job: _Job, controller: control.Controller | None, advisor: TrainingAd
         raise type(stop)(f"{stop}; continue with: {quoted(['jaxtrade', 'train', '--resume', str(job.path)])}") from None
 
 
-def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
+def _save_policies(job: Job, state: PyTree, folder: str) -> dict[int, PyTree]:
     """Write the policy bundles of `state` to the run folder. Returns the policies by seed."""
     setup, config = job.setup, job.config
     policies = {seed: finished(policy) for seed, policy in zip(seeds_of(config), policies_of(setup, state),
@@ -265,9 +198,9 @@ def _save_policies(job: _Job, state: PyTree, folder: str) -> dict[int, PyTree]:
 
 def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen,
                         changed: Iterable[str] = ()) -> RunResult:
-    job = _Job(setup, path, beginning, programs, screen)
+    job = Job(setup, path, beginning, programs, screen)
     try:
-        for line in _opening_lines(job):
+        for line in opening_lines(job):
             job.tell(line)
         for difference in changed:
             job.tell(f"note: not the machine of before, so the bits may differ: {difference}")
@@ -300,7 +233,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
     return RunResult(path, trained, results, 1 if failed else 0)
 
 
-def _draw(job: _Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
+def _draw(job: Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
     title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
@@ -314,7 +247,7 @@ def _draw(job: _Job, controller: control.Controller | None, results: dict[int, E
         board.pictures(job.board, job.path, folder_of(job.path, split), steps)
 
 
-def _summary(job: _Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
+def _summary(job: Job, trained: TrainResult, controller: control.Controller | None) -> dict[str, Any]:
     """The content of a finished run's `summary.json`."""
     summary = {"health": {name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()},
                "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
@@ -324,7 +257,7 @@ def _summary(job: _Job, trained: TrainResult, controller: control.Controller | N
     return summary if controller is None else summary | {"validation": controller.state._asdict()}
 
 
-def _whole_health(job: _Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
+def _whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:
     """Learning health over every update of the run, including updates of earlier processes.
 
     Recompiles are counted in this process only.

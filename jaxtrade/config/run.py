@@ -1,0 +1,155 @@
+"""The whole configuration of a run: its sections, and what must hold between them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import reprlib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, model_validator
+
+from jaxtrade.config.allocate import AllocateConfig
+from jaxtrade.config.base import Names, Section
+from jaxtrade.config.compute import ComputeConfig
+from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.learning import (
+    AUTO_MOST,
+    AUTO_ROWS,
+    AdvisorConfig,
+    ControlConfig,
+    EvaluationConfig,
+    NetworkConfig,
+    PPOConfig,
+    RolloutConfig,
+    StageConfig,
+    TrainConfig,
+    TransferConfig,
+    name_in,
+)
+from jaxtrade.config.market import (
+    AccountConfig,
+    BracketConfig,
+    CostConfig,
+    DataConfig,
+    EnvConfig,
+    EpisodeConfig,
+    RewardConfig,
+    SessionConfig,
+    SplitConfig,
+)
+from jaxtrade.config.monitor import MonitorConfig
+from jaxtrade.config.pqn import PQNConfig
+from jaxtrade.config.sampler import SamplerConfig
+from jaxtrade.parts import LEARNERS
+from jaxtrade.text import short_repr
+
+_SHORT = reprlib.Repr()  # shortens values in a configuration's own text
+_SHORT.maxstring = _SHORT.maxother = 80
+
+
+class RunConfig(Section, frozen=True):
+    """The whole configuration of a run."""
+
+    seed: int = Field(default=0, ge=0, lt=2**31, description="seed of everything random: first parameters, "
+                      "episode starts, drawn actions")
+    data: DataConfig = DataConfig()
+    sampler: SamplerConfig = SamplerConfig()
+    session: SessionConfig = SessionConfig()
+    split: SplitConfig = SplitConfig()
+    env: EnvConfig = EnvConfig()
+    account: AccountConfig = AccountConfig()
+    costs: CostConfig = CostConfig()
+    brackets: BracketConfig = BracketConfig()
+    allocate: AllocateConfig = AllocateConfig()
+    episode: EpisodeConfig = EpisodeConfig()
+    reward: RewardConfig = RewardConfig()
+    algorithm: Annotated[str, name_in(LEARNERS)] = Field(default="ppo", description="the learner")
+    network: NetworkConfig = NetworkConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    ppo: PPOConfig = PPOConfig()
+    dqn: DQNConfig = DQNConfig()
+    pqn: PQNConfig = PQNConfig()
+    compute: ComputeConfig = ComputeConfig()
+    stages: StageConfig = StageConfig()
+    train: TrainConfig = TrainConfig()
+    monitor: MonitorConfig = MonitorConfig()
+    advisor: AdvisorConfig = AdvisorConfig()
+    transfer: TransferConfig = TransferConfig()
+    control: ControlConfig = ControlConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    imports: Names = Field(default=(), description="modules that register parts of your own (--import): tasks, reward "
+                           "terms, features, networks, learners, advisors, report sections")
+
+    @model_validator(mode="after")
+    def _validated_somewhere(self) -> RunConfig:
+        if self.control.evaluate_every and not self.split.validation_sessions:
+            raise ValueError(f"control.evaluate_every ({self.control.evaluate_every}) evaluates on the validation "
+                             "sessions, and split.validation_sessions is 0: hold some out, e.g. "
+                             "split.validation_sessions=1")
+        return self
+
+    @model_validator(mode="after")
+    def _advice_is_seen(self) -> RunConfig:
+        chosen = self.advisor
+        if chosen.on and chosen.fusion == "slots" and not self.env.advice:
+            raise ValueError("advisor.fusion=slots shows advice in the observation: set env.task=advised and "
+                             "env.advice=true, or choose advisor.fusion=trust")
+        if chosen.on and chosen.transport == "callback" and self.train.num_seeds > 1:
+            raise ValueError(f"advisor.transport=callback serves one agent, and train.num_seeds is "
+                             f"{self.train.num_seeds}: set advisor.transport=exchange")
+        return self
+
+    @model_validator(mode="after")
+    def _minibatches_fit(self) -> RunConfig:
+        if self.algorithm != "ppo":
+            return self
+        rollout, count = self.rollout, self.ppo.num_minibatches
+        if count == "auto":
+            return self
+        envs = rollout.num_envs // rollout.shards
+        if envs * rollout.num_steps % count:
+            raise ValueError(f"rollout.num_envs/rollout.num_shards*rollout.num_steps ({envs * rollout.num_steps}) must "
+                             f"be a multiple of ppo.num_minibatches ({count})")
+        if self.network.kind == "gru" and envs % count:
+            raise ValueError(f"network.kind=gru: rollout.num_envs/rollout.num_shards ({envs}) must be a multiple of "
+                             f"ppo.num_minibatches ({count}), because a minibatch holds whole rollouts of some envs")
+        return self
+
+    @property
+    def minibatches(self) -> int:
+        """Minibatches per epoch. For `auto`, the most that have `AUTO_ROWS` rows or more, at most `AUTO_MOST`; a
+        network with a memory keeps whole rollouts together, so it may get fewer."""
+        if self.ppo.num_minibatches != "auto":
+            return self.ppo.num_minibatches
+        rollout = self.rollout
+        sequences = rollout.num_envs // rollout.shards * (rollout.num_steps if self.network.kind == "mlp" else 1)
+        wanted = min(max(rollout.num_envs * rollout.num_steps // AUTO_ROWS, 1), AUTO_MOST)
+        return next(count for count in range(wanted, 0, -1) if sequences % count == 0)
+
+    def __repr__(self) -> str:
+        """The keys whose values are not the defaults."""
+        return short_repr("RunConfig", *_unusual(self, type(self)()))
+
+    __str__ = __repr__
+
+    def digest(self) -> str:
+        """sha256 of the resolved configuration (hex)."""
+        return digest_of(self.model_dump(mode="json"))
+
+
+def _unusual(section: BaseModel, default: BaseModel, prefix: str = "") -> Iterator[str]:
+    """`key=value` of each value that differs from the default."""
+    for name, value in section:
+        usual = getattr(default, name)
+        if isinstance(value, BaseModel):
+            yield from _unusual(value, usual, f"{prefix}{name}.")
+        elif value != usual:
+            yield f"{prefix}{name}={_SHORT.repr(value)}"
+
+
+def digest_of(values: Mapping[str, Any]) -> str:
+    """sha256 (hex) of nested plain values, such as those of a run's `config.yaml`. The order of keys does not
+    matter."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

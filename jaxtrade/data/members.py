@@ -1,0 +1,18 @@
+"""The symbols of a set, `data.markets`: one configuration for each."""
+
+from __future__ import annotations
+
+from jaxtrade.config import RunConfig, changed_config
+
+
+def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:
+    """The configuration of each symbol alone, in the order of `data.markets`; `config` itself where that is empty.
+
+    A member's `data.market` is its symbol, and its `data.per_market` entries have taken the place of the common keys.
+    Raises ConfigError for a key of `data.per_market` that does not exist.
+    """
+    if not config.data.markets:
+        return (config,)
+    common = config.data.model_dump(mode="json") | {"markets": [], "folder": None, "per_market": {}}
+    return tuple(changed_config(config, {"data": common | {"market": symbol} | config.data.per_market.get(symbol, {})})
+                 for symbol in config.data.markets)

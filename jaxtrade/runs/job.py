@@ -1,0 +1,82 @@
+"""One run in its folder: its parts, its programs, its screen and its sinks, and the lines with which it opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from jaxtrade.config.accounts import room_warning
+from jaxtrade.data.describe import cost_warning, round_turn
+from jaxtrade.env.stages import describe as describe_stages
+from jaxtrade.env.state import EnvParams
+from jaxtrade.progress.screen import Screen
+from jaxtrade.runs import board, computing, rundir
+from jaxtrade.runs.beginning import METRICS, Beginning
+from jaxtrade.runs.preflight import memory_notes
+from jaxtrade.runs.setup import Setup, figure_names
+from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
+from jaxtrade.training.health import Watch
+
+
+class Job:
+    """One run in its folder: its parts, its beginning, its programs, its screen and its sinks."""
+
+    def __init__(self, setup: Setup, path: Path, beginning: Beginning, programs: Programs, screen: Screen) -> None:
+        self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
+        self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
+        self.config, self.screen = setup.config, screen
+        names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
+        self.board: TensorBoardSink | None = None
+        screen.describe(names, columns)
+        self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
+                                        LogSink(path / "run.log", names=names, columns=columns)]
+        if self.config.train.tensorboard:
+            steps = None if update is None else update * setup.plan.steps_per_update
+            self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
+            board.describe(self.board, self.config, setup.evaluation_split())
+            self.files.append(self.board)
+        self.watch = Watch.of(setup.algorithm, self.tell, names)
+        self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
+
+    def tell(self, line: str) -> None:
+        """Write one line about the run to the console and the log."""
+        for sink in (self.screen, *self.files):
+            sink.message(line)
+
+    def close(self) -> None:
+        for sink in self.files:
+            sink.close()
+
+    @property
+    def agent_steps(self) -> int:
+        """Environment steps in one update, over all agents."""
+        return self.setup.plan.steps_per_update * self.setup.stack.count
+
+
+def opening_lines(job: Job) -> Iterator[str]:
+    setup, market = job.setup, job.setup.market
+    counts = {name: int(split.count) for name, split in setup.splits.items()}
+    yield f"run {job.path}"
+    if market.synthetic:
+        yield (f"bars are SYNTHETIC ({market.contract.symbol}, seed {job.config.data.synthetic_seed}): generated, "
+               "never traded; give --data FILE for your own")
+    else:
+        yield f"bars: {market.bars.source} ({market.contract.symbol}, real)"
+    yield (f"{market.num_sessions} sessions, {len(market.bars):,} bars; train {counts['train']}, validation "
+           f"{counts['validation']}, test {counts['test']}; task {setup.env.config.task}, "
+           f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
+           f"{job.config.account.preset}")
+    yield from (f"note: {note}" for note in market.notes)
+    turn = round_turn(market, job.config)
+    warnings = cost_warning(turn.cost, turn.risk), room_warning(job.config.account, turn.cost * job.config.env.quantity)
+    yield from (warning for warning in warnings if warning)
+    if setup.env.config.optimistic:
+        yield "OPTIMISTIC: fills or marks are kinder than a market would be"
+    if setup.plan.message:
+        yield setup.plan.message
+    yield from describe_stages(job.config.stages)
+    yield from setup.stack.describe(job.config.seed, setup.plan.total_steps)
+    yield from computing.lines(job.config)
+    yield from memory_notes(job.config)
+    yield from job.beginning.lines()
