@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
@@ -78,8 +78,9 @@ class DataConfig(Section, frozen=True):
                            "env.task=allocate), e.g. [EURUSD,USDJPY]; empty: data.market alone")
     folder: str | None = Field(default=None, description="source: file: the folder that holds one file of bars per "
                                "symbol of data.markets, named after it (EURUSD*.csv.gz)")
-    per_market: dict[str, dict[str, Any]] = Field(default_factory=dict, description="symbol -> keys of this section "
-                                                  "for its bars alone, e.g. {USDJPY: {price_scale: 0.001}}")
+    per_market: dict[str, dict[str, str | int | float | bool | dict[str, str]]] = Field(
+        default_factory=dict, description="symbol -> keys of this section for its bars alone, e.g. {USDJPY: "
+        "{price_scale: 0.001}}")
     contract: str | None = Field(default=None, description="your own contract: a YAML file, or a shipped one such as "
                                  "SPY; its symbol is the market, whatever data.market says")
     source: Literal["bundled", "synthetic", "file"] = Field(
