@@ -1,17 +1,17 @@
-"""What must hold between the chosen learner, its section and the rest of a configuration."""
+"""What must hold between the chosen learner, its section and the rest of a configuration.
+
+`config` is a `config.run.RunConfig`, which this module does not import because it is part of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from jaxtrade.errors import ConfigError
 from jaxtrade.parts import Q_NETWORKS
-
-if TYPE_CHECKING:
-    from jaxtrade.config.run import RunConfig
 
 SECTIONS = ("ppo", "dqn", "pqn")  # sections of the built-in learners, each of the name that `algorithm` chooses
 Q_LEARNERS = ("dqn", "pqn")
@@ -20,7 +20,7 @@ LEARNER = "learner"  # stands for the chosen learner's section in `--set learner
 AUTO_ROWS, AUTO_MOST = 512, 32  # of `num_minibatches: auto`: rows of a minibatch, and how many there may be
 
 
-def check(config: RunConfig) -> None:
+def check(config: Any) -> None:
     """Raises ValueError where the learner and the rest of the configuration do not fit."""
     _only_its_own_keys(config)
     _minibatches_fit(config)
@@ -28,7 +28,7 @@ def check(config: RunConfig) -> None:
         _fits_q_learner(config)
 
 
-def _only_its_own_keys(config: RunConfig) -> None:
+def _only_its_own_keys(config: Any) -> None:
     """A key of a learner that is not chosen has no effect, so it may only have its default. A learner of the user's own
     may read any section."""
     if config.algorithm not in SECTIONS:
@@ -44,9 +44,9 @@ def _changed(section: BaseModel) -> Iterator[str]:
     yield from (name for name, value in section if value != getattr(default, name))
 
 
-def _minibatches_fit(config: RunConfig) -> None:
+def _minibatches_fit(config: Any) -> None:
     section, rollout = config.learner, config.rollout
-    count = getattr(section, "num_minibatches", "auto")
+    count: Any = getattr(section, "num_minibatches", "auto")
     if section is None or count == "auto":
         return
     envs = rollout.num_envs // rollout.shards
@@ -59,7 +59,7 @@ def _minibatches_fit(config: RunConfig) -> None:
                          "some envs")
 
 
-def _fits_q_learner(config: RunConfig) -> None:
+def _fits_q_learner(config: Any) -> None:
     advisor, algorithm = config.advisor, config.algorithm
     if advisor.on and advisor.fusion not in Q_FUSIONS:
         raise ValueError(f"advisor.fusion={advisor.fusion} changes a distribution over actions, and {algorithm} has "
@@ -70,7 +70,7 @@ def _fits_q_learner(config: RunConfig) -> None:
         raise ValueError(f"network.kind={config.network.kind} with algorithm={algorithm}: {error}") from None
 
 
-def minibatches(config: RunConfig) -> int:
+def minibatches(config: Any) -> int:
     """Minibatches per epoch. For `auto`, the most that have `AUTO_ROWS` rows or more, at most `AUTO_MOST`; a network
     with a memory keeps whole rollouts together, so it may get fewer. 1 for a learner without minibatches."""
     section: Any = config.learner or config.ppo  # a learner of the user's own may read `ppo`
