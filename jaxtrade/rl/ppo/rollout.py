@@ -68,7 +68,8 @@ def collect(ppo: PPO, state: TrainState, policy: Policy, params: PyTree,
 
     (env_state, ref, first, carry), seen, tally = unroll(
         ppo.env, explore, state.env_state, state.ref, state.first, state.carry, params, key, ppo.rollout.num_steps,
-        draw=uniforms, tally=_first_tally(ppo, state, params), add=partial(_add, ppo), first_env=ppo.first_env)
+        draw=uniforms, tally=_first_tally(ppo, state, params), add=partial(_add, ppo), first_env=ppo.first_env,
+        keep=ppo.summary and ppo.summary.keep)
     values = seen.extras.value
     # `carry` is not reset here. Where an episode has just ended, `gae` does not read the value of `ref`.
     following = next_values(values, jax.vmap(value)(carry, ref), final_values(value, seen), seen.truncated)

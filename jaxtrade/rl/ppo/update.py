@@ -22,7 +22,7 @@ from jaxtrade.rl.ppo.loss import Batch, Objective, gradient, rows_of
 from jaxtrade.rl.ppo.network import packed, unpacked
 from jaxtrade.rl.ppo.rollout import collect
 from jaxtrade.rl.ppo.state import HParams, TrainState, policy_of
-from jaxtrade.rl.rollout import count_illegal, episode_figures
+from jaxtrade.rl.rollout import closing_figures, count_illegal, episode_figures
 from jaxtrade.rl.schedules import clipped_adam, linear, progress
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, PyTree, Transition
@@ -195,4 +195,5 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     if ppo.fusion is not None:
         assert inputs is not None
         metrics |= advice_metrics(ppo, seen, policy, inputs)
-    return new, joined(metrics, staged, summary_metrics(ppo, tally.summary))
+    return new, joined(metrics, staged, summary_metrics(ppo, tally.summary),
+                       closing_figures(ppo.summary, seen, params, ppo.reduce))
