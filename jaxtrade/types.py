@@ -197,7 +197,7 @@ class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
     first: True for an observation that starts an episode.
-    info: the environment's `info`. Where a tally took its place (`rl.rollout.unroll`): None, or what `Summary.keep` kept.
+    info: the environment's `info`. Where a tally took its place (`rl.rollout.unroll`): None, or what `keep` left of it.
     carry: float32[num_steps, num_envs, H] memory of the policy after it has read `ref`. None without a memory.
     extras: further results of the learner's act function, a NamedTuple (PPO: log-probability of `action`, and value).
     """

@@ -40,7 +40,8 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int,
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
            key: Array, num_steps: int, draw: Callable[[Array, int], Any] = jax.random.split,
            tally: PyTree = None, add: Callable[[PyTree, Transition], PyTree] | None = None,
-           first_env: int | Array = 0, keep: Callable[[Transition], PyTree] | None = None) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
+           first_env: int | Array = 0, keep: Callable[[Transition], PyTree] | None = None
+           ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
     """Act and step T times in N environments. The policy's memory is reset at the start of each episode.
 
     Args:

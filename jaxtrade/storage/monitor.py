@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +26,7 @@ MONITOR = "monitor.csv"  # in the run folder
 ROWS, LOST = "monitor/rows", "monitor/lost"  # metrics: the rows of an update's episodes; episodes without a row
 COLUMNS = ("r", "l", "drawdown", "turnover", "sharpe_ratio", "max_drawdown")  # of a row on the device; then a symbol
 FIELDS = ("r", "l", "t", *COLUMNS[2:], "symbol", "agent", "update")
-LENGTH, SYMBOL = COLUMNS.index("l"), len(COLUMNS)
+LENGTH = COLUMNS.index("l")
 EOL = b"\r\n"
 
 
@@ -70,16 +69,12 @@ def ended_episodes(rows: np.ndarray | None, done: int, agents: int) -> list[Epis
 
 def text_of(ended: Sequence[Episodes], symbols: Sequence[str], seconds: float) -> str:
     """The CSV lines of episodes. seconds: since `t_start`. Figures have 7 digits; an undefined one is empty."""
-    lines = io.StringIO(newline="")
-    table = csv.DictWriter(lines, FIELDS)
-    t = round(seconds, 6)
+    lines, t = io.StringIO(newline=""), round(seconds, 6)
+    table = csv.writer(lines)  # the dialect of `DictWriter`, without a dictionary for each row
     for update, rows, agents in ended:
-        for row, agent in zip(rows.tolist(), agents.tolist(), strict=True):
-            cells: dict[str, Any] = {name: "" if math.isnan(value) else f"{value:.7g}"
-                                     for name, value in zip(COLUMNS, row, strict=False)}
-            cells |= {"l": int(row[LENGTH]), "t": t, "symbol": symbols[int(row[SYMBOL])], "agent": agent,
-                      "update": update}
-            table.writerow(cells)
+        for (r, length, *rest, symbol), agent in zip(rows.tolist(), agents.tolist(), strict=True):
+            table.writerow([f"{r:.7g}", int(length), t, *("" if x != x else f"{x:.7g}" for x in rest),
+                            symbols[int(symbol)], agent, update])
     return lines.getvalue()
 
 
