@@ -116,7 +116,7 @@ def close(rows: int, symbols: Sequence[str], seen: Transition, params: EnvParams
     ended = seen.terminated | seen.truncated
     figures = figures_of(seen.info, params.account.start_balance)
     numbers = getattr(params.market, "symbol", None)
-    symbol = None if numbers is None or len(symbols) == 1 else numbers[seen.final_ref.row]
+    symbol = None if numbers is None or len(symbols) == 1 else numbers[seen.final_ref.row[..., 0]]
     found = means(figures, ended, PREFIX, reduce)
     if symbol is not None:
         for number, name in enumerate(symbols):
