@@ -177,7 +177,7 @@ def test_every_torn_end_is_dropped(tmp_path: Path) -> None:
         sink = sink_at(tmp_path, resume_update=9)
         sink.episodes([episode(3, 1)])
         sink.close()
-        assert updates_in(path) == [1, 2][:max(whole[heads:size].count(b"\r\n"), 0)] + [3]
+        assert updates_in(path) == [*[1, 2][:whole[heads:size].count(b"\r\n")], 3]
 
 
 @pytest.mark.parametrize(("damage", "text"), [
@@ -262,6 +262,11 @@ def test_a_disk_without_room_for_the_first_lines(tmp_path: Path) -> None:
     assert place_after(tmp_path / "monitor.csv", 9) is None
 
 
+def fill(sink: MonitorSink) -> None:
+    for update in range(1, 1000):
+        sink.episodes([episode(update, 50)])
+
+
 def test_a_full_file_system(tmp_path: Path) -> None:
     """A tmpfs of 64 KiB: it fills up, the file keeps whole lines, and space that is freed is used."""
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(tmp_path)], capture_output=True,
@@ -272,8 +277,7 @@ def test_a_full_file_system(tmp_path: Path) -> None:
         (tmp_path / "ballast").write_bytes(b"x" * 16_384)
         sink = sink_at(tmp_path)
         with pytest.raises(StorageError, match="No space left"):
-            for update in range(1, 1000):
-                sink.episodes([episode(update, 50)])
+            fill(sink)
         full = updates_in(tmp_path / "monitor.csv")
         assert len(full) == 50 * full[-1] > 0
         (tmp_path / "ballast").unlink()
