@@ -62,10 +62,7 @@ class TickValue(struct.PyTreeNode):
 
 
 class Quotes(struct.PyTreeNode):
-    """The ask side of a market with two-sided bars.
-
-    open, high, low, close: int32[T] ticks, never below the bid.
-    """
+    """The ask side of two-sided bars: open, high, low, close are int32[T] ticks, never below the bid."""
 
     open: Array
     high: Array
@@ -159,9 +156,8 @@ class Outcome(struct.PyTreeNode, Generic[RefT]):
     """Result of one environment step, besides the next state and reference.
 
     final_ref: reference before an auto-reset. Equal to the next reference if the episode goes on.
-    reward: float32[].
+    reward: float32[]. info: pytree of the environment (`StepInfo` for the trading environment).
     terminated, truncated: bool[]. They stay separate because only `terminated` zeroes the bootstrapped value.
-    info: pytree of the environment (`StepInfo` for the trading environment).
     """
 
     final_ref: RefT
@@ -201,7 +197,7 @@ class Transition(NamedTuple):
     """One step of a rollout, stacked to [num_steps, num_envs, ...].
 
     first: True for an observation that starts an episode.
-    info: the environment's `info`. None where a tally took its place (`rl.rollout.unroll`).
+    info: the environment's `info`. Where a tally took its place (`rl.rollout.unroll`): None, or what `keep` left of it.
     carry: float32[num_steps, num_envs, H] memory of the policy after it has read `ref`. None without a memory.
     extras: further results of the learner's act function, a NamedTuple (PPO: log-probability of `action`, and value).
     """
@@ -224,17 +220,20 @@ class Summary(NamedTuple):
     start(params) -> zeros of one environment, a tree of scalars and small arrays.
     collect(transitions of one step [N, ...]) -> the numbers to add in this step, the same tree with a leading axis N.
     figures(sums over all steps and environments, number of environment steps) -> metrics by name.
+    keep(transitions of one step [N, ...]) -> what stays of `info`, a tree of [N]. None: nothing stays.
+    close(transitions [T, N, ...] with that `info`, params, `networks.reductions.Reduce`) -> further metrics by name.
     """
+
     start: Callable[[PyTree], PyTree]
     collect: Callable[[Transition], PyTree]
     figures: Callable[[PyTree, int], Mapping[str, Array]]
+    keep: Callable[[Transition], PyTree] | None = None
+    close: Callable[[Transition, PyTree, Any], Mapping[str, Array]] | None = None
 
 
 # (environment parameters, fraction of the run float32[]) -> (parameters at that fraction, metrics about them)
 Stage = Callable[[PyTree, Array], tuple[PyTree, dict[str, Array]]]
 
-
-# --- learners --------------------------------------------------------------------------------------------------------
 
 Row = Mapping[str, Any]  # the metrics of one update, on the host
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import observation, rules
 from jaxtrade.env.episode import (
+    count_change,
     count_close,
     count_fills,
     count_step,
@@ -204,7 +205,8 @@ class TradingEnv:
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
         terms = weighted_terms(state, moved, StepEvent(action, ~legal, event, self.actions), params)
-        moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
+        stats = count_step(moved.stats, moved.account.equity, terms, ~legal)
+        moved = moved.replace(stats=count_change(stats, moved.account.equity - state.account.equity))
 
         done = end != EndReason.NONE
         session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jaxtrade.env import rules
+from jaxtrade.env import monitor, rules
 from jaxtrade.env.record import closes
 from jaxtrade.env.rewards import total
 from jaxtrade.env.state import (
@@ -24,7 +24,8 @@ def new_stats(params: EnvParams) -> EpisodeStats:
     """Statistics at the start of an episode: all 0, with one sum for each reward term of `params`."""
     zero = jnp.int32(0)
     return EpisodeStats(jnp.float32(0), zero, zero, zero, zero, zero, zero, zero, zero, zero,
-                        {name: jnp.float32(0) for name in params.reward_weights})
+                        {name: jnp.float32(0) for name in params.reward_weights},
+                        monitor.start() if params.monitor else None)
 
 
 def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams) -> EpisodeStats:
@@ -40,6 +41,7 @@ def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: Contr
         sides=stats.sides + quantity,
         commission=stats.commission + event.commission,
         breaches=stats.breaches + event.breach.astype(jnp.int32),
+        monitor=stats.monitor and monitor.add_traded(stats.monitor, monitor.notional(event, contract)),
     )
 
 
@@ -51,6 +53,13 @@ def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], ille
         illegal=stats.illegal + illegal.astype(jnp.int32),
         terms={name: stats.terms[name] + term for name, term in terms.items()},
     )
+
+
+def count_change(stats: EpisodeStats, change: Array) -> EpisodeStats:
+    """Add the change of equity in a step (mills) that `count_step` has counted. Nothing without the monitor."""
+    if stats.monitor is None:
+        return stats
+    return stats.replace(monitor=monitor.add_change(stats.monitor, change, stats.length))
 
 
 def count_close(stats: EpisodeStats, equity: Array) -> EpisodeStats:

@@ -107,13 +107,25 @@ class Marks(NamedTuple):
     close: Array
 
 
+class EpisodeMonitor(struct.PyTreeNode):
+    """What the episode monitor counts besides; float32[] (`env.monitor`).
+
+    notional: mills traded, the sum over fills of quantity x price x value of a tick. mean, squares: of the changes of
+    equity per step in mills, their mean and the sum of squared differences from it.
+    """
+
+    notional: Array
+    mean: Array
+    squares: Array
+
+
 class EpisodeStats(struct.PyTreeNode):
     """Running figures of one episode. Money is mills.
 
     reward: float32[] undiscounted sum. All others are int32[]: length (steps), trades (closed round turns), wins (round
     turns with a net profit), sides (contract sides filled), commission, breaches, illegal (illegal actions received),
     max_drawdown (largest drop of equity at closes below its peak), peak (highest equity at a close). terms: name ->
-    float32[] sum of each weighted reward term.
+    float32[] sum of each weighted reward term. monitor: None (static) unless `EnvParams.monitor`.
     """
 
     reward: Array
@@ -127,6 +139,7 @@ class EpisodeStats(struct.PyTreeNode):
     max_drawdown: Array
     peak: Array
     terms: dict[str, Array]
+    monitor: EpisodeMonitor | None = None
 
 
 class TradeRecord(struct.PyTreeNode):
@@ -276,7 +289,8 @@ class EnvParams(struct.PyTreeNode):
     reward_weights: reward term -> float32[]. The names are static, so only these terms are compiled; the weights are
     traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an episode, 0 for none.
     forced_start: float32[] probability that a drawn episode starts in a position. None (static) in evaluation, and in
-    training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor.
+    training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor. monitor:
+    whether episodes count what the episode monitor shows (static).
     """
 
     market: MarketData
@@ -289,6 +303,7 @@ class EnvParams(struct.PyTreeNode):
     max_steps: Array
     forced_start: Array | None = None
     advice: AdviceView | None = None
+    monitor: bool = struct.field(pytree_node=False, default=False)
 
     def __repr__(self) -> str:
         """Shapes only: the leaves may be of any type, as inside of jit."""

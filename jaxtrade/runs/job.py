@@ -12,6 +12,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import board, computing, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
+from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
@@ -36,6 +37,8 @@ class Job:
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
             board.describe(self.board, self.config, setup.evaluation_split())
             self.files.append(self.board)
+        if self.config.monitor.on and self.config.monitor.csv:
+            self.files.append(monitor_sink(path, self.config, setup.market, update))
         self.watch = Watch.of(setup.algorithm, self.tell, names)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 

@@ -18,12 +18,12 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
-from jaxtrade.env.summary import summarise
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
+from jaxtrade.runs.monitoring import summary_of, with_warning
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.population import Stack
@@ -91,10 +91,11 @@ def prepare(config: RunConfig) -> Setup:
         table = empty_table(len(market.bars) * config.advisor.advisors)
         view = view_of(config.advisor, market.data.sessions, table, True)
         params = params.replace(advice=view)
+    params = params.replace(monitor=config.monitor.on)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                               fusion=fusion)
-    return Setup(config, market, splits, env, params, plan, algorithm, fusion)
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summary_of(config, market),
+                               stage=make_stages(config.stages), fusion=fusion)
+    return Setup(config, market, splits, env, params, plan, with_warning(config, algorithm), fusion)
 
 
 def stack_of(config: RunConfig) -> Stack:

@@ -69,7 +69,7 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     objective = Objective(policy, params, hparams, ent_coef)
     learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
     new = learnt.replace(normaliser=new_statistics(ppo, state.normaliser, seen.ref, params), update=state.update + 1)
-    episodes, summary = tally_metrics(ppo, tally)
+    episodes, summary = tally_metrics(ppo, tally, seen, params)
     metrics = episodes | step_metrics(history) | action_metrics(ppo, seen) | {
         "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
         "learning_rate": learning_rate,

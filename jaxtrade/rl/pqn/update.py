@@ -67,7 +67,7 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
     learnt, history = epochs.learn(ctx, collected, partial(gradient, ctx, policy, params, rows_of(batch)),
                                    lambda picked: (picked,), key_epochs, learning_rate)
     new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1)
-    episodes, summary = tally_metrics(ctx, tally)
+    episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics = episodes | epochs.step_metrics(history, first=("q_error",)) | action_metrics(ctx, seen) | {
         "explained_variance": explained_variance(batch.q, batch.target, ctx.reduce),
         "q_max": ctx.reduce.max_of_parts(jnp.abs(seen.extras.value).max()),
