@@ -12,7 +12,10 @@ from jaxtrade.data.contracts import require_bundled
 from jaxtrade.errors import ConfigError
 
 # First and last trade date of the bundled bars. The default of ES is one week of them.
-BUNDLED_DATES = {"ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-01", "2018-12-31")}
+BUNDLED_DATES = {
+    "ES": ("2013-10-07", "2020-01-07"), "EURUSD": ("2007-01-01", "2018-12-31"), "GBPUSD": ("2012-11-16", "2022-03-04"),
+    "USDJPY": ("2012-11-16", "2022-03-04"), "USDCHF": ("2012-11-15", "2022-03-04"),
+}
 ES_WEEK = ("2013-10-07", "2013-10-11")
 ES_EXPIRY = "201312"  # the contract of ES that is read unless data.expiry or data.roll says otherwise
 ES_CONTRACT = ("2013-10-07", "2013-12-20")
