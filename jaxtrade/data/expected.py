@@ -34,6 +34,15 @@ def bundled_expiry(symbol: str, data: DataConfig) -> str | None:
     return ES_EXPIRY if one else None
 
 
+def date_range(data: DataConfig, symbol: str) -> tuple[str, str] | None:
+    """First and last trade date (ISO) that the bars can have, if both are known before reading; None otherwise."""
+    copied = data.source == "bundled" or data.synthetic == "phase_randomised"
+    first, last = bundled_dates(symbol, data) if copied and data.source != "file" and symbol in BUNDLED_DATES else (
+        None, None)
+    starts, ends = ([day for day in days if day is not None] for days in ((first, data.start), (last, data.end)))
+    return (max(starts), min(ends)) if starts and ends else None
+
+
 def most_sessions(data: DataConfig, symbol: str) -> int | None:
     """An upper limit of the number of sessions of the bars: their weekdays. None where only reading a file tells.
 
