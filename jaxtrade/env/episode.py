@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import chex
 import jax.numpy as jnp
 
 from jaxtrade.env import monitor, rules
@@ -17,6 +18,7 @@ from jaxtrade.env.state import (
     Event,
     Position,
 )
+from jaxtrade.parts import SAMPLERS
 from jaxtrade.types import Array
 
 
@@ -77,7 +79,7 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
     account, sessions = state.account, params.market.sessions
     session = params.sessions.ids[state.slot]
     at_flat_bar = state.row > sessions.last[session]
-    last_session = (state.sessions_left == 0) | (state.slot + 1 >= params.sessions.count)
+    last_session = (state.sessions_left == 0) | (state.slot + 1 >= _end_of_symbol(state, params))
     incomplete = ~sessions.complete[session]
     bust = rules.at_drawdown_floor(account, params.account)
     daily = params.account.fail_on_daily_loss & rules.at_daily_floor(account, params.account)
@@ -89,6 +91,14 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
     reason = jnp.where(target, EndReason.TARGET, reason)
     reason = jnp.where(daily, EndReason.DAILY_LOSS, reason)
     return jnp.where(bust, EndReason.BUST, reason).astype(jnp.int32)
+
+
+def _end_of_symbol(state: EnvState, params: EnvParams) -> Array:
+    """int32[]: the slot after the last one of this state's symbol in the split."""
+    sessions, symbol = params.sessions, params.market.symbol
+    if sessions.offsets is None or symbol is None:
+        return sessions.count
+    return sessions.offsets[symbol[state.row].astype(jnp.int32) + 1]
 
 
 def is_truncation(reason: Array) -> Array:
@@ -133,12 +143,15 @@ def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Arra
     )
 
 
-def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool) -> EnvState:
-    """The start of episode number `episode`: a random session of the split.
+def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool,
+                sampler: str = "uniform") -> EnvState:
+    """The start of episode number `episode`: a session of the split that the sampler draws (`env.sampler`).
 
     The row is a random decision bar of the session if `random_row`, else its first one.
     """
-    slot = below(draw(seed, episode, 1), params.sessions.count)
+    slot = SAMPLERS[sampler](params.symbol_weights, seed, episode, params.sessions)
+    chex.assert_shape(slot, (), custom_message=f"sampler '{sampler}'")
+    chex.assert_type(slot, jnp.int32, custom_message=f"sampler '{sampler}'")
     session = params.sessions.ids[slot]
     first, last = params.market.sessions.first[session], params.market.sessions.last[session]
     row = first + below(draw(seed, episode, 2), last - first + 1) if random_row else first

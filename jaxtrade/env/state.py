@@ -242,6 +242,9 @@ class ContractParams(struct.PyTreeNode):
     In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a bar.
     commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of a break-even stop
     beyond the entry fill, ticks. tick_size: float32[] points.
+
+    In a set of symbols each leaf has a leading axis of symbols, and `rules.contract_at` picks that of a bar. cap: the
+    largest number of contracts of an entry. None (static) for one symbol, where `AccountParams.max_contracts` is it.
     """
 
     tick_mills: Array | None
@@ -251,6 +254,7 @@ class ContractParams(struct.PyTreeNode):
     be_ticks: Array
     tick_size: Array
     tick_over: Array | None = None
+    cap: Array | None = None
 
 
 class AccountParams(struct.PyTreeNode):
@@ -289,8 +293,9 @@ class EnvParams(struct.PyTreeNode):
     reward_weights: reward term -> float32[]. The names are static, so only these terms are compiled; the weights are
     traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an episode, 0 for none.
     forced_start: float32[] probability that a drawn episode starts in a position. None (static) in evaluation, and in
-    training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor. monitor:
-    whether episodes count what the episode monitor shows (static).
+    training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor.
+    symbol_weights: float32[M], the share of each symbol that the learner wants. None (static) without such shares.
+    monitor: whether episodes count what the episode monitor shows (static).
     """
 
     market: MarketData
@@ -303,6 +308,7 @@ class EnvParams(struct.PyTreeNode):
     max_steps: Array
     forced_start: Array | None = None
     advice: AdviceView | None = None
+    symbol_weights: Array | None = None
     monitor: bool = struct.field(pytree_node=False, default=False)
 
     def __repr__(self) -> str:
