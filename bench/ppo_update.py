@@ -22,10 +22,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.rl.minibatches import minibatch_rows
+from jaxtrade.rl.observing import update_statistics
 from jaxtrade.rl.ppo.form import form_of
 from jaxtrade.rl.ppo.loss import Batch, rows_of
 from jaxtrade.rl.ppo.network import make_network
-from jaxtrade.rl.ppo.update import update_statistics
 from jaxtrade.types import Array
 
 from . import harness, programs, setting

@@ -101,6 +101,11 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
     return select(entered, moved, state)
 
 
+def _symbols(params: EnvParams) -> Array | None:
+    """int8[T]: the symbol of each row as its place in the set. None for one symbol."""
+    return getattr(params.market, "symbol", None)
+
+
 @dataclass(frozen=True)
 class TradingEnv:
     """The trading environment: minute bars, one symbol, and an account with rules.
@@ -182,6 +187,16 @@ class TradingEnv:
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """float32[D]: the observation of a reference. Acting and learning get the same bits."""
         return observation.observe(self.config, ref, params)
+
+    def groups(self, params: EnvParams) -> int:
+        """Number of symbols of the market, as learners keep observation statistics for each (`rl.observing.Grouped`).
+        """
+        return 1 if _symbols(params) is None else params.contract.commission.shape[0]
+
+    def group(self, ref: ObservationRef, params: EnvParams) -> Array:
+        """int32[]: the symbol of a reference, as its place in the set; 0 on a market of one symbol."""
+        symbol = _symbols(params)
+        return jnp.int32(0) if symbol is None else symbol[ref.row[0]].astype(jnp.int32)
 
     def action_mask(self, ref: ObservationRef) -> Array:
         """bool[A]: the stored mask of the observation at which the action is chosen."""

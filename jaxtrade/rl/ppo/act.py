@@ -11,8 +11,9 @@ import jax
 
 from jaxtrade.networks import distributions
 from jaxtrade.networks.memory import recall
-from jaxtrade.networks.normalize import RunningStats, normalise, scaler_of
+from jaxtrade.rl import observing
 from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
+from jaxtrade.rl.observing import ready_statistics
 from jaxtrade.rl.opening import opened
 from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.ppo.network import packed
@@ -50,19 +51,13 @@ class PolicyOutput(NamedTuple):
 def ready(ppo: PPO, policy: Policy) -> Policy:
     """The policy in the form that the functions of this module use: packed parameters, and a `Scaler` instead of the
     statistics. Computed once, not in every step."""
-    normaliser = policy.normaliser
-    if ppo.settings.normalise_observations and isinstance(normaliser, RunningStats):
-        normaliser = scaler_of(normaliser)
-    return policy.replace(parameters=packed(ppo, policy.parameters), normaliser=normaliser)
+    return policy.replace(parameters=packed(ppo, policy.parameters),
+                          normaliser=ready_statistics(ppo.settings, policy.normaliser))
 
 
 def network_input(ppo: PPO, policy: Policy, ref: PyTree, params: PyTree) -> Array:
     """float32[D]: the observation, normalised if the configuration says so."""
-    observation = ppo.env.observe(ref, params)
-    if not ppo.settings.normalise_observations:
-        return observation
-    assert policy.normaliser is not None
-    return normalise(policy.normaliser, observation)
+    return observing.network_input(ppo.env, ppo.settings, policy.normaliser, ref, params)
 
 
 def advice_terms(ppo: PPO, policy: Policy, ref: PyTree) -> AdviceTerms | None:

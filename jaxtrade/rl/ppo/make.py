@@ -9,10 +9,10 @@ import jax.numpy as jnp
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.normalize import init_stats, merge
 from jaxtrade.networks.precision import dot_general_of
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.rl.observing import first_statistics
 from jaxtrade.rl.ppo import reports
 from jaxtrade.rl.ppo.act import act
 from jaxtrade.rl.ppo.context import PPO
@@ -37,11 +37,7 @@ def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
     key_network, key_reset, key_run = jax.random.split(key, 3)
     env_state, ref = reset_all(env, key_reset, params, num_envs, ppo.first_env)
     parameters = first_parameters(ppo.settings, env.num_actions, env.observation_size, key_network, ppo.fusion)
-    stats = init_stats(env.observation_size)
-    if ppo.settings.normalise_observations:
-        # Without these first statistics the first rollout would normalise by mean 0 and variance 1. Prices would then
-        # all be clipped to the same number.
-        stats = merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=ppo.reduce)
+    stats = first_statistics(env, ppo.settings, ref, params, ppo.reduce)
     return strong_types(TrainState(
         params=parameters, opt_state=optimiser().init(parameters), normaliser=stats, env_state=env_state,
         ref=ref, first=jnp.ones(num_envs, bool),

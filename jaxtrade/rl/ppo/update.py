@@ -8,16 +8,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from jaxtrade.networks.normalize import RunningStats, merge
-from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl import losses
 from jaxtrade.rl.flat import Unchanged, layout_of, map_parts
 from jaxtrade.rl.listening.figures import figures, visits
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.minibatches import minibatch_rows
+from jaxtrade.rl.observing import update_statistics
 from jaxtrade.rl.ppo.act import ready
 from jaxtrade.rl.ppo.context import PPO
-from jaxtrade.rl.ppo.form import CPU
 from jaxtrade.rl.ppo.loss import Batch, Objective, gradient, rows_of
 from jaxtrade.rl.ppo.network import packed, unpacked
 from jaxtrade.rl.ppo.rollout import collect
@@ -25,24 +23,7 @@ from jaxtrade.rl.ppo.state import HParams, TrainState, policy_of
 from jaxtrade.rl.rollout import count_illegal, episode_figures
 from jaxtrade.rl.schedules import clipped_adam, linear, progress
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Array, Env, PyTree, Transition
-
-
-def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL,
-                      rows: int = CPU.statistics_rows) -> RunningStats:
-    """Add the observations of a rollout to the statistics. refs: [T, N, ...].
-
-    The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of them at once would
-    take far more memory.
-    """
-    steps, envs = jax.tree.leaves(refs)[0].shape[:2]
-    together = next(n for n in range(max(rows // envs, 1), 0, -1) if steps % n == 0)
-    blocks = jax.tree.map(lambda x: x.reshape(steps // together, together * envs, *x.shape[2:]), refs)
-
-    def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
-        return merge(stats, jax.vmap(env.observe, (0, None))(block, params), reduce=reduce), None
-
-    return jax.lax.scan(add, stats, blocks)[0]
+from jaxtrade.types import Array, PyTree, Transition
 
 
 def learning_rates(ppo: PPO, parameters: PyTree, learning_rate: Array, fraction: Array, hparams: HParams) -> PyTree:
