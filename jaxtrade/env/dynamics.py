@@ -67,7 +67,7 @@ def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
         quote=quote_at(market, row),
         decided=quote_at(market, state.row) if config.fill == "close" else None,
         may_open=rules.may_open(state, params),
-        largest=params.account.max_contracts,
+        largest=params.account.max_contracts if params.contract.cap is None else params.contract.cap,
         forced=jnp.where(at_flat_bar, reason, ExitReason.NONE).astype(jnp.int32),
         trail=trail_distance(market.tr_sum[row], params),
         path=market.path,
@@ -99,11 +99,6 @@ def forced_entry(config: EnvConfig, state: EnvState, probability: Array, params:
     moved = moved.replace(time=state.time, stats=count_close(moved.stats, moved.account.equity))
     entered = (side != 0) & (end_reason(moved, params) == EndReason.NONE)
     return select(entered, moved, state)
-
-
-def _symbols(params: EnvParams) -> Array | None:
-    """int8[T]: the symbol of each row as its place in the set. None for one symbol."""
-    return getattr(params.market, "symbol", None)
 
 
 @dataclass(frozen=True)
@@ -167,14 +162,14 @@ class TradingEnv:
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]: the legal actions at `state`."""
-        mask = self.task.mask(self.config, state, params)
+        mask = self.task.mask(self.config, state, rules.of_symbol(params, state.row))
         chex.assert_shape(mask, (self.num_actions,),
                           custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`")
         return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
         """The order of a legal action (int32[]) at `state`."""
-        return self.task.decode(self.config, action, state, params)
+        return self.task.decode(self.config, action, state, rules.of_symbol(params, state.row))
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
         """One bar; see `dynamics.transition`."""
@@ -186,16 +181,19 @@ class TradingEnv:
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """float32[D]: the observation of a reference. Acting and learning get the same bits."""
-        return observation.observe(self.config, ref, params)
+        return observation.observe(self.config, ref, rules.of_symbol(params, ref.row[0]))
 
     def groups(self, params: EnvParams) -> int:
         """Number of symbols of the market, as learners keep observation statistics for each (`rl.observing.Grouped`).
         """
-        return 1 if _symbols(params) is None else params.contract.commission.shape[0]
+        if params.market.symbol is None:
+            return 1
+        offsets, commission = params.sessions.offsets, params.contract.commission
+        return commission.shape[0] if offsets is None else offsets.shape[0] - 1
 
     def group(self, ref: ObservationRef, params: EnvParams) -> Array:
         """int32[]: the symbol of a reference, as its place in the set; 0 on a market of one symbol."""
-        symbol = _symbols(params)
+        symbol = params.market.symbol
         return jnp.int32(0) if symbol is None else symbol[ref.row[0]].astype(jnp.int32)
 
     def action_mask(self, ref: ObservationRef) -> Array:
@@ -212,6 +210,7 @@ class TradingEnv:
         """
         chex.assert_rank(action, 0)
         chex.assert_type(action, int)
+        params = rules.of_symbol(params, state.row)
         # Comparisons instead of a look-up, which would be a program of its own on a device.
         mask = self.mask(state, params)
         legal = functools.reduce(jnp.logical_or, [mask[i] & (action == i) for i in range(self.num_actions)])
@@ -241,7 +240,7 @@ class TradingEnv:
         state = start_drawn(params, seed, episode, self.config.random_start).replace(record=self.new_record())
         if params.forced_start is None:
             return state
-        return forced_entry(self.config, state, params.forced_start, params)
+        return forced_entry(self.config, state, params.forced_start, rules.of_symbol(params, state.row))
 
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxtrade.env.state import EnvParams
@@ -19,7 +18,8 @@ from jaxtrade.types import MarketData, PyTree, Quotes, SessionSet, TickValue
 
 
 def in_one_shape(members: Sequence[EnvParams]) -> list[EnvParams]:
-    """The same parameters with equal tree structures, shapes and dtypes.
+    """The same parameters with equal tree structures, shapes and dtypes. New leaves are NumPy arrays: only the symbol
+    that is evaluated needs to be on the device.
 
     members: of one symbol each (scalar contracts), in any number. Raises ValueError if their market views were built
     for different configurations.
@@ -42,7 +42,7 @@ def padded_sessions(sessions: SessionSet, size: int) -> SessionSet:
     ids = np.asarray(sessions.ids)
     padded = np.full(size, ids[0] if len(ids) else 0, np.int32)
     padded[:len(ids)] = ids
-    return SessionSet(ids=jnp.asarray(padded), count=sessions.count)
+    return SessionSet(ids=padded, count=sessions.count)  # type: ignore[arg-type]  # a host leaf
 
 
 def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvParams:
@@ -52,13 +52,13 @@ def _with_parts_of_all(params: EnvParams, members: Sequence[EnvParams]) -> EnvPa
     if market.ask is None and any(each.ask is not None for each in markets):
         market = market.replace(ask=Quotes(market.open, market.high, market.low, market.close))
     if market.tick_value is None and any(each.tick_value is not None for each in markets):
-        times = np.full(len(market.close), int(contract.tick_mills), np.int32)
-        market = market.replace(tick_value=TickValue(jnp.asarray(times), jnp.ones(len(times), jnp.int32)))
+        ones = np.ones(len(market.close), np.int32)
+        market = market.replace(tick_value=TickValue(ones * np.int32(contract.tick_mills), ones))  # type: ignore[arg-type]
         contract = contract.replace(tick_mills=None)
     if any(each.path is None for each in markets):
         market = market.replace(path=None)
     if view.base is None and any(each.view.base is not None for each in markets):
-        market = market.replace(view=view.replace(base=jnp.int32(0)))
+        market = market.replace(view=view.replace(base=np.int32(0)))
     return params.replace(market=market, contract=contract)
 
 
@@ -68,7 +68,7 @@ def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> 
     if path is not None and path.falls.shape[-1] < falls:
         wide = np.zeros((*path.falls.shape[:-1], falls), np.int32)
         wide[..., :path.falls.shape[-1]] = path.falls
-        path = path.replace(falls=jnp.asarray(wide))
+        path = path.replace(falls=wide)
     by_row: dict[str, Any] = {name: getattr(market, name) for name in (
         "open", "high", "low", "close", "tr_sum", "bars_to_flat", "tick_value", "ask")}
     view = _padded(market.view.replace(base=None), rows).replace(base=market.view.base)
@@ -77,13 +77,13 @@ def _padded_market(market: MarketData, rows: int, sessions: int, falls: int) -> 
 
 
 def _padded(tree: PyTree, rows: int) -> PyTree:
-    """Every leaf with zeros after its rows. Done on the host: each shape would otherwise be a program of its own."""
+    """Every leaf with zeros after its rows."""
 
     def pad(leaf: Any) -> Any:
         if len(leaf) == rows:
             return leaf
         wide = np.zeros((rows, *leaf.shape[1:]), leaf.dtype)
         wide[:len(leaf)] = leaf
-        return jnp.asarray(wide)
+        return wide
 
     return jax.tree.map(pad, tree)

@@ -36,6 +36,7 @@ from jaxtrade.types import Array
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
+    from jaxtrade.data.market_set import MarketSet
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
@@ -68,17 +69,12 @@ def digest(part: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def members_of(market: Any) -> tuple[Market, ...]:
-    """The markets of a set in order, or the one market that is given."""
-    return getattr(market, "members", (market,))
-
-
-def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
+def make_schema(env: EnvConfig, market: Market | MarketSet, config: RunConfig) -> dict[str, Any]:
     """The content of `schema.json`. absent: slots that are constant in the training data.
 
     market: that of the run, or the set of several; the schema then has `markets` and the `groups` of its statistics.
     """
-    members = members_of(market)
+    members = market.members
     observation, actions = observation_schema(env), action_schema(env)
     return {
         "schema_format": FORMAT,
@@ -109,7 +105,7 @@ def market_facts(market: Market) -> dict[str, Any]:
 
 
 def save_policy_bundle(
-    directory: Path, policy: Policy, env: TradingEnv, market: Market, config: RunConfig
+    directory: Path, policy: Policy, env: TradingEnv, market: Market | MarketSet, config: RunConfig
 ) -> Path:
     """Write the bundle -> its folder. An old bundle is replaced only when the new one is complete.
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from bench.learning import sections_of
+from jaxtrade.env import orders
 from jaxtrade.env.params import make_params
 from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import DataError
-from jaxtrade.evaluation import backtest as backtests
 from jaxtrade.evaluation.agents import Agent, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
 from jaxtrade.evaluation.one_shape import in_one_shape
@@ -21,7 +21,7 @@ from jaxtrade.evaluation.trades import assemble_trades
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.types import Quotes, TickValue
-from tests.evaluation.tiny import TinyMarket, rule, setup, tiny_market, walk
+from tests.evaluation.tiny import TinyMarket, setup, tiny_market, walk
 
 LENGTHS = ([60, 60, 40], [50, 30])
 MARKETS = [tiny_market(walk(lengths, seed=i, scale=6.0), lengths) for i, lengths in enumerate(LENGTHS)]
@@ -46,46 +46,49 @@ def made() -> Any:
     return env, config, [dollars, converting]
 
 
-def agents(env: Any, config: Any, params: EnvParams, market: TinyMarket) -> list[Agent]:
+def policy_agent(env: Any, config: Any, params: EnvParams) -> Agent:
     algorithm = make_ppo(config, env, 1)
-    policy = policy_of(jax.jit(algorithm.init)(jax.random.key(1), params))
-    drawn = sampled(algorithm, policy, env)
-    return [drawn, rule("sma_cross", env, market)]
+    return sampled(algorithm, policy_of(jax.jit(algorithm.init)(jax.random.key(1), params)), env)
 
 
 def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
     env, config, alone = made
     together = in_one_shape(alone)
     assert jax.tree.structure(together[0]) == jax.tree.structure(together[1])
-    assert [leaf.shape for leaf in jax.tree.leaves(together[0])] == [leaf.shape for leaf in jax.tree.leaves(together[1])]
+    one, other = ([(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(each)] for each in together)
+    assert one == other
     steps = max(len(decision_bars(each.market, each.sessions).rows) for each in alone)
-    chosen = agents(env, config, alone[0], MARKETS[0])
+    agent = policy_agent(env, config, alone[0])
     for own, padded in zip(alone, together, strict=True):
         bars, padded_bars = (decision_bars(own.market, own.sessions),
                              decision_bars(padded.market, padded.sessions, steps))
         np.testing.assert_array_equal(bars.rows, padded_bars.rows)
-        for agent in chosen[:1]:
-            for which in ("account", "strategy"):
-                expected = backtest(env, agent, own, bars, which, KEY)
-                found = backtest(env, agent, padded, padded_bars, which, KEY)
-                for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
-                    np.testing.assert_array_equal(one, other)
-            trades, theirs = assemble_trades(expected, bars, own), assemble_trades(found, padded_bars, padded)
-            assert len(trades) > 5
-            for name in trades.__dataclass_fields__:
-                np.testing.assert_array_equal(getattr(trades, name), getattr(theirs, name))
+        for which in ("account", "strategy"):
+            expected = backtest(env, agent, own, bars, which, KEY)
+            found = backtest(env, agent, padded, padded_bars, which, KEY)
+            for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+                np.testing.assert_array_equal(one, other)
+        trades, theirs = assemble_trades(expected, bars, own), assemble_trades(found, padded_bars, padded)
+        assert len(trades) > 5
+        for name in trades.__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(trades, name), getattr(theirs, name))
 
 
-def test_no_market_compiles_again(made):
-    env, config, alone = made
+def test_no_market_is_traced_again(made):
+    env, _, alone = made
     together = in_one_shape(alone)
     steps = max(len(decision_bars(each.market, each.sessions).rows) for each in alone)
-    drawn = agents(env, config, alone[0], MARKETS[0])[0]
-    before = backtests._scan._cache_size()
+    traces = []
+
+    def counted(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
+        traces.append(1)
+        return carry, orders.hold(state), jnp.int32(0)
+
+    agent = Agent("counted", counted, None, "stays flat, and counts how often it is traced")
     for padded in together:
         for which in ("account", "strategy"):
-            backtest(env, drawn, padded, decision_bars(padded.market, padded.sessions, steps), which, KEY)
-    assert backtests._scan._cache_size() == before + 1
+            backtest(env, agent, padded, decision_bars(padded.market, padded.sessions, steps), which, KEY)
+            assert len(traces) == 1
 
 
 def test_one_market_stays_as_it_is(made):
