@@ -10,6 +10,7 @@ from jaxtrade import interrupt
 from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_unused
 from jaxtrade.cli.shared import data_options, keep_programs, print_result, quiet_option, resolve, screen_of
 from jaxtrade.config import RunConfig
+from jaxtrade.data.members import require_one
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory, run_all
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if config.algorithm != "ppo":
         raise ConfigError(f"algorithm={config.algorithm}: the ablation compares ways to use advice (advisor.fusion), "
                           "which only ppo has; set algorithm=ppo")
+    require_one(config, "the ablation")
     if config.advisor.panel:
         raise ConfigError("advisor.panel: the ablation compares single advisors, named by --kinds; set "
                           "advisor.panel=[] and advisor.kind=none")

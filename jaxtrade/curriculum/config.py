@@ -147,6 +147,8 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
                "seed")
     if config.algorithm != "ppo":
         yield (f"algorithm={config.algorithm}: only ppo carries its learning into the next phase; set algorithm=ppo")
+    if len(config.data.markets) > 1:
+        yield "data.markets: a curriculum trains on one symbol; set data.market instead, and data.markets=[]"
     if config.split.validation_sessions < 1:
         yield "its gate cannot be evaluated: split.validation_sessions=0; hold out at least one session"
 

@@ -25,6 +25,7 @@ from jaxtrade.evaluation.backtest import DecisionBars, Pass, Record, backtest, b
 from jaxtrade.evaluation.pictures import day, equity, style
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
@@ -235,6 +236,16 @@ def _labels(
     if not market.has_volume and absent_features((*env.config.features, *context_features(env.config.task))):
         labels.append(NO_VOLUME)
     return tuple(labels)
+
+
+def write_set(result: SetResult, directory: Path) -> None:
+    """Write `evaluation.json` and `evaluation.txt` of a set, and `write` each symbol into a folder of its name."""
+    for symbol, own in result.symbols.items():
+        write(own, directory / symbol)
+    with staged(directory) as new:
+        document = json.dumps(result.to_json(), indent=2, allow_nan=False)
+        (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
+        (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
 
 
 def write(result: EvaluationResult, directory: Path, agent: str | None = None) -> list[Path]:

@@ -108,7 +108,7 @@ def _strategy(results: Sequence[EvaluationResult], agents: Sequence[AgentResult]
         "trades": len(net),
         "win_rate": metrics.win_rate(net),
         "profit_factor": metrics.profit_factor(net),
-        "average_trade": None if not len(net) else metrics.average(net) / 1000,
+        "average_trade": metrics.average(net / 1000),
         "average_mae_ticks": metrics.average(np.concatenate([agent.trades.mae for agent in agents])),
         "average_mfe_ticks": metrics.average(np.concatenate([agent.trades.mfe for agent in agents])),
         "turnover": int(sum(2 * agent.trades.contracts.sum() for agent in agents)) / len(pnl),
