@@ -128,6 +128,7 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
     """
     if setup.fusion is None:
         return setup.params, None
+    assert isinstance(setup.market, Market), "an advisor advises on one symbol (`RunConfig`)"
     known = shown(setup.config, setup.market, split, setup.splits[split], path, tell, again)
     return setup.params.replace(advice=known.view), known
 
