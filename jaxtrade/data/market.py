@@ -110,12 +110,11 @@ def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
     ConfigError (also for a set of symbols, see `market_set.load_markets`) or DataError.
     """
     configs = member_configs(config)
-    if len(configs) > 1:
+    if len(configs) != 1:
         raise ConfigError(f"data.markets names {len(configs)} symbols ({', '.join(config.data.markets)}), and only one "
                           "is read here; name one of them (data.markets=[], data.market=SYMBOL; in Python, "
                           "load_markets reads them all)")
-    own, = configs
-    return market_of(load_host(own, tell), own)
+    return market_of(load_host(configs[0], tell), configs[0])
 
 
 def load_host(config: RunConfig, tell: Tell | None = None) -> HostMarket:
