@@ -15,6 +15,7 @@ COMPILED = Path("bench") / "compiled"  # of `accelerator`: nothing there was mea
 BENCHES = {  # module -> what it measures
     "env_step": "environment steps with observations consumed, by number of environments; SB3's vector environments",
     "intrabar": "the cost of each intrabar order",
+    "converted": "the cost of a step whose money is converted, and of four symbols in one market, on one core",
     "rollout": "acting and stepping, without learning",
     "ppo_update": "one update: where its time goes, and its share of the matrix-product rate",
     "ppo_train": "whole PPO training against SB3 and every JAX peer, same network, batch, epochs and minibatches",

@@ -106,12 +106,7 @@ def one_core(scale: Scale, stack: ExitStack) -> tuple[Sides, dict[str, str]]:
     """Our loop in processes that may use one core: steps per core-second."""
     sizes = [(mode, num_envs) for mode in scale.core_modes for num_envs in scale.looked_at]
     names = [f"ours_one_core_{mode}_{num_envs}" for mode, num_envs in sizes]
-    missing = not_installed("psutil")
-    if not missing and not hasattr(os, "sched_setaffinity"):
-        missing = "this system cannot confine a process to a core (no sched_setaffinity)"
-    if not missing and jax.default_backend() != "cpu":
-        missing = f"the environment runs on {jax.default_backend()}, not on a core"
-    if missing:
+    if missing := not_confined():
         return {}, dict.fromkeys(names, missing)
     found: Sides = {}
     for name, (mode, num_envs) in zip(names, sizes, strict=True):
@@ -121,6 +116,15 @@ def one_core(scale: Scale, stack: ExitStack) -> tuple[Sides, dict[str, str]]:
         found[name] = (side, {"kind": "ours_one_core", "num_envs": num_envs, "num_steps": num_steps,
                               "observations": mode})
     return found, {}
+
+
+def not_confined() -> str:
+    """Why a side cannot be confined to one core; empty where it can."""
+    if missing := not_installed("psutil"):
+        return missing
+    if not hasattr(os, "sched_setaffinity"):
+        return "this system cannot confine a process to a core (no sched_setaffinity)"
+    return "" if jax.default_backend() == "cpu" else f"the environment runs on {jax.default_backend()}, not on a core"
 
 
 def sb3(world: setting.World, scale: Scale, folder: Path, stack: ExitStack) -> tuple[Sides, dict[str, str]]:

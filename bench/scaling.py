@@ -17,7 +17,7 @@ NUM_ENVS = (64, 256, 1024, 4096, 16384)
 NUM_STEPS = (16, 64, 256, 1024)
 SESSIONS = {10_000: 8, 100_000: 73, 1_000_000: 730}  # synthetic NQ sessions of 1,380 bars, nearly so many in all
 MINIBATCH = 1024
-LEFT_OUT = {"symbols": "an environment trades one symbol; there is nothing to vary"}
+LEFT_OUT = {"symbols": "an environment trades one symbol; what a set of them costs is in `converted`"}
 
 
 def points(quick: bool) -> dict[str, dict[str, int]]:

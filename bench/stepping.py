@@ -93,12 +93,17 @@ class Loop:
         return total
 
 
-def one_core(sessions: int, num_envs: int, num_steps: int, observations: str) -> Callable[[], float]:
-    """For `Worker`: a `Loop` in a process that may use one core, and has one compute thread, from before JAX starts."""
+def confined_to_one_core() -> None:
+    """Let this process use one core and one compute thread. Call it before JAX starts."""
     core = min(os.sched_getaffinity(0))
     for thread in os.listdir("/proc/self/task"):
         os.sched_setaffinity(int(thread), {core})
     os.environ["NPROC"] = "1"  # XLA's own count of threads
+
+
+def one_core(sessions: int, num_envs: int, num_steps: int, observations: str) -> Callable[[], float]:
+    """For `Worker`: a `Loop` in a process that may use one core."""
+    confined_to_one_core()
     world = setting.world(sessions)
     work = Loop(world.env, world.params, num_envs, num_steps, observations)
     return lambda: work().item()

@@ -81,15 +81,18 @@ def split_ids_by_date(dates: np.ndarray, symbols: np.ndarray, config: SplitConfi
     return found
 
 
+def sessions_of(market: Market | MarketSet, ids: np.ndarray) -> SessionSet:
+    """A SessionSet of some rows of a market's session table, in increasing order."""
+    symbols = None if isinstance(market, Market) else market.session_symbols
+    return session_set(ids, market.num_sessions, symbols)
+
+
 def split_sessions(market: Market | MarketSet, config: SplitConfig) -> dict[str, SessionSet]:
     """SessionSets `train`, `validation`, `test` and `all` of a market, in time order; of a set, in the order of its
     symbols and then of time.
 
     Raises ConfigError as `split_ids` does, or as `split_ids_by_date` does for a set.
     """
-    if isinstance(market, Market):
-        ids = split_ids(market.num_sessions, config)
-        return {name: session_set(rows, market.num_sessions) for name, rows in ids.items()}
-    symbols = market.session_symbols
-    found = split_ids_by_date(market.trade_dates, symbols, config)
-    return {name: session_set(rows, market.num_sessions, symbols) for name, rows in found.items()}
+    ids = split_ids(market.num_sessions, config) if isinstance(market, Market) else split_ids_by_date(
+        market.trade_dates, market.session_symbols, config)
+    return {name: sessions_of(market, rows) for name, rows in ids.items()}

@@ -36,19 +36,26 @@ def muldiv(a: Array, b: Array, c: Array) -> Array:
     Args:
         a, b: int32, any sign. c: int32, > 0. The product may exceed 2^31; the result must fit int32.
     Returns:
-        int32, broadcast shape. The result is exact: floats only propose a quotient, and integers correct it.
+        int32, broadcast shape.
+    """
+    a, b, c = jnp.broadcast_arrays(jnp.int32(a), jnp.int32(b), jnp.int32(c))
+    quotient, rest = _divided(a, b, c)
+    twice, divisor = jnp.abs(rest).astype(jnp.uint32) * 2, c.astype(jnp.uint32)
+    away = (twice > divisor) | ((twice == divisor) & ((quotient & 1) == 1))
+    return quotient + jnp.where(away, jnp.sign(rest), 0)
+
+
+def _divided(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    """(q, e) with a * b = q c + e and |e| <= 0.51 c, for int32 a, b of any sign and c > 0. q is exact modulo 2^32.
 
     Long division with two digits, in which float32 estimates each digit. Both estimates may err by a share of 2^-12;
     float32 errs by less than 2^-21, on every device. The first leaves a remainder below 2^42, the second one below
-    0.51 c, which fits one word. The last lines round. There is no loop, so XLA fuses and vectorises all of it, which
-    it does not do with an integer division.
+    0.51 c, which fits one word. There is no loop and no integer division, so XLA fuses and vectorises all of it.
     """
-    a, b, c = jnp.broadcast_arrays(jnp.int32(a), jnp.int32(b), jnp.int32(c))
     negative = (a < 0) ^ (b < 0)
     # abs(-2^31) wraps to itself, which as uint32 is the right magnitude
-    magnitude_a, magnitude_b = jnp.abs(a).astype(jnp.uint32), jnp.abs(b).astype(jnp.uint32)
     divisor, divisor_float = c.astype(jnp.uint32), c.astype(jnp.float32)
-    high, low = _wide_product(magnitude_a, magnitude_b)
+    high, low = _wide_product(jnp.abs(a).astype(jnp.uint32), jnp.abs(b).astype(jnp.uint32))
 
     ratio = jnp.abs(a.astype(jnp.float32) * b.astype(jnp.float32)) / divisor_float
     first = jnp.minimum(ratio, _LARGEST_FLOAT).astype(jnp.int32).astype(jnp.uint32)
@@ -61,14 +68,9 @@ def muldiv(a: Array, b: Array, c: Array) -> Array:
 
     rest = rest_high.astype(jnp.int32).astype(jnp.float32) * 2.0**32 + _float_of(rest_low)
     second = jnp.floor(rest / divisor_float + 0.5).astype(jnp.int32).astype(jnp.uint32)
-    last = (rest_low - second * divisor).astype(jnp.int32)  # |last| <= 0.51 c, so the low words suffice
-    quotient = first + jnp.where(over, -second, second)
-    below = (last < 0) ^ over  # the exact quotient is below `quotient`
-    twice = jnp.abs(last).astype(jnp.uint32) * 2
-    away = (twice > divisor) | ((twice == divisor) & ((quotient & 1) == 1))
-    step = jnp.where(below, -away.astype(jnp.int32), away.astype(jnp.int32))
-    result = quotient.astype(jnp.int32) + step
-    return jnp.where(negative, -result, result)
+    last = (rest_low - second * divisor).astype(jnp.int32)  # the low words suffice: |last| <= 0.51 c
+    quotient = (first + jnp.where(over, -second, second)).astype(jnp.int32)
+    return jnp.where(negative, -quotient, quotient), jnp.where(over ^ negative, -last, last)
 
 
 def _float_of(word: Array) -> Array:
@@ -108,12 +110,16 @@ def money_of(ticks: Array, contract: ContractParams) -> Array:
 def ticks_within(room: Array, size: Array, contract: ContractParams) -> Array:
     """The largest whole number of ticks whose value for `size` contracts (int32, > 0) is at most `room` mills.
 
-    The result is exact. `money_of` increases with the ticks, and one tick is worth at least one mill. The rounded
-    quotient is therefore at most one away from the result, and the last lines correct it.
+    If a tick is worth times / over >= 1 mills, n ticks round to at most `room` if 2 n times <= (2 room + 1) over; where
+    both sides are equal, only if `room` is even (half to even). The largest such n is floor(room over / times), or one
+    more.
     """
     size = jnp.maximum(size, 1)
     if contract.tick_over is None:
         return room // (size * tick_mills(contract))
-    near = muldiv(room, contract.tick_over, tick_mills(contract))
-    within = near + (money_of(near + 1, contract) <= room) - (money_of(near, contract) > room)
-    return within // size
+    times, over = tick_mills(contract), contract.tick_over
+    near, rest = _divided(room, over, times)
+    missing = jnp.where(rest < 0, -rest, times - rest)  # of one tick more than the floor, in mills times `over`
+    twice, half = missing.astype(jnp.uint32) * 2, over.astype(jnp.uint32)
+    one_more = (twice < half) | ((twice == half) & ((room & 1) == 0))
+    return (near - (rest < 0) + one_more) // size

@@ -141,9 +141,10 @@ WITHIN = jax.jit(lambda room, size, times, over: ticks_within(
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.integers(-3_000_000, 3_000_000), st.integers(1, 12),
+@given(st.one_of(st.integers(-3_000_000, 3_000_000), st.integers(-(2**30), 2**30)), st.integers(1, 12),
        st.one_of(st.tuples(st.integers(2**20, HIGH), st.integers(1, 2**20)), st.just((1, 1)), st.just((4, 3)),
-                 st.tuples(st.just(100_000_000), st.integers(75_000, 160_000))))
+                 st.tuples(st.just(100_000_000), st.integers(75_000, 160_000)),
+                 st.tuples(st.just(HIGH), st.integers(2**30, HIGH)), st.tuples(st.just(2**30), st.just(2**30))))
 @example(0, 1, (1, 1))
 @example(1, 1, (3, 2))  # 1.5 mills a tick: one tick is 2 mills, and too much
 @example(-1, 1, (3, 2))
