@@ -35,7 +35,7 @@ from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
     """The environment of a configuration. It is static and hashable; the data are in `EnvParams` (`make_params`)."""
-    return TradingEnv(config.env if isinstance(config, RunConfig) else config)
+    return TradingEnv(config.env, config.sampler.kind) if isinstance(config, RunConfig) else TradingEnv(config)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
     return setup.params.replace(advice=known.view), known
 
 
-def figure_names(env: TradingEnv) -> Names:
-    """Names of the entries of the run's list-valued figures: actions and reasons for an episode's end."""
-    return {"action_share": list(env.actions),
-            "end_share": [reason.name for reason in EndReason]}
+def figure_names(env: TradingEnv, market: Market | MarketSet) -> Names:
+    """Names of the entries of the run's list-valued figures: actions, reasons for an episode's end, and symbols."""
+    return {"action_share": list(env.actions), "end_share": [reason.name for reason in EndReason],
+            "symbol_share": [member.contract.symbol for member in market.members]}
