@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jaxtrade.config import RunConfig, load_config
     from jaxtrade.data.contracts import Contract, get_contract
     from jaxtrade.data.market import Market, build_market, load_market
+    from jaxtrade.data.market_set import MarketSet, load_markets
     from jaxtrade.data.read.bars import Bars, from_frame, load_bars
     from jaxtrade.data.splits import split_sessions
     from jaxtrade.data.synthetic import synthetic_bars
@@ -54,6 +55,7 @@ _HOME = {
     "JaxtradeError": "errors",
     "LoadedPolicy": "evaluation.policy",
     "Market": "data.market",
+    "MarketSet": "data.market_set",
     "RunConfig": "config",
     "RunResult": "runs.train",
     "SetResult": "evaluation.set_report",
@@ -69,6 +71,7 @@ _HOME = {
     "load_bars": "data.read.bars",
     "load_config": "config",
     "load_market": "data.market",
+    "load_markets": "data.market_set",
     "load_policy": "evaluation.policy",
     "make_algorithm": "rl.algorithms",
     "make_env": "runs.setup",
@@ -99,6 +102,7 @@ __all__ = [
     "JaxtradeError",
     "LoadedPolicy",
     "Market",
+    "MarketSet",
     "RunConfig",
     "RunResult",
     "SetResult",
@@ -114,6 +118,7 @@ __all__ = [
     "load_bars",
     "load_config",
     "load_market",
+    "load_markets",
     "load_policy",
     "make_algorithm",
     "make_env",

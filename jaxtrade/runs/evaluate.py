@@ -75,8 +75,8 @@ def _instead(path: Path, data: Path | None) -> dict[str, str]:
     source = own.source
     if own.markets and source == "file":
         if not data.is_dir():
-            raise DataError(f"--data {data}: {path} was trained on {', '.join(own.markets)}; name the folder that holds "
-                            "a file of each")
+            raise DataError(f"--data {data}: {path} was trained on {', '.join(own.markets)}; name the folder that "
+                            "holds a file of each")
         return {f"data.per_market.{symbol}.file": str(file_of(data, symbol)) for symbol in own.markets}
     if source != "file":
         raise ConfigError(f"--data {data}: {path} was trained on {source} bars, not on a file; leave --data out")
