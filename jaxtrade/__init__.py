@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jaxtrade.config import RunConfig, load_config
     from jaxtrade.data.contracts import Contract, get_contract
     from jaxtrade.data.market import Market, build_market, load_market
+    from jaxtrade.data.market_set import MarketSet, load_markets
     from jaxtrade.data.read.bars import Bars, from_frame, load_bars
     from jaxtrade.data.splits import split_sessions
     from jaxtrade.data.synthetic import synthetic_bars
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     from jaxtrade.env.params import make_params
     from jaxtrade.env.state import EnvParams
     from jaxtrade.errors import CheckpointError, ConfigError, DataError, JaxtradeError
-    from jaxtrade.evaluation.evaluate import evaluate, standard_agents
+    from jaxtrade.evaluation.evaluate import standard_agents
+    from jaxtrade.evaluation.evaluate_set import evaluate
     from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
     from jaxtrade.evaluation.report import EvaluationResult
+    from jaxtrade.evaluation.set_report import SetResult
     from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
     from jaxtrade.interop.gymnax_adapter import from_gymnax
     from jaxtrade.interop.gymnax_env import to_gymnax
@@ -52,20 +55,23 @@ _HOME = {
     "JaxtradeError": "errors",
     "LoadedPolicy": "evaluation.policy",
     "Market": "data.market",
+    "MarketSet": "data.market_set",
     "RunConfig": "config",
     "RunResult": "runs.train",
+    "SetResult": "evaluation.set_report",
     "StoredEvaluation": "runs.stored",
     "StoredRun": "runs.stored",
     "TradingEnv": "env.dynamics",
     "TrainResult": "training.loop",
     "build_market": "data.market",
-    "evaluate": "evaluation.evaluate",
+    "evaluate": "evaluation.evaluate_set",
     "from_frame": "data.read.bars",
     "from_gymnax": "interop.gymnax_adapter",
     "get_contract": "data.contracts",
     "load_bars": "data.read.bars",
     "load_config": "config",
     "load_market": "data.market",
+    "load_markets": "data.market_set",
     "load_policy": "evaluation.policy",
     "make_algorithm": "rl.algorithms",
     "make_env": "runs.setup",
@@ -96,8 +102,10 @@ __all__ = [
     "JaxtradeError",
     "LoadedPolicy",
     "Market",
+    "MarketSet",
     "RunConfig",
     "RunResult",
+    "SetResult",
     "StoredEvaluation",
     "StoredRun",
     "TradingEnv",
@@ -110,6 +118,7 @@ __all__ = [
     "load_bars",
     "load_config",
     "load_market",
+    "load_markets",
     "load_policy",
     "make_algorithm",
     "make_env",

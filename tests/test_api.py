@@ -14,11 +14,11 @@ import jaxtrade
 # Adding a name is a decision; removing or renaming one breaks users. Change this list only on purpose.
 PUBLIC = {
     "Bars", "CheckpointError", "ConfigError", "Contract", "DataError", "EnvParams", "EvaluationResult",
-    "JaxtradeError", "LoadedPolicy", "Market", "RunConfig", "RunResult", "StoredEvaluation", "StoredRun", "TradingEnv",
-    "TrainResult", "build_market", "evaluate", "from_frame", "from_gymnax", "get_contract",
-    "load_bars", "load_config", "load_market", "load_policy", "make_algorithm", "make_env", "make_params", "make_ppo",
-    "open_run", "plan_run", "register_envs", "run", "split_sessions", "standard_agents", "synthetic_bars",
-    "to_gymnasium", "to_gymnasium_vec", "to_gymnax", "to_sb3", "train",
+    "JaxtradeError", "LoadedPolicy", "Market", "MarketSet", "RunConfig", "RunResult", "SetResult", "StoredEvaluation",
+    "StoredRun", "TradingEnv", "TrainResult", "build_market", "evaluate", "from_frame", "from_gymnax", "get_contract",
+    "load_bars", "load_config", "load_market", "load_markets", "load_policy", "make_algorithm",
+    "make_env", "make_params", "make_ppo", "open_run", "plan_run", "register_envs", "run", "split_sessions",
+    "standard_agents", "synthetic_bars", "to_gymnasium", "to_gymnasium_vec", "to_gymnax", "to_sb3", "train",
 }
 
 

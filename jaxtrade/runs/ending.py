@@ -51,7 +51,11 @@ def ending(path: Path, folder: Path, results: Results, config: RunConfig,
 def _data(path: Path, config: RunConfig) -> list[str]:
     """`--data PLACE`, if the bars were read from another place than the one that the run finds by itself."""
     found = rundir.read_run(path)[0].data
-    used, own = (config.data.file, found.file) if found.folder is None else (config.data.folder, found.folder)
+    if found.markets:
+        files = [each.get("file") for each in (config.data.per_market.get(found.markets[0], {}),
+                                               found.per_market.get(found.markets[0], {}))]
+        return [] if files[0] is None or files[0] == files[1] else ["--data", str(Path(str(files[0])).parent)]
+    used, own = config.data.file, found.file
     return [] if used is None or used == own else ["--data", str(used)]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig, make_config, overridden
 from jaxtrade.data.market import Market
+from jaxtrade.data.members import file_of
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import grids, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write, write_set
@@ -46,7 +47,7 @@ def open_run(path: Path, data: Path | None = None, advisor: bool = True) -> tupl
     """Setup and manifest of an existing run. Its configuration and data must be those that it was trained with.
 
     Args:
-        data: a file that holds the run's bars, instead of its own.
+        data: a file that holds the run's bars, instead of its own; of a set, a folder with a file for each symbol.
         advisor: whether the run's own advisor is used.
     Raises:
         ConfigError (not a run, edited configuration), DataError (the data are not there, or have changed).
@@ -72,13 +73,11 @@ def _instead(path: Path, data: Path | None) -> dict[str, str]:
         return {}
     own = rundir.read_run(path)[0].data
     source = own.source
-    if own.folder is not None:
+    if own.markets and source == "file":
         if not data.is_dir():
-            raise DataError(f"--data {data}: {path} was trained on a folder of bars (data.folder); name that folder")
-        return {"data.folder": str(data)}
-    if len(own.markets) > 1:
-        raise ConfigError(f"--data {data}: {path} was trained on {len(own.markets)} symbols that name their own files "
-                          "(data.per_market); put the files where they were, and leave --data out")
+            raise DataError(f"--data {data}: {path} was trained on {', '.join(own.markets)}; name the folder that "
+                            "holds a file of each")
+        return {f"data.per_market.{symbol}.file": str(file_of(data, symbol)) for symbol in own.markets}
     if source != "file":
         raise ConfigError(f"--data {data}: {path} was trained on {source} bars, not on a file; leave --data out")
     if not data.is_file():

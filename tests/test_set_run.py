@@ -1,0 +1,146 @@
+"""A run on a set of symbols from its first line to its files: seeds, validation, resumption, transfer, replay."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxtrade as jt
+from jaxtrade.config import dump_config, load_config
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.evaluation.validation import mean_reward
+from jaxtrade.runs import evaluate as evaluation
+from jaxtrade.runs import rundir
+from jaxtrade.runs import source as sources
+from jaxtrade.runs.stored import StoredSet
+from jaxtrade.runs.symbols import policy_for
+from jaxtrade.runs.train import resume, run
+
+SYMBOLS = ("EURUSD", "USDJPY")
+SMALL = ("data.source=bundled", f"data.markets={','.join(SYMBOLS)}", "data.start=2016-04-01", "data.end=2016-06-10",
+         "split.test_sessions=4", "split.validation_sessions=3", "env.window=4", "env.features=[close,atr]",
+         "network.hidden=[8]", "rollout.num_envs=8", "rollout.num_steps=16", "ppo.num_minibatches=2",
+         "train.total_timesteps=512", "train.chunk_updates=2", "train.num_seeds=2",
+         "control.evaluate_every=1", "account.preset=rules_off_50k", "seed=3")
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Any:
+    return run(load_config("quickstart", SMALL), tmp_path_factory.mktemp("runs") / "pairs")
+
+
+def test_files_of_every_seed_and_symbol(trained):
+    split = trained.path / "evaluation" / "test"
+    assert sorted(path.name for path in split.iterdir()) == ["seed_3", "seed_4", "seeds.json", "seeds.txt"]
+    for seed in (3, 4):
+        folder = split / f"seed_{seed}"
+        assert sorted(path.name for path in folder.iterdir()) == [*SYMBOLS, "evaluation.json", "evaluation.txt"]
+        assert (folder / "USDJPY" / "trades.csv").is_file()
+    assert "  of it USDJPY: 3: " in trained.table
+    assert "greedy policies of 2 seeds" in trained.table
+
+
+def test_the_log_opens_with_every_symbol(trained):
+    log = (trained.path / "run.log").read_text()
+    for symbol in SYMBOLS:
+        assert f"bars: bundled {symbol}" in log
+    assert "2 symbols, one per environment: " in log
+    assert "test: 4 trade dates 2016-06-0" in log
+
+
+def test_validation_is_the_mean_over_symbols_and_seeds(trained):
+    """Against the account passes of the evaluator, on the policies of the best checkpoint."""
+    setup, _ = evaluation.open_run(trained.path)
+    policies = [jt.load_policy(trained.path / "policy_best" / f"seed_{seed}").policy for seed in (3, 4)]
+    found = [mean_reward(own.env, own.params, own.splits["validation"], own.algorithm,
+                         [policy_for(setup, policy, symbol)])
+             for symbol, own in setup.symbols.items() for policy in policies]
+    summary = json.loads((trained.path / "summary.json").read_text())
+    assert max(score for _, score in summary["validation"]["scores"]) == pytest.approx(np.mean(found), rel=1e-6)
+
+
+def test_a_run_is_opened_again(trained):
+    stored = jt.open_run(trained.path)
+    assert list(stored.evaluations) == ["test/seed_3", "test/seed_4"]
+    first = stored.evaluation
+    assert isinstance(first, StoredSet)
+    assert first.trades.equals(trained.evaluation.trades)
+    assert set(first.symbols) == set(SYMBOLS)
+    policy = stored.policy_of(3)
+    assert policy.symbols == list(SYMBOLS)
+    assert policy.for_symbol("USDJPY").policy.normaliser.mean.shape[0] == 1
+
+
+def test_the_table_of_an_evaluation_is_that_of_the_run(trained):
+    document = json.loads(evaluation.evaluate_run(trained.path, as_json=True, seed=3))
+    assert document == json.loads(json.dumps(trained.evaluations[3].to_json()))
+
+
+def test_replay_and_grids_by_symbol(trained):
+    with pytest.raises(ConfigError, match=r"several symbols; give symbol \(--symbol\) EURUSD or USDJPY"):
+        evaluation.replay_run(trained.path, "2016-06-09", 3)
+    with pytest.raises(ConfigError, match="symbol GBPUSD: this run has no such symbol"):
+        evaluation.replay_run(trained.path, "2016-06-09", 3, symbol="GBPUSD")
+    lines = list(evaluation.replay_run(trained.path, "2016-06-09", 3, symbol="usdjpy"))
+    assert lines[0].startswith("USDJPY 2016-06-09")
+    documents = json.loads(evaluation.grid_run(trained.path, as_json=True, seed=3))
+    net = trained.evaluations[3].symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
+    assert documents["USDJPY"]["intrabar order"]["rows"]["stop_first"]["greedy"] == net
+    assert evaluation.grid_run(trained.path, seed=3).startswith("EURUSD\nnet profit ($) by intrabar order")
+
+
+def test_a_resumed_run_only_evaluates_again(trained):
+    before = {path: path.read_bytes() for path in sorted((trained.path / "evaluation").rglob("trades.csv"))}
+    resumed = resume(trained.path)
+    assert {path: path.read_bytes() for path in before} == before
+    assert resumed.training.updates == trained.training.updates
+
+
+def test_a_run_on_more_symbols_begins_from_it(trained, tmp_path):
+    source = sources.load_source(trained.path)
+    assert source.layout.groups == SYMBOLS
+    wider = load_config("quickstart", [*SMALL, "data.markets=USDJPY,GBPUSD,EURUSD", "control.evaluate_every=0",
+                                       "train.total_timesteps=256"])
+    begun = run(wider, tmp_path / "wider", source)
+    assert json.loads((begun.path / "transfer.json").read_text())
+    assert list(begun.evaluation.symbols) == ["USDJPY", "GBPUSD", "EURUSD"]
+    fewer = load_config("quickstart", [*SMALL, "data.markets=[]", "data.market=USDJPY"])
+    with pytest.raises(ConfigError, match=r"was trained on EURUSD, USDJPY, and EURUSD is missing in USDJPY"):
+        sources.adopt(fewer, source)
+
+
+def test_a_file_is_no_place_for_a_set(trained, tmp_path):
+    with pytest.raises(ConfigError, match="was trained on bundled bars"):
+        evaluation.evaluate_run(trained.path, data=tmp_path)
+
+
+def test_common_statistics(tmp_path):
+    """One group for all symbols: the policy then acts on a symbol that it never saw."""
+    config = load_config("quickstart", [*SMALL, "network.normalise_per_symbol=false", "train.num_seeds=1",
+                                        "train.total_timesteps=256", "control.evaluate_every=0"])
+    path = run(config, tmp_path / "common").path
+    policy = jt.load_policy(path)
+    assert policy.schema["groups"] == ["all symbols"]
+    assert policy.policy.normaliser.mean.shape[0] == 1
+    assert policy.for_symbol("GBPUSD") is policy
+
+
+def test_the_bars_of_a_set_are_found_in_another_folder(tmp_path):
+    """`--data FOLDER`: the file of each symbol, by its name."""
+    run_folder, bars = tmp_path / "run", tmp_path / "bars"
+    bars.mkdir()
+    config = load_config("quickstart", ["data.markets=EURUSD,USDJPY", "data.source=file", "data.folder=elsewhere"])
+    for symbol in SYMBOLS:
+        (bars / f"{symbol.lower()}_h1.csv").write_text("time\n")
+    run_folder.mkdir()
+    (run_folder / "config.yaml").write_text(dump_config(config))
+    rundir.write_manifest(run_folder, {"config_sha256": "", "data_sha256": "", "nproc": 1, "files": {}})
+    assert evaluation._instead(run_folder, bars) == {
+        f"data.per_market.{symbol}.file": str(bars / f"{symbol.lower()}_h1.csv") for symbol in SYMBOLS}
+    with pytest.raises(DataError, match="was trained on EURUSD, USDJPY; name the folder that holds a file of each"):
+        evaluation._instead(run_folder, bars / "eurusd_h1.csv")
