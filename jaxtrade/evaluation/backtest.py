@@ -283,7 +283,7 @@ def _of_pass(params: EnvParams, which: Pass) -> tuple[EnvParams, bool]:
     """
     account = params.account if which == "account" else without_rules(params.account)
     renew = bool(np.asarray(account.drawdown) >= OFF and np.asarray(account.target) >= OFF)
-    return params.replace(account=account, max_steps=np.int32(0)), renew
+    return params.replace(account=account, max_steps=np.int32(0), monitor=False), renew
 
 
 def _checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:

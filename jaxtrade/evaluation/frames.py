@@ -6,6 +6,7 @@ prices are in points.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.trades import AT_CLOSE, EQUITY_COLUMNS, TRADE_COLUMNS, BarClock, Trades
+from jaxtrade.storage.monitor import FIELDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,6 +76,22 @@ def read_trades(path: Path, zone: str) -> pd.DataFrame:
 def read_equity(path: Path, zone: str) -> pd.DataFrame:
     """`equity_frame` of an `equity.csv`. zone: IANA zone of the exchange. Raises DataError if it cannot be read."""
     return _typed(_columns(path, EQUITY_COLUMNS), ("time",), zone).set_index("time")
+
+
+def read_episodes(path: Path) -> pd.DataFrame:
+    """The episodes in a `monitor.csv`, without a torn last line. Raises DataError if it cannot be read."""
+    import pandas as pd
+
+    try:
+        lines = path.read_bytes().split(b"\n")[1:-1]  # without the line of JSON, and what follows the last newline
+        frame = pd.read_csv(io.BytesIO(b"\n".join([*lines, b""])))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); restore the file") from None
+    if tuple(frame.columns) != FIELDS:
+        raise DataError(f"{path}: its columns are {', '.join(map(str, frame.columns))}; expected {', '.join(FIELDS)}; "
+                        "restore the file")
+    return frame.astype({"l": "int64", "agent": "int64", "update": "int64"} | dict.fromkeys(
+        ("r", "t", *FIELDS[3:7]), "float64"))
 
 
 def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.DataFrame:

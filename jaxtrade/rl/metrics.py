@@ -12,7 +12,7 @@ from jaxtrade.rl.context import Context
 from jaxtrade.rl.form import CPU
 from jaxtrade.rl.listening.figures import figures, visits
 from jaxtrade.rl.listening.state import AdviceState
-from jaxtrade.rl.rollout import count_illegal, episode_figures
+from jaxtrade.rl.rollout import closing_figures, count_illegal, episode_figures
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, PyTree, Transition
 
@@ -57,14 +57,19 @@ def learning_rates(ctx: Context, parameters: PyTree, learning_rate: Array, fract
                                jnp.broadcast_to(rate, x.shape), part) for name, part in parameters.items()}
 
 
-def tally_metrics(ctx: Context, tally: Tally) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary` (none without one)."""
+def tally_metrics(ctx: Context, tally: Tally, seen: Transition, params: PyTree
+                  ) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary` (none without one).
+
+    seen: the transitions of the rollout. params: the parameters of the environment in this update.
+    """
     episodes = episode_figures(tally.episodes, ctx.reduce)
     if ctx.summary is None:
         return episodes, {}
     steps = ctx.reduce.count(ctx.rollout.num_envs) * ctx.rollout.num_steps
     sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), tally.summary)
-    return episodes, dict(ctx.summary.figures(sums, steps))
+    closing = closing_figures(ctx.summary, seen, params, ctx.reduce)
+    return episodes, joined(dict(ctx.summary.figures(sums, steps)), closing)
 
 
 def action_metrics(ctx: Context, seen: Transition) -> dict[str, Array]:

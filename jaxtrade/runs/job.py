@@ -12,6 +12,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import board, computing, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
+from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
@@ -26,7 +27,8 @@ class Job:
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
         self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
         self.config, self.screen = setup.config, screen
-        names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
+        names, columns = figure_names(setup.env, setup.market), setup.algorithm.progress
+        update = beginning.resume_update
         self.board: TensorBoardSink | None = None
         screen.describe(names, columns)
         self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
@@ -36,6 +38,8 @@ class Job:
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
             board.describe(self.board, self.config, setup.evaluation_split())
             self.files.append(self.board)
+        if self.config.monitor.on and self.config.monitor.csv:
+            self.files.append(monitor_sink(path, self.config, setup.market, update))
         self.watch = Watch.of(setup.algorithm, self.tell, names)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jaxtrade.evaluation import html, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
-from jaxtrade.runs.stored import advice_html, metrics_frame
+from jaxtrade.runs.stored import advice_html, episodes_frame, metrics_frame
 from jaxtrade.text import several, short_repr
 from jaxtrade.training.loop import TrainResult
 
@@ -54,6 +54,11 @@ class RunResult:
     def metrics(self) -> pd.DataFrame:
         """The metrics of training, one row per update. `action_share` and others have a column per part."""
         return metrics_frame(self.path)
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no `monitor.csv`."""
+        return episodes_frame(self.path)
 
     def plot(self) -> Figure:
         """A matplotlib figure: equity and drawdown of the policy (of the first seed's)."""

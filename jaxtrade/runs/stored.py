@@ -17,6 +17,7 @@ from jaxtrade.errors import CheckpointError, ConfigError, DataError
 from jaxtrade.evaluation import frames, html, report
 from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
 from jaxtrade.runs import rundir
+from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
 
@@ -133,6 +134,11 @@ class StoredRun:
         """The metrics of training, one row per update. `action_share` and others have a column per part."""
         return metrics_frame(self.path)
 
+    @cached_property
+    def episodes(self) -> pd.DataFrame:
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no `monitor.csv`."""
+        return episodes_frame(self.path)
+
     @property
     def summary(self) -> dict[str, Any] | None:
         """The content of `summary.json`: health, steps, speed. None before the run has finished."""
@@ -199,6 +205,19 @@ def metrics_frame(path: Path) -> pd.DataFrame:
         raise ConfigError(f"{path / METRICS}: no such file: the run has not begun to train")
     frame = pd.json_normalize(read_rows(path / METRICS))
     return frame.set_index("update") if len(frame) else frame
+
+
+def episodes_frame(path: Path) -> pd.DataFrame:
+    """The episodes of a run's training, one row each in the order in which they ended (columns: docs/run_folder.md).
+
+    `t` is in seconds since the start of the run. An undefined Sharpe ratio is NaN. path: the run folder. Raises
+    ConfigError if there is no `monitor.csv`, DataError if it is damaged.
+    """
+    file = path / MONITOR
+    if not file.is_file():
+        raise ConfigError(f"{file}: no such file: the run has not begun to train, or it was told to write none "
+                          "(monitor.on, monitor.csv)")
+    return frames.read_episodes(file)
 
 
 def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:
