@@ -38,6 +38,7 @@ from jaxtrade.data.features.table import float_table
 from jaxtrade.data.features.view import host_view, price_base
 from jaxtrade.data.findings import require_stated
 from jaxtrade.data.intrabar import market_path, side_passages
+from jaxtrade.data.members import member_configs, require_one
 from jaxtrade.data.memory import release_memory
 from jaxtrade.data.prepared import HostMarket, Tell, keep, restored, shelf_of
 from jaxtrade.data.read.bars import Bars
@@ -106,9 +107,11 @@ def load_market(config: RunConfig, tell: Tell | None = None) -> Market:
     """Load the market of a run onto the device, from its files or from what an earlier start prepared of them.
 
     tell: receives a line if a prepared market is damaged or cannot be kept; by default it is printed on stderr. Raises
-    ConfigError or DataError.
+    ConfigError (also for several symbols, which `load_markets` loads) or DataError.
     """
-    return market_of(load_host(config, tell), config)
+    require_one(config, "this")
+    (own,) = member_configs(config)
+    return market_of(load_host(own, tell), own)
 
 
 def load_host(config: RunConfig, tell: Tell | None = None) -> HostMarket:

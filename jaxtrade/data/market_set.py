@@ -17,7 +17,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.symbols import MOST
 from jaxtrade.data.device import to_device, words_of
 from jaxtrade.data.market import Market, load_host, market_of
-from jaxtrade.data.members import member_configs
+from jaxtrade.data.members import member_configs, set_name
 from jaxtrade.data.prepared import Tell
 from jaxtrade.data.read.quotes import PRICES
 from jaxtrade.data.windows import wants_tables, with_tables
@@ -26,7 +26,6 @@ from jaxtrade.text import several, short_repr
 from jaxtrade.types import IntrabarPath, MarketData, MarketView, Quotes, SessionTable, TickValue
 
 INT32 = 1 << 31
-NAMED = 4  # symbols that a set's name spells out
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,8 @@ class MarketSet:
 
     @property
     def name(self) -> str:
-        """A short name for folders and titles: EURUSD+USDJPY; of more than four symbols FIRST+N."""
-        symbols = self.symbols
-        return "+".join(symbols) if len(symbols) <= NAMED else f"{symbols[0]}+{len(symbols) - 1}"
+        """A short name for folders and titles (`members.set_name`)."""
+        return set_name(self.symbols)
 
     @property
     def num_sessions(self) -> int:

@@ -3,14 +3,41 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from jaxtrade.config import RunConfig, changed_config
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
 
+COMMON = "all symbols"  # name of the one group of statistics of a set with network.normalise_per_symbol=false
 ENDINGS = (".csv", ".csv.gz", ".csv.zip", ".zip", ".txt", ".txt.gz", ".parquet")
+NAMED = 4  # symbols that a set's name spells out
 SHOWN = 12  # files of a folder that an error names
+
+
+def symbols_of(config: RunConfig) -> tuple[str, ...]:
+    """The symbols that a configuration trains on, in order; one without `data.markets`. Looks for no file of bars."""
+    return config.data.markets or (contract_of(config.data).symbol,)
+
+
+def require_one(config: RunConfig, what: str) -> None:
+    """Raises ConfigError if the configuration names several symbols. what: a sentence's subject, for the message."""
+    symbols = symbols_of(config)
+    if len(symbols) > 1:
+        raise ConfigError(f"data.markets = {', '.join(symbols)}: {what} works on one symbol; set data.market instead "
+                          "(--market), and data.markets=[]")
+
+
+def set_name(symbols: Sequence[str]) -> str:
+    """A short name for folders and titles: EURUSD+USDJPY; of more than four symbols FIRST+N."""
+    return "+".join(symbols) if len(symbols) <= NAMED else f"{symbols[0]}+{len(symbols) - 1}"
+
+
+def groups_of(config: RunConfig) -> tuple[str, ...]:
+    """Names of the groups of observation statistics, in order: the symbols, or one name where they are common."""
+    symbols = symbols_of(config)
+    return symbols if len(symbols) == 1 or config.network.normalise_per_symbol else (COMMON,)
 
 
 def member_configs(config: RunConfig) -> tuple[RunConfig, ...]:

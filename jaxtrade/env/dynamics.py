@@ -185,6 +185,19 @@ class TradingEnv:
         """float32[D]: the observation of a reference. Acting and learning get the same bits."""
         return observation.observe(self.config, ref, rules.of_symbol(params, ref.row[0]))
 
+    def groups(self, params: EnvParams) -> int:
+        """Number of symbols of the market, as learners keep observation statistics for each (`rl.observing.Grouped`).
+        """
+        if params.market.symbol is None:
+            return 1
+        offsets, commission = params.sessions.offsets, params.contract.commission
+        return commission.shape[0] if offsets is None else offsets.shape[0] - 1
+
+    def group(self, ref: ObservationRef, params: EnvParams) -> Array:
+        """int32[]: the symbol of a reference, as its place in the set; 0 on a market of one symbol."""
+        symbol = params.market.symbol
+        return jnp.int32(0) if symbol is None else symbol[ref.row[0]].astype(jnp.int32)
+
     def action_mask(self, ref: ObservationRef) -> Array:
         """bool[A]: the stored mask of the observation at which the action is chosen."""
         return ref.mask

@@ -108,6 +108,42 @@ def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.D
     return found
 
 
+def by_symbol(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The frames of several symbols below each other, with a first column `symbol`, a category in their order.
+
+    Times are in the time zone of the first symbol's exchange.
+    """
+    import pandas as pd
+
+    zone, frames = None, []
+    for symbol, part in parts.items():
+        frame = part.copy()
+        frame.insert(0, "symbol", symbol)
+        stamps = [name for name in frame if isinstance(frame[name].dtype, pd.DatetimeTZDtype)]
+        if isinstance(frame.index, pd.DatetimeIndex):
+            zone = zone or frame.index.tz
+            frame.index = frame.index.tz_convert(zone)
+        for name in stamps:
+            zone = zone or frame[name].dt.tz
+            frame[name] = frame[name].dt.tz_convert(zone)
+        frames.append(frame)
+    whole = pd.concat(frames, ignore_index=not isinstance(frames[0].index, pd.DatetimeIndex))
+    whole["symbol"] = pd.Categorical(whole["symbol"], categories=list(parts))
+    return whole
+
+
+def summed_equity(equity: pd.DataFrame, start_balance: float) -> pd.DataFrame:
+    """The sum of the symbols' equities in the strategy pass: `strategy_equity` and `session` at each time at which any
+    symbol is marked. Between its own marks a symbol keeps its latest one.
+
+    equity: from `by_symbol`. start_balance: dollars of each symbol's account, its equity before its first mark.
+    """
+    wide = equity.set_index("symbol", append=True)["strategy_equity"].unstack("symbol")
+    total = wide.ffill().fillna(start_balance).sum(axis=1)
+    session = equity.groupby(level=0)["session"].last()
+    return total.to_frame("strategy_equity").assign(session=session)
+
+
 def _columns(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
     import pandas as pd
 

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.networks.normalize import RunningStats, init_stats, merge
+from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.observing import first_statistics
 from jaxtrade.rl.opening import OpeningPlan
 from jaxtrade.rl.reward_scale import RewardScale, init_scale
 from jaxtrade.rl.rollout import reset_all
@@ -102,11 +103,7 @@ def first_state(ctx: Context, key: Array, params: PyTree, first_parameters: Any,
     key_network, key_reset, key_run = jax.random.split(key, 3)
     env_state, ref = reset_all(env, key_reset, params, num_envs, ctx.first_env)
     parameters = first_parameters(key_network)
-    stats = init_stats(env.observation_size)
-    if ctx.settings.normalise_observations:
-        # Without these first statistics the first rollout would normalise by mean 0 and variance 1. Prices would then
-        # all be clipped to the same number.
-        stats = merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=ctx.reduce)
+    stats = first_statistics(env, ctx.settings, ref, params, ctx.reduce)
     return strong_types(TrainState(
         params=parameters, opt_state=optimiser().init(parameters), normaliser=stats, env_state=env_state,
         ref=ref, first=jnp.ones(num_envs, bool),

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.market import Market
+from jaxtrade.data.market_set import MarketSet
 from jaxtrade.env.monitored import monitored
 from jaxtrade.env.summary import summarise
 from jaxtrade.storage.monitor import LOST, MONITOR, MonitorSink
 from jaxtrade.types import Algorithm, Row, Summary, Warn
 
 
-def symbols_of(market: Market) -> tuple[str, ...]:
+def symbols_of(market: Market | MarketSet) -> tuple[str, ...]:
     """The names of a market's symbols, by number."""
-    return (market.contract.symbol,)
+    return tuple(member.contract.symbol for member in market.members)
 
 
 def rows_of(config: RunConfig) -> int:
@@ -25,7 +26,7 @@ def rows_of(config: RunConfig) -> int:
     return 2 * config.rollout.num_envs if config.monitor.rows == "auto" else config.monitor.rows
 
 
-def summary_of(config: RunConfig, market: Market) -> Summary:
+def summary_of(config: RunConfig, market: Market | MarketSet) -> Summary:
     """What a learner reports about its rollouts, with the monitor if `monitor.on`.
 
     The environment's parameters then need `monitor=True`.
@@ -53,7 +54,7 @@ def with_warning(config: RunConfig, algorithm: Algorithm) -> Algorithm:
     return algorithm._replace(warnings=(*algorithm.warnings, Warn("monitor_rows", lost, at_once=True)))
 
 
-def monitor_sink(path: Path, config: RunConfig, market: Market, resume_update: int | None) -> MonitorSink:
+def monitor_sink(path: Path, config: RunConfig, market: Market | MarketSet, resume_update: int | None) -> MonitorSink:
     """The writer of a run's `monitor.csv`. path: the run's folder. Raises as `MonitorSink`."""
     symbols = symbols_of(market)
     return MonitorSink(path / MONITOR, f"{'+'.join(symbols)}-{config.env.task}", symbols, resume_update)

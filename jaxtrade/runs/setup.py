@@ -19,12 +19,14 @@ from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
+from jaxtrade.errors import ConfigError
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.monitoring import summary_of, with_warning
+from jaxtrade.runs.symbols import setups_of
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.population import Stack
@@ -57,6 +59,19 @@ class Setup:
     def stack(self) -> Stack:
         """How the run's agents are stacked: one, or several along a leading axis."""
         return stack_of(self.config)
+
+    @property
+    def single(self) -> Market:
+        """The market of a run on one symbol. Raises ConfigError for a set of symbols."""
+        if isinstance(self.market, MarketSet):
+            raise ConfigError(f"data.markets: this works on one symbol, and the run has {len(self.market.members)} ("
+                              f"{', '.join(self.market.symbols)}); set data.market instead")
+        return self.market
+
+    @cached_property
+    def symbols(self) -> dict[str, Setup]:
+        """symbol -> the setup of that symbol alone, on which policies are evaluated (`runs.symbols`)."""
+        return setups_of(self)
 
     @cached_property
     def policy_of(self) -> Callable[[LoopState], Policy]:
@@ -128,8 +143,8 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
     without an advisor.
     """
     if setup.fusion is None:
-        return setup.params, None
-    known = shown(setup.config, setup.market, split, setup.splits[split], path, tell, again)
+        return jax.device_put(setup.params), None  # those of a symbol of a set are on the host until it is evaluated
+    known = shown(setup.config, setup.single, split, setup.splits[split], path, tell, again)
     return setup.params.replace(advice=known.view), known
 
 
