@@ -67,6 +67,7 @@ def test_every_value_says_where_it_is_from(tmp_path: Path, capsys: pytest.Captur
     assert list(origins) == list(all_keys())
     assert {name: origin for name, origin in origins.items() if origin != "default"} == {
         "seed": "file", "rollout.num_envs": "--envs", "rollout.num_steps": "--test", "ppo.num_minibatches": "--test",
+        "pqn.num_minibatches": "--test",
         "train.total_timesteps": "--test", "train.chunk_updates": "--test", "data.synthetic_sessions": "--test",
         "data.source": "--data", "data.file": "--data", "ppo.gamma": "--set", "reward.weights": "--set",
         "network.hidden": "--set"}  # the whole section was replaced: network.kind has its default again
