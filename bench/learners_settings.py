@@ -38,9 +38,19 @@ class Goal(NamedTuple):
 GOALS = {"cartpole": Goal("episode", 400.0, 100), "chain": Goal("step", 0.75 * OPTIMUM, 16_384)}
 # What a greedy score must reach: CartPole's own threshold, gymnasium's for Acrobot, and a share of the chain's optimum.
 WANTED = {"cartpole": 475.0, "acrobot": -100.0, "chain": 0.85}
+_PQN_CONTROL = ("rollout.num_envs=32", "rollout.num_steps=64", "pqn.num_minibatches=16", "pqn.num_epochs=4",
+                "pqn.learning_rate=0.001", "pqn.learning_rate_end=0.00001", "pqn.gamma=0.99", "pqn.q_lambda=0.95",
+                "pqn.epsilon_end=0.05", "pqn.epsilon_until=0.2", "network.hidden=128,128", "network.activation=relu",
+                "train.total_timesteps=500_000")
 # (task, learner) -> keys. `train.total_timesteps` is the budget too: a seed that has not met the target by then counts
 # as all of it.
 ROWS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("cartpole", "pqn"): _PQN_CONTROL,
+    ("acrobot", "pqn"): _PQN_CONTROL,
+    ("chain", "pqn"): ("rollout.num_envs=64", "rollout.num_steps=128", "pqn.num_minibatches=8", "pqn.num_epochs=4",
+                       "pqn.learning_rate=0.001", "pqn.learning_rate_end=0.00001", "pqn.gamma=0.95",
+                       "pqn.q_lambda=0.9", "pqn.epsilon_end=0.02", "pqn.epsilon_until=0.5",
+                       "network.activation=relu", "train.total_timesteps=800_000"),
     ("cartpole", "ppo"): ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=4",
                           "ppo.learning_rate=0.001", "ppo.learning_rate_end=0.0001", "ppo.gamma=0.99",
                           "ppo.ent_coef=0.0", "train.total_timesteps=400_000"),
