@@ -14,8 +14,8 @@ from jaxtrade.types import Algorithm, Row, Summary, Warn
 
 
 def symbols_of(market: Market) -> tuple[str, ...]:
-    """The names of a market's symbols, by number."""
-    return (market.contract.symbol,)
+    """The names of a market's symbols, by number: one, or those of the members of a set."""
+    return tuple(member.contract.symbol for member in getattr(market, "members", (market,)))
 
 
 def rows_of(config: RunConfig) -> int:
