@@ -5,7 +5,7 @@ the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes i
 
     parameters    S x P x PER_PARAMETER                         parameters, both moments, gradients, step, checkpoint
     environments  S x N x PER_ENVIRONMENT                       state and reference, before and after an update
-    rollout       S x N x T x (PER_STEP + 8 R + MONITORED)      stored words, advantages, targets, a GRU's memory, episodes
+    rollout       S x N x T x (PER_STEP + 8 R + MONITORED)      stored words, advantages, targets, a GRU's memory
     gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
