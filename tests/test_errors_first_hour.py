@@ -46,7 +46,7 @@ class Mistake(NamedTuple):
 MISTAKES = [
     # sizes
     Mistake("train --set rollout.num_envs=1e12", 2, ("memory: the run needs about 12 PB", "this machine has",
-                                                     "rollout 7 PB", "Lower rollout.num_envs (1,000,000,000,000)")),
+                                                     "rollout 7.8 PB", "Lower rollout.num_envs (1,000,000,000,000)")),
     Mistake("train --set network.hidden=[1e7,1e7]", 2, ("memory: the run needs about", "parameters", "PB",
                                                         "Lower network.hidden ([10000000, 10000000])")),
     Mistake("train --set train.num_seeds=1024 --set network.hidden=16k,16k", 2, ("or train.num_seeds (1,024)",)),

@@ -33,7 +33,7 @@ def test_the_parts_by_hand() -> None:
     assert memory.parameter_count(config) == 2 * (60 * 16 + 16 * 8) + 8 * 9
     assert {part.name: part.bytes for part in memory.parts(config)} == {
         "process": 1_000_000_000, "parameters": 3 * 2248 * 52, "environments": 3 * 64 * 600,
-        "rollout": 3 * 2048 * 220, "gradient": 3 * 512 * 4 * (240 + 48), "acting": 3 * 64 * 4 * (120 + 96)}
+        "rollout": 3 * 2048 * (220 + 24), "gradient": 3 * 512 * 4 * (240 + 48), "acting": 3 * 64 * 4 * (120 + 96)}
     assert memory.need(config) - memory.need(config, device=True) == 1_000_000_000
 
 

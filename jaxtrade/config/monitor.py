@@ -18,4 +18,4 @@ class MonitorConfig(Section, frozen=True):
                       "can read")
     rows: Literal["auto"] | Annotated[Count, Field(ge=1, le=1 << 22)] = Field(
         default="auto", description="episodes of one update and agent that monitor.csv has room for; more are counted "
-        "(monitor/lost) and miss their rows; auto: twice rollout.num_envs")
+        "(monitor/lost) and miss their rows; auto: rollout.num_envs times an eighth of rollout.num_steps, at least 2")

@@ -5,7 +5,7 @@ the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes i
 
     parameters    S x P x PER_PARAMETER                         parameters, both moments, gradients, step, checkpoint
     environments  S x N x PER_ENVIRONMENT                       state and reference, before and after an update
-    rollout       S x N x T x (PER_STEP + 8 R)                  stored words, advantages and targets, a GRU's memory
+    rollout       S x N x T x (PER_STEP + 8 R + MONITORED)      stored words, advantages, targets, a GRU's memory
     gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
@@ -31,6 +31,7 @@ from jaxtrade.errors import ConfigError, OutOfMemoryError
 FACTOR = 1.5  # the estimate is at most this many times too high or too low
 PROCESS = 1_000_000_000
 PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
+MONITORED = 24  # bytes of a step that the episode monitor keeps: six numbers
 OTHER_SLOTS, ACTIONS = 20, 8  # slots besides the windows and the context; actions of the shipped tasks, at most
 ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.form`
 MOST_ROWS = 1 << 31  # rows of a rollout are numbered in int32
@@ -81,7 +82,7 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
     found = [
         Part("parameters", seeds * parameter_count(config) * PER_PARAMETER, (*widths, *several)),
         Part("environments", seeds * envs * PER_ENVIRONMENT, ("rollout.num_envs", *several)),
-        Part("rollout", seeds * envs * steps * (PER_STEP + 8 * memory),
+        Part("rollout", seeds * envs * steps * (PER_STEP + 8 * memory + MONITORED * config.monitor.on),
              ("rollout.num_envs", "rollout.num_steps", *several)),
         Part("gradient", seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
              (*gradient, *widths, "env.window", *several)),

@@ -20,10 +20,16 @@ def symbols_of(market: Market | MarketSet) -> tuple[str, ...]:
 
 
 def rows_of(config: RunConfig) -> int:
-    """Rows of the buffer of ended episodes, per update and agent; 0 if no file is written."""
+    """Rows of the buffer of ended episodes, per update and agent; 0 if no file is written.
+
+    `auto` has room for episodes of eight steps on average (a day of hourly bars has more), and for two of each
+    environment where a rollout is short.
+    """
     if not config.monitor.csv:
         return 0
-    return 2 * config.rollout.num_envs if config.monitor.rows == "auto" else config.monitor.rows
+    if config.monitor.rows != "auto":
+        return config.monitor.rows
+    return config.rollout.num_envs * max(2, config.rollout.num_steps // 8)
 
 
 def summary_of(config: RunConfig, market: Market | MarketSet) -> Summary:

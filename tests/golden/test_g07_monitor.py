@@ -40,7 +40,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     config = load_config("quickstart", [
         "rollout.num_envs=8", "rollout.num_steps=64", "ppo.num_minibatches=2", "ppo.num_epochs=1",
         "network.hidden=[16]", "env.task=entry", f"train.total_timesteps={UPDATES * 512}", "train.chunk_updates=3",
-        f"train.num_seeds={AGENTS}", "episode.max_steps=40", "monitor.rows=64"])
+        f"train.num_seeds={AGENTS}", "episode.max_steps=40"])
     setup = prepare(config)
     sinks = [JsonlSink(path / "metrics.jsonl"), TensorBoardSink(path / "tensorboard"),
              monitor_sink(path, config, setup.market, None)]
