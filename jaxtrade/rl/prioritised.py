@@ -30,13 +30,13 @@ class Priorities(struct.PyTreeNode):
 
 
 class Drawn(NamedTuple):
-    """Starts that were drawn, int32[B]: row, lane. leaf: int32[G, B / G]. chance: float32[B], the probability of each
-    start in one draw from its group, divided by the number of groups."""
+    """Starts that were drawn, int32[B]: row, lane. leaf: int32[G, B / G]. probability: float32[B], of each start in one
+    draw from its group, divided by the number of groups."""
 
     row: Array
     lane: Array
     leaf: Array
-    chance: Array
+    probability: Array
 
 
 def no_priorities(ring: Ring) -> Priorities:
@@ -59,26 +59,30 @@ def renewed(ring: Ring, priorities: Priorities, replay: Replay) -> Priorities:
     return priorities.replace(trees=jax.vmap(sum_tree.tree_of)(leaves.reshape(ring.groups, -1)))
 
 
-def draw(ring: Ring, priorities: Priorities, key: Array, batch: int) -> Drawn:
-    """`batch` starts, an equal share from each group. Without any start the result means nothing.
+def chances(ring: Ring, key: Array, batch: int) -> Array:
+    """float32[G, batch / G] in [0, 1): the random numbers of one `draw`.
 
     Raises AssertionError at trace time unless `batch` is a multiple of the groups.
     """
     chex.assert_is_divisible(batch, ring.groups)
-    share, groups = batch // ring.groups, jnp.arange(ring.groups)
-    chances = jax.vmap(lambda group: jax.random.uniform(jax.random.fold_in(key, group), (share,)))(groups)
-    leaf = jax.vmap(sum_tree.draw)(priorities.trees, chances)
+    return jax.vmap(lambda group: jax.random.uniform(jax.random.fold_in(key, group), (batch // ring.groups,)))(
+        jnp.arange(ring.groups))
+
+
+def draw(ring: Ring, priorities: Priorities, chance: Array) -> Drawn:
+    """Starts drawn by `chances`, an equal share from each group. Without any start the result means nothing."""
+    leaf = jax.vmap(sum_tree.draw)(priorities.trees, chance)
     value = jnp.take_along_axis(priorities.trees.leaves, leaf, axis=1)
     total = priorities.trees.levels[-1]
-    chance = value / jnp.where(total > 0.0, total, 1.0) / ring.groups
-    lane = groups[:, None] * ring.group_envs + leaf % ring.group_envs
-    return Drawn((leaf // ring.group_envs).reshape(-1), lane.reshape(-1), leaf, chance.reshape(-1))
+    probability = value / jnp.where(total > 0.0, total, 1.0) / ring.groups
+    lane = jnp.arange(ring.groups)[:, None] * ring.group_envs + leaf % ring.group_envs
+    return Drawn((leaf // ring.group_envs).reshape(-1), lane.reshape(-1), leaf, probability.reshape(-1))
 
 
 def importance_weights(ring: Ring, replay: Replay, drawn: Drawn, beta: Array | float) -> Array:
-    """float32[B]: (number of starts * chance)^-beta, divided by the largest of the batch."""
+    """float32[B]: (number of starts * probability)^-beta, divided by the largest of the batch."""
     count = starts(ring, replay).astype(jnp.float32) * ring.num_envs
-    weight = jnp.maximum(count * drawn.chance, jnp.finfo(jnp.float32).tiny) ** -beta
+    weight = jnp.maximum(count * drawn.probability, jnp.finfo(jnp.float32).tiny) ** -beta
     return weight / weight.max()
 
 

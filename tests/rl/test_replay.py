@@ -81,8 +81,10 @@ def programs():
             return replay, prioritised.renewed(own, priorities, replay)
 
         everything = jax.jit(lambda replay: sample(own, replay, jnp.asarray(rows), jnp.asarray(lanes), GAMMA))
-        return own, added, everything, jax.jit(partial(draw_uniform, own, batch=64)), jax.jit(
-            partial(prioritised.draw, own, batch=64))
+        def by_priority(priorities, key):
+            return prioritised.draw(own, priorities, prioritised.chances(own, key, 64))
+
+        return own, added, everything, jax.jit(partial(draw_uniform, own, batch=64)), jax.jit(by_priority)
 
     return {n: of(n) for n in (1, 3, 5)}
 
