@@ -11,13 +11,12 @@ import optax
 
 from jaxtrade.config.dqn import DQNConfig
 from jaxtrade.rl import prioritised
-from jaxtrade.rl.acting import network_input
-from jaxtrade.rl.context import Context
 from jaxtrade.rl.dqn import loss
 from jaxtrade.rl.dqn.state import HParams, Own
 from jaxtrade.rl.flat import Layout, Unchanged, layout_of, map_parts
 from jaxtrade.rl.prioritised import Priorities
-from jaxtrade.rl.q.act import masked_values
+from jaxtrade.rl.q.act import of_action, values_and_mask, values_of_rows
+from jaxtrade.rl.q.context import Q
 from jaxtrade.rl.replay import Replay, Ring, Sample, draw_uniform, sample, starts
 from jaxtrade.rl.schedules import clipped_adam
 from jaxtrade.rl.state import Policy
@@ -30,8 +29,8 @@ class Objective(NamedTuple):
 
     policy: the policy that acted, from `ready`; its parameters are not read. params: of the environment. hparams.
     divisor: float32[], of rewards. rate: learning rate, float32[] or as the parameters. beta: float32[], power of the
-    importance weights. steps: int32[], environment steps that count towards the target network. active: bool[], False
-    before `learning_starts` or without a complete sample: then no step is applied. update: int32[], its number.
+    importance weights. active: bool[], False before `learning_starts` or without a complete sample: then no step is
+    applied. update: int32[], its number.
     """
 
     policy: Policy
@@ -62,7 +61,7 @@ class Batch(NamedTuple):
     drawn: prioritised.Drawn | None
 
 
-def draws(ctx: Context, ring: Ring, replay: Replay, key: Array) -> PyTree:
+def draws(ctx: Q, ring: Ring, replay: Replay, key: Array) -> PyTree:
     """The random numbers of all gradient steps, [K, ...]: starts (row, lane) of a uniform replay, uniform numbers of a
     prioritised one. They are drawn at once, because a device would start several programs for each step."""
     config: DQNConfig = ctx.config
@@ -82,25 +81,24 @@ def batch_of(ring: Ring, replay: Replay, priorities: Priorities | None, random: 
     return Batch(sample(ring, replay, drawn.row, drawn.lane, hparams.gamma), weight, drawn)
 
 
-def gradient(ctx: Context, objective: Objective, parameters: PyTree, target: PyTree, batch: Batch
+def gradient(ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, batch: Batch
              ) -> tuple[Array, dict[str, Array], Array, PyTree]:
     """-> (loss float32[], diagnostics, TD errors float32[B], gradient by `parameters`)."""
     policy, found = objective.policy, batch.sample
 
-    def observed(refs: PyTree) -> Array:
-        return jax.vmap(lambda ref: network_input(ctx, policy, ref, objective.params))(refs)
+    def final(parameters: PyTree) -> tuple[Array, Array]:
+        own = policy.replace(parameters=parameters)
+        _, values, mask = jax.vmap(lambda ref: values_and_mask(ctx, own, None, ref, objective.params))(found.final_ref)
+        return values, mask
 
-    def values(parameters: PyTree, observations: Array, refs: PyTree) -> tuple[Array, Array]:
-        return masked_values(ctx, policy.replace(parameters=parameters), observations, refs)
-
-    seen, final = observed(found.ref), observed(found.final_ref)
-    by_target, mask = values(target, final, found.final_ref)
-    online = values(parameters, final, found.final_ref)[0] if ctx.config.double else None
+    by_target, mask = final(target)
+    online = final(parameters)[0] if ctx.config.double else None
     goal = loss.bootstrapped(found.reward / objective.divisor, found.discount,
                              loss.final_value(by_target, online, mask))
 
     def objective_of(parameters: PyTree) -> tuple[Array, tuple[Array, Array]]:
-        own = loss.of_action(values(parameters, seen, found.ref)[0], found.action)
+        values = values_of_rows(ctx, policy.replace(parameters=parameters), None, found.ref, None, objective.params)
+        own = of_action(values, found.action)
         error = own - goal
         return loss.weighted_huber(error, batch.weight), (own, error)
 
@@ -111,7 +109,7 @@ def gradient(ctx: Context, objective: Objective, parameters: PyTree, target: PyT
     return total, dict(zip(("td_error", "q_mean", "target_mean", "sample_age"), means, strict=True)), error, grads
 
 
-def moved_target(ctx: Context, objective: Objective, now: Moving, parameters: PyTree, applied: Array
+def moved_target(ctx: Q, objective: Objective, now: Moving, parameters: PyTree, applied: Array
                  ) -> tuple[PyTree, Array, Array]:
     """(target parameters, `Own.since`, bool[]: it became the online network) after a gradient step.
 
@@ -129,7 +127,7 @@ def moved_target(ctx: Context, objective: Objective, now: Moving, parameters: Py
     return jax.tree.map(lambda old, new: jnp.where(crossed, new, old), now.target, parameters), since % every, crossed
 
 
-def gradient_step(ctx: Context, ring: Ring, replay: Replay, objective: Objective, layout: Layout | Unchanged,
+def gradient_step(ctx: Q, ring: Ring, replay: Replay, objective: Objective, layout: Layout | Unchanged,
                   names: list[str], now: Moving, random: PyTree) -> tuple[Moving, Array]:
     """One gradient step -> (what it changed, its figures float32[F]). names: gets their names."""
     hparams = objective.hparams
@@ -149,7 +147,7 @@ def gradient_step(ctx: Context, ring: Ring, replay: Replay, objective: Objective
     if priorities is not None:
         assert batch.drawn is not None
         priorities = prioritised.learned(priorities, batch.drawn, error, hparams.priority_alpha, applied)
-    figures = {"loss": total, **terms, "grad_norm": norm, "finite": finite | ~objective.active, "applied": applied,
+    figures = {"td_loss": total, **terms, "grad_norm": norm, "finite": finite | ~objective.active, "applied": applied,
                "target_updates": copied}
     names[:] = figures
     # One row instead of an array for each figure: a device stores each array by a program of its own.
@@ -157,7 +155,7 @@ def gradient_step(ctx: Context, ring: Ring, replay: Replay, objective: Objective
             jnp.stack([x.astype(jnp.float32) for x in figures.values()]))
 
 
-def learn(ctx: Context, ring: Ring, state: TrainState, objective: Objective, key: Array
+def learn(ctx: Q, ring: Ring, state: TrainState, objective: Objective, key: Array
           ) -> tuple[TrainState, dict[str, Array]]:
     """All gradient steps of an update -> (state, figures of every step, float32[K] by name; 1 is True).
 
@@ -175,9 +173,11 @@ def learn(ctx: Context, ring: Ring, state: TrainState, objective: Objective, key
     rate = objective.rate
     objective = objective._replace(rate=flat(rate) if isinstance(rate, dict) else rate,
                                    active=objective.active & (starts(ring, own.replay) > 0))
+    # A run that begins from another run's policy changes the parameters of its first state alone.
+    target = jax.tree.map(lambda new, old: jnp.where(state.update == 0, new, old), state.params, own.target)
     names: list[str] = []  # of the figures, known when the step is traced
     step: Any = partial(gradient_step, ctx, ring, own.replay, objective, layout, names)
-    start = Moving(flat(state.params), map_parts(flat, state.opt_state, state.params), flat(own.target),
+    start = Moving(flat(state.params), map_parts(flat, state.opt_state, state.params), flat(target),
                    own.priorities, own.since)
     end, history = jax.lax.scan(step, start, draws(ctx, ring, own.replay, key))
     own = own.replace(target=restored(own.target, end.target), priorities=end.priorities, since=end.since)

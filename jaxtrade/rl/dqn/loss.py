@@ -8,14 +8,8 @@ import jax.numpy as jnp
 import optax
 
 from jaxtrade.networks import distributions
+from jaxtrade.rl.q.act import of_action
 from jaxtrade.types import Array
-
-
-def of_action(values: Array, action: Array) -> Array:
-    """float32[B]: Q of each row's action. values: float32[B, A]. action: int32[B]."""
-    # A sum instead of a look-up: the gradient of a look-up is a scatter, a slow program of its own on a device.
-    chosen = action[:, None] == jnp.arange(values.shape[-1])
-    return jnp.where(chosen, values, 0.0).sum(axis=-1)
 
 
 def bootstrapped(reward: Array, discount: Array, value: Array) -> Array:

@@ -7,22 +7,16 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.config.dqn import DQNConfig
-from jaxtrade.rl.context import Context
 from jaxtrade.rl.prioritised import Priorities, no_priorities
+from jaxtrade.rl.q.context import Q
+from jaxtrade.rl.q.state import QHParams
 from jaxtrade.rl.replay import Replay, Ring, empty_replay, ring_of
 from jaxtrade.types import Array, PyTree
 
 
-class HParams(struct.PyTreeNode):
-    """The tunable floats, each float32[]; meanings as in `DQNConfig`. They are leaves, so a sweep is a vmap."""
+class HParams(QHParams, struct.PyTreeNode):
+    """The tunable floats of DQN; meanings as in `DQNConfig`. They are leaves, so a sweep is a vmap."""
 
-    learning_rate: Array
-    learning_rate_end: Array
-    gamma: Array
-    max_grad_norm: Array
-    epsilon: Array
-    epsilon_end: Array
-    epsilon_until: Array
     tau: Array
     priority_alpha: Array
     priority_beta: Array
@@ -43,14 +37,14 @@ class Own(struct.PyTreeNode):
     since: Array
 
 
-def ring(ctx: Context, refs: PyTree) -> Ring:
+def ring(ctx: Q, refs: PyTree) -> Ring:
     """The static part of the replay. refs: references [N, ...], or their shapes."""
     config: DQNConfig = ctx.config
     return ring_of(refs, ctx.env.num_actions, config.rows(ctx.rollout), ctx.rollout.num_envs, ctx.rollout.num_steps,
                    ctx.rollout.shards, config.n_steps)
 
 
-def first_own(ctx: Context, parameters: PyTree, refs: PyTree) -> Own:
+def first_own(ctx: Q, parameters: PyTree, refs: PyTree) -> Own:
     """The state before the first update. The target network has memory of its own, because a run donates its state."""
     of = ring(ctx, refs)
     return Own(jax.tree.map(jnp.copy, parameters), empty_replay(of, refs),
