@@ -14,7 +14,7 @@ that holds whole groups needs no rows of another.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -97,7 +97,7 @@ def ring_of(refs: PyTree, num_actions: int, length: int, num_envs: int, num_step
     chex.assert_is_divisible(num_envs, groups)
     assert num_steps + n_steps - 1 <= length, f"{length} rows cannot hold {num_steps} steps and samples of {n_steps}"
 
-    def number(dtype: jnp.dtype) -> jax.ShapeDtypeStruct:
+    def number(dtype: jnp.dtype) -> Any:
         return jax.ShapeDtypeStruct((num_envs,), dtype)
 
     ends = number(jnp.dtype(bool))

@@ -57,7 +57,7 @@ def rollout_of(rng, update):
     def field(name, dtype):
         return jnp.asarray([[getattr(step, name) for step in row] for row in rows], dtype)
 
-    seen = Transition(refs_of(field("stamp", jnp.int32)), refs_of(field("final", jnp.int32)), None,
+    seen = Transition(refs_of(field("stamp", jnp.int32)), refs_of(field("final", jnp.int32)), field("stamp", bool),
                       field("action", jnp.int32), field("reward", jnp.float32), field("terminated", bool),
                       field("truncated", bool), None)
     return seen, rows

@@ -11,11 +11,12 @@ import optax
 
 from jaxtrade.config.dqn import DQNConfig
 from jaxtrade.rl import prioritised
+from jaxtrade.rl.acting import network_input
 from jaxtrade.rl.dqn import loss
 from jaxtrade.rl.dqn.state import HParams, Own
 from jaxtrade.rl.flat import Layout, Unchanged, layout_of, map_parts
 from jaxtrade.rl.prioritised import Priorities
-from jaxtrade.rl.q.act import of_action, values_and_mask, values_of_rows
+from jaxtrade.rl.q.act import of_action, values_and_mask
 from jaxtrade.rl.q.context import Q
 from jaxtrade.rl.replay import Replay, Ring, Sample, draw_uniform, sample, starts
 from jaxtrade.rl.schedules import clipped_adam
@@ -75,10 +76,17 @@ def batch_of(ring: Ring, replay: Replay, priorities: Priorities | None, random: 
              ) -> Batch:
     """The samples of one gradient step. random: its part of `draws`."""
     if priorities is None:
-        return Batch(sample(ring, replay, *random, hparams.gamma), None, None)
+        row, lane = random
+        return Batch(sample(ring, replay, row, lane, hparams.gamma), None, None)
     drawn = prioritised.draw(ring, priorities, random)
     weight = prioritised.importance_weights(ring, replay, drawn, beta)
     return Batch(sample(ring, replay, drawn.row, drawn.lane, hparams.gamma), weight, drawn)
+
+
+def values_of(ctx: Q, policy: Policy, refs: PyTree, params: PyTree) -> Array:
+    """Q float32[B, A] of references [B, ...]. policy: from `acting.ready`, of a network without a memory."""
+    observations = jax.vmap(lambda ref: network_input(ctx, policy, ref, params))(refs)
+    return ctx.network.apply({"params": policy.parameters}, ctx.first_carry, observations, method="values")
 
 
 def gradient(ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, batch: Batch
@@ -97,7 +105,7 @@ def gradient(ctx: Q, objective: Objective, parameters: PyTree, target: PyTree, b
                              loss.final_value(by_target, online, mask))
 
     def objective_of(parameters: PyTree) -> tuple[Array, tuple[Array, Array]]:
-        values = values_of_rows(ctx, policy.replace(parameters=parameters), None, found.ref, None, objective.params)
+        values = values_of(ctx, policy.replace(parameters=parameters), found.ref, objective.params)
         own = of_action(values, found.action)
         error = own - goal
         return loss.weighted_huber(error, batch.weight), (own, error)

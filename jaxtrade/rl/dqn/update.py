@@ -11,11 +11,11 @@ import optax
 from jaxtrade.config.dqn import DQNConfig
 from jaxtrade.rl import prioritised, replay
 from jaxtrade.rl.acting import ready
-from jaxtrade.rl.dqn.learn import Objective, learn
+from jaxtrade.rl.dqn.learn import Objective, learn, values_of
 from jaxtrade.rl.dqn.state import HParams, Own, ring
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.metrics import action_metrics, advice_metrics, advised, joined, new_statistics, tally_metrics
-from jaxtrade.rl.q.act import of_action, values_of_rows
+from jaxtrade.rl.q.act import of_action
 from jaxtrade.rl.q.context import Q
 from jaxtrade.rl.q.rollout import explore_rollout
 from jaxtrade.rl.q.state import policy_of
@@ -77,7 +77,7 @@ def value_metrics(ctx: Q, seen: Transition, policy: Policy, parameters: PyTree, 
     ref, action, acted = jax.tree.map(lambda x: x[-1], (seen.ref, seen.action, seen.extras.q))
 
     def values(policy: Policy) -> Array:
-        return of_action(values_of_rows(ctx, policy, None, ref, None, params), action)
+        return of_action(values_of(ctx, policy, ref, params), action)
 
     before, after = values(policy), values(policy.replace(parameters=ctx.packed(parameters)))
     return {"q_error": (jnp.abs(before - acted) / (1.0 + jnp.abs(acted))).max(),
