@@ -73,7 +73,7 @@ def draw(ring: Ring, priorities: Priorities, chance: Array) -> Drawn:
     """Starts drawn by `chances`, an equal share from each group. Without any start the result means nothing."""
     leaf = jax.vmap(sum_tree.draw)(priorities.trees, chance)
     value = jnp.take_along_axis(priorities.trees.leaves, leaf, axis=1)
-    total = priorities.trees.levels[-1]
+    total = priorities.trees.total[:, None]
     probability = value / jnp.where(total > 0.0, total, 1.0) / ring.groups
     lane = jnp.arange(ring.groups)[:, None] * ring.group_envs + leaf % ring.group_envs
     return Drawn((leaf // ring.group_envs).reshape(-1), lane.reshape(-1), leaf, probability.reshape(-1))

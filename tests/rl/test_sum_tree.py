@@ -8,7 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxtrade.rl.sum_tree import draw, tree_of, with_leaves
+from jaxtrade.rl import sum_tree
+from jaxtrade.rl.sum_tree import tree_of
+
+draw, with_leaves = jax.jit(sum_tree.draw), jax.jit(sum_tree.with_leaves)
 
 
 def numpy_levels(leaves):
