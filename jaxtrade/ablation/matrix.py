@@ -286,8 +286,15 @@ def train_matrix(learner: FusionTraining, tables: Sequence[KindTable], followed:
     recompiles = int(trained.health["recompiles"][1]) if trained.health else 0
     health = population_health(history, recompiles, stack, learner.algorithm.health)
     return Trained(trained.state.replace(advice=None), trained.state.advice,
-                   {figure: stack.each(history, figure) for figure in FIGURES}, min(later, default=None), seconds,
+                   {figure: _figure(stack, history, figure) for figure in FIGURES}, min(later, default=None), seconds,
                    trained.compile_seconds, health)
+
+
+def _figure(stack: Stack, history: Sequence[Any], name: str) -> np.ndarray:
+    """float64[U, K, S]: one figure of every update; NaN where the learner does not report it."""
+    if history and name not in history[-1]:
+        return np.full((len(history), *stack.shape), np.nan)
+    return stack.each(history, name)
 
 
 def first_state(learner: FusionTraining, stack: Stack, advice: AdviceState) -> PyTree:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from jaxtrade import interrupt
 from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_unused
 from jaxtrade.cli.shared import data_options, keep_programs, print_result, quiet_option, resolve, screen_of
 from jaxtrade.config import RunConfig
+from jaxtrade.config.learners import Q_FUSIONS, Q_LEARNERS, SECTIONS
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory, run_all
@@ -64,9 +66,7 @@ def run(args: argparse.Namespace) -> int:
         lambda: with_seeds(resolve(args, config=args.config or "advisor_ablation", overrides=[*own, *args.overrides],
                                    test=False), TEST_SEEDS if args.seeds is None and args.test else args.seeds),
     ])
-    if config.algorithm != "ppo":
-        raise ConfigError(f"algorithm={config.algorithm}: the ablation compares ways to use advice (advisor.fusion), "
-                          "which only ppo has; set algorithm=ppo")
+    _check_learner(config, fusions)
     if config.advisor.panel:
         raise ConfigError("advisor.panel: the ablation compares single advisors, named by --kinds; set "
                           "advisor.panel=[] and advisor.kind=none")
@@ -95,6 +95,17 @@ def run(args: argparse.Namespace) -> int:
         screen.at_end(f"wrote {path}" for path in dict.fromkeys(paths))
     print_result(table(found), screen)
     return 0
+
+
+def _check_learner(config: RunConfig, fusions: Sequence[str]) -> None:
+    """Raises ConfigError for a learner that cannot use advice in every way that is compared."""
+    if config.algorithm not in SECTIONS:
+        raise ConfigError(f"algorithm={config.algorithm}: the ablation compares ways to use advice (advisor.fusion), "
+                          f"which a learner of your own does not have; set algorithm to one of {', '.join(SECTIONS)}")
+    missing = [fusion for fusion in fusions if config.algorithm in Q_LEARNERS and fusion not in Q_FUSIONS]
+    if missing:
+        raise ConfigError(f"--fusions {','.join(fusions)}: {config.algorithm} has no distribution that {missing[0]} "
+                          f"could change; give --fusions {','.join(Q_FUSIONS)}, or set algorithm=ppo")
 
 
 def with_seeds(config: RunConfig, seeds: int | None) -> RunConfig:

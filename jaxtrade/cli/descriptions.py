@@ -49,7 +49,10 @@ NETWORKS = {
     "mlp": "a torso of dense layers each for policy and value, without memory",
     "gru": "the same, behind a recurrent layer that remembers the episode",
 }
-LEARNERS = {"ppo": "proximal policy optimisation with action masks"}
+LEARNERS = {
+    "ppo": "proximal policy optimisation with action masks",
+    "pqn": "Q(lambda) without a replay: the fast learner of action values",
+}
 ADVISORS = {
     "off": "no advisor; nothing of it is compiled",
     "none": "compiled, but never answers: for comparisons",

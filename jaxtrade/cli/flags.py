@@ -1,6 +1,7 @@
-"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, and --name for the run's folder.
+"""Flags for the keys that everybody sets: --seed, --timesteps, --envs, --account, --algorithm, and --name for the
+run's folder.
 
-Each of the first four is short for one key. Later sources override earlier ones: the file, `--test`, the flags, then
+Each but the last is short for one key. Later sources override earlier ones: the file, `--test`, the flags, then
 `--set`. Imports no heavy library at load time.
 """
 
@@ -28,7 +29,8 @@ class KeyFlag(NamedTuple):
 
 SEED, TIMESTEPS = KeyFlag("seed", "seed"), KeyFlag("timesteps", "train.total_timesteps")
 ENVS, ACCOUNT = KeyFlag("envs", "rollout.num_envs"), KeyFlag("account", "account.preset")
-KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT)
+ALGORITHM = KeyFlag("algorithm", "algorithm")
+KEY_FLAGS = (SEED, TIMESTEPS, ENVS, ACCOUNT, ALGORITHM)
 NAMES = (*(each.flag for each in KEY_FLAGS), "name")  # attributes of the parsed arguments
 
 
@@ -70,12 +72,14 @@ def key_options(parser: argparse.ArgumentParser, what: str | None = None, seed: 
     parser.add_argument("--envs", type=count, metavar="N", help="environments in parallel (key rollout.num_envs)")
     parser.add_argument("--account", metavar="PRESET", help="account rules; `jaxtrade list accounts` shows them (key "
                         "account.preset)")
+    parser.add_argument("--algorithm", metavar="NAME", help="the learner; `jaxtrade list learners` shows them (key "
+                        "algorithm)")
     if what is not None:
         parser.add_argument("--name", metavar="NAME", help=f"folder of the {what}: runs/NAME, which must not exist")
 
 
 def key_flags(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """(flag, override) for each of the four flags that was given. Flags that the command lacks count as absent."""
+    """(flag, override) for each of these flags that was given. Flags that the command lacks count as absent."""
     given = [(each, getattr(args, each.flag, None)) for each in KEY_FLAGS]
     return [(f"--{each.flag}", f"{each.key}={json.dumps(value)}") for each, value in given if value is not None]
 

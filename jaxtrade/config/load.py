@@ -199,8 +199,7 @@ def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str,
     learner that is chosen in the end. Raises ConfigError, with every override that cannot be read."""
     merged, faults = copy.deepcopy(dict(values)), list[tuple[str, str]]()
     overrides = list(overrides)
-    chosen = [text.strip() for key, _, text in (each.partition("=") for each in overrides) if key.strip() == ALGORITHM]
-    algorithm = chosen[-1] if chosen else merged.get(ALGORITHM, DEFAULT)
+    algorithm = _algorithm(merged, overrides)
     for override in overrides:
         key, sign, text = override.partition("=")
         try:
@@ -213,6 +212,18 @@ def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str,
     if faults:
         raise ConfigFaultsError(faults)
     return merged
+
+
+def _algorithm(values: Mapping[str, Any], overrides: Iterable[str]) -> Any:
+    """The learner that is chosen once the overrides are applied. One that cannot be read counts as absent."""
+    chosen = values.get(ALGORITHM, DEFAULT)
+    for key, _, text in (each.partition("=") for each in overrides):
+        if key.strip() == ALGORITHM:
+            try:
+                chosen = parse_yaml(text, key)
+            except ConfigError:
+                continue  # `overridden` reports it
+    return chosen
 
 
 def dump_config(config: RunConfig) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from jaxtrade.config import RunConfig, config_path, make_config, origins_of, overridden, read_values, shown, validated
 from jaxtrade.config.base import Section
+from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import migrated
 from jaxtrade.config.yaml12 import dump_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError, DataError
@@ -29,7 +30,8 @@ class GateConfig(Section, frozen=True):
     min_trades: int = Field(default=1, ge=0, description="round turns over all validation sessions")
     max_breach_share: float | None = Field(default=None, ge=0, le=1, description="accounts that ended at a loss limit "
                                            "over all accounts opened; None: not asked")
-    min_kl: float = Field(default=0.0, ge=0, description="the mean KL of the run's last tenth must be above it")
+    min_kl: float = Field(default=0.0, ge=0, description="the mean KL of the run's last tenth must be above it; of "
+                          "a Q-learner the mean change of Q")
 
 
 class PhaseConfig(Section, frozen=True):
@@ -145,8 +147,9 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
     if config.train.num_seeds != 1:
         yield (f"train.num_seeds={config.train.num_seeds}: a curriculum trains one policy at a time; start one per "
                "seed")
-    if config.algorithm != "ppo":
-        yield (f"algorithm={config.algorithm}: only ppo carries its learning into the next phase; set algorithm=ppo")
+    if config.algorithm not in SECTIONS:
+        yield (f"algorithm={config.algorithm}: this learner does not carry its learning into the next phase; set "
+               f"algorithm to one of {', '.join(SECTIONS)}")
     if config.split.validation_sessions < 1:
         yield "its gate cannot be evaluated: split.validation_sessions=0; hold out at least one session"
 

@@ -12,6 +12,7 @@ from jaxtrade.curriculum.config import GateConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.evaluation.report import EvaluationResult
 
+MOVED = ("approx_kl", "q_change")  # how much an update changes the policy; each learner has one of them
 LAST = 0.1  # the KL is averaged over this last share of the run
 
 
@@ -38,10 +39,11 @@ def check_gate(gate: GateConfig, result: EvaluationResult, reward: float,
     if not history:
         raise ConfigError("the gate cannot be evaluated: the run has no metrics (metrics.jsonl); train the phase again")
     figures = result.agent("greedy").account_figures
-    last = [float(row["approx_kl"]) for row in history[-math.ceil(LAST * len(history)):]]
+    moved = next(name for name in MOVED if name in history[-1])
+    last = [float(row[moved]) for row in history[-math.ceil(LAST * len(history)):]]
     kl = float(np.mean(last))
     breached = (figures["bust"] + figures["failed_daily_loss"]) / figures["accounts"]
-    checks = [Check("kl", kl, f"> {gate.min_kl:g}", kl > gate.min_kl),
+    checks = [Check("kl" if moved == "approx_kl" else moved, kl, f"> {gate.min_kl:g}", kl > gate.min_kl),
               Check("trades", figures["trades"], f">= {gate.min_trades}", figures["trades"] >= gate.min_trades)]
     if gate.min_reward is not None:
         checks.append(Check("reward", reward, f">= {gate.min_reward:g}", reward >= gate.min_reward))

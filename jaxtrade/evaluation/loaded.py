@@ -179,7 +179,8 @@ class LoadedPolicy:
 
     def probabilities(self, observation: Any, mask: Any, *, advice: Advices | None = None, side: Any = None
                       ) -> np.ndarray:
-        """float32[A] or float32[B, A]: the probability of each action, for a policy without memory.
+        """float32[A] or float32[B, A]: the probability with which `explore=True` draws each action, for a policy
+        without memory. That of a Q-learner is epsilon-greedy, with the epsilon of the end of training.
 
         Arguments as `step`. Raises ValueError as `act`, or if the learner does not tell its distribution.
         """
@@ -189,7 +190,8 @@ class LoadedPolicy:
         if not (hasattr(extras, "logits") and hasattr(extras, "mask")):
             raise ValueError(f"the learner {self.schema.get('algorithm')} does not tell its distribution; its act "
                              "returns extras without logits and mask")
-        return np.asarray(distributions.probs(extras.logits, extras.mask))
+        own = getattr(extras, "probs", None)
+        return np.asarray(distributions.probs(extras.logits, extras.mask) if own is None else own)
 
     def _given(self, carry: PyTree, observation: Any, mask: Any, advice: Advices | None, side: Any) -> Given:
         """The checked arguments as a reference. Raises ValueError as `step`."""

@@ -25,7 +25,7 @@ from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
-from jaxtrade.rl.algorithms import first_policy, make_algorithm
+from jaxtrade.rl.algorithms import LEARNERS, first_policy, make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.opening import Opening
 from jaxtrade.rl.state import Policy
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
 FOLDER = "policy"  # subfolder of a run directory
+NETWORK_KEYS = {"dueling", "layer_norm"}  # keys of a learner's section that decide its network
 LISTENING = {"fusion", "bins", "prior", "abstain", "cap", "weight", "gate_cost", "veto"}
 
 
@@ -69,6 +70,7 @@ def digest(part: Mapping[str, Any]) -> str:
 def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
     """The content of `schema.json`. absent: slots that are constant in the training data."""
     observation, actions = observation_schema(env), action_schema(env)
+    shape = {} if config.learner is None else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
     return {
         "schema_format": FORMAT,
         "observation": observation,
@@ -79,6 +81,7 @@ def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, 
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
+        **({"learner": shape} if shape else {}),
         # Only the settings of the fusion matter to the policy. The others may contain private data, such as addresses.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
             "kind": "none" if config.advisor.on else "off", "panel": [{"kind": "none"} for _ in config.advisor.panel]},
@@ -113,8 +116,7 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     _check_schema(schema, path)
     size, actions = schema["observation"]["size"], len(schema["actions"]["names"])
     schema["network"] = migrated_network(schema["network"])
-    network = _rebuild(NetworkConfig, schema, "network", path)
-    config = RunConfig(algorithm=schema.get("algorithm", "ppo"), network=network)
+    config = _config_of(schema, path)
     advisor = _rebuild(AdvisorConfig, schema, "advisor", path) if "advisor" in schema else AdvisorConfig()
     fusion = make_fusion(advisor, _rebuild(EnvConfig, schema, "env", path))
     like = policy_structure(config, size, actions, schema.get("opening", False), fusion)
@@ -122,6 +124,21 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     env: Any = GivenEnv(actions, size)  # the part of an `Env` that acting needs
     advised = make_algorithm(config, env, 1, fusion=fusion) if fusion is not None and listens(schema) else None
     return LoadedPolicy(path, policy, schema, Acts(make_algorithm(config, env, 1), advised))
+
+
+def _config_of(schema: dict[str, Any], path: Path) -> RunConfig:
+    """The configuration of the bundle's learner and network. A bundle without `algorithm` is one of PPO. Raises
+    CheckpointError."""
+    algorithm = schema.get("algorithm", "ppo")
+    if algorithm not in LEARNERS:
+        raise CheckpointError(f"{path / 'schema.json'}: trained by the learner '{algorithm}', which is not known here "
+                              f"(known: {', '.join(LEARNERS.names)}); import the module that registers it, or use the "
+                              "version that trained the policy")
+    sections: dict[str, Any] = {}
+    if "learner" in schema:
+        section: Any = RunConfig.model_fields[algorithm].annotation
+        sections[algorithm] = _rebuild(section, schema, "learner", path)
+    return RunConfig(algorithm=algorithm, network=_rebuild(NetworkConfig, schema, "network", path), **sections)
 
 
 def _bundle(directory: Path) -> Path:

@@ -7,7 +7,8 @@ To add your own learner, register a `Learner` under a name. The configuration ke
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from jaxtrade.config import RunConfig
 from jaxtrade.parts import LEARNERS
@@ -50,12 +51,17 @@ class Head(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """An entry of the registry `LEARNERS`. head: None if no run can go on with what the learner has learned. With a
-    head, the learner's state must be a `train_state.TrainState`."""
+    """An entry of the registry `LEARNERS`.
+
+    head: None if no run can go on with what the learner has learned. With a head, its state must be a
+    `train_state.TrainState`. begun(state) -> the first state of a run whose parameters came from another run, with what
+    depends on them (a target network) renewed.
+    """
 
     make: Make
     first_policy: FirstPolicy
     head: Head | None = None
+    begun: Callable[[Any], Any] = lambda state: state
 
 
 def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,

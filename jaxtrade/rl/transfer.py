@@ -6,6 +6,9 @@ have weight zero, and new actions have logit zero. With new actions closed (`rl.
 source. The normaliser's counts, means and variances move slot by slot, the optimiser's moments as the parameters.
 Nothing is lost silently: the report accounts for every number of the source.
 
+In a Q-network new actions start with the weights of HOLD instead (`algorithms.Head.held`): of equal values the lowest
+id is taken, so the greedy policy equals the source's at once, and nothing has to open.
+
 With an adapter (RL-Trainer's method, for comparison), the network keeps the source's width. A linear layer in front of
 it maps the new slots to the source's slots: identity on shared slots, zero elsewhere.
 """
@@ -22,6 +25,7 @@ import numpy as np
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks.normalize import MIN_VARIANCE, RunningStats
+from jaxtrade.rl.algorithms import Head
 from jaxtrade.rl.coverage import Coverage, Part
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
 from jaxtrade.rl.opening import OpeningPlan
@@ -34,12 +38,14 @@ SAME = tuple(name for name in NetworkConfig.model_fields if name != ADAPTER)
 
 
 class Layout(NamedTuple):
-    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, and its network."""
+    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, its network, and the layer
+    that has one output for each action."""
 
     slots: tuple[str, ...]
     actions: tuple[str, ...]
     scaling: str
     config: NetworkConfig
+    head: Head = Head("policy_head")
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -72,7 +78,7 @@ def axis_labels(path: str, shape: Sequence[int], layout: Layout) -> tuple[tuple[
     last, kernel = _units(shape[-1]), names[-1] == "kernel"
     if names[0] == ADAPTER:
         return (layout.slots, layout.read) if kernel else (layout.read,)
-    if names[0] == "policy_head":
+    if names[0] == layout.head.name:
         last = layout.actions
     if not kernel:
         return (last,)
@@ -173,6 +179,25 @@ def identity_adapter(like: PyTree, source: Layout, target: Layout) -> dict[str, 
 # --- the transfer ----------------------------------------------------------------------------------------------------
 
 
+def held_actions(carried: PyTree, params: PyTree, source: Layout, target: Layout) -> PyTree:
+    """The carried parameters of a Q-network, whose new actions have the weights of the first action (HOLD).
+
+    With a dueling network, the value layer takes up the change of the mean over actions. All layers behind the torso
+    are linear, so the Q values of the source's actions stay the same, up to rounding.
+    """
+    before, after, head = _flat(params), _flat(carried), target.head
+    new = np.array([name not in set(source.actions) for name in target.actions])
+    hold = target.actions.index(source.actions[0])
+    for part in ("kernel", "bias"):
+        own = np.array(after[f"{head.name}/{part}"])
+        own[..., new] = own[..., hold:hold + 1]
+        after[f"{head.name}/{part}"] = jnp.asarray(own)
+        if (value := f"{head.value}/{part}") in after:
+            shift = own.mean(-1, keepdims=True) - np.asarray(before[f"{head.name}/{part}"]).mean(-1, keepdims=True)
+            after[value] = after[value] + jnp.asarray(shift)
+    return _unflat(after, carried)
+
+
 def check_layouts(source: Layout, target: Layout) -> None:
     """Raises ConfigError where the source's numbers would mean something else in the target."""
     if source.scaling != target.scaling:
@@ -212,6 +237,8 @@ def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: L
     new_adapter = bool(target.config.adapter) and not source.config.adapter
     fill = identity_adapter(fresh.params, source, target) if new_adapter else {}
     carried, parts = _carry(params, fresh.params, source, target, fill)
+    if target.head.held:
+        carried = held_actions(carried, params, source, target)
     axes = ((source.slots,), (target.slots,))
     stats = RunningStats(**{name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
                             for name in ("count", "mean", "variance")})
@@ -249,8 +276,8 @@ def _moments(opt_state: Any, fresh: Any, params: PyTree, fresh_params: PyTree, s
 
 
 def opening_plan(coverage: Coverage, target: Layout, config: TransferConfig) -> OpeningPlan | None:
-    """How new actions open; None where there are none."""
-    if not coverage.new_actions:
+    """How new actions open; None where there are none, or where they need not open."""
+    if not coverage.new_actions or target.head.held:
         return None
     new = np.isin(np.array(target.actions), np.array(coverage.new_actions))
     return OpeningPlan(jnp.asarray(new), jnp.float32(config.open_probability), jnp.float32(config.open_until))

@@ -28,7 +28,7 @@ from jaxtrade.rl.listening.state import AdviceState, start_advice
 from jaxtrade.rl.opening import OpeningPlan
 from jaxtrade.rl.train_state import TrainState
 from jaxtrade.runs.setup import Setup
-from jaxtrade.runs.source import Source, begin, open_source
+from jaxtrade.runs.source import Source, begin, layout_of, open_source
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.types import LoopState, PyTree
@@ -170,7 +170,8 @@ def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
         size = len(setup.market.bars)
         state = state.replace(advice=jax.eval_shape(lambda: start_advice(
             view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor)))
-    if not (manifest.get("source") or {}).get("new_actions"):
+    opens = (manifest.get("source") or {}).get("new_actions") and not layout_of(setup.config).head.held
+    if not opens:
         return state
     plan = jax.eval_shape(lambda: OpeningPlan(jnp.zeros(setup.env.num_actions, bool), jnp.float32(0), jnp.float32(0)))
     return state.replace(opening=stack.like(plan))

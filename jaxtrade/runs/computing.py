@@ -11,6 +11,7 @@ from typing import Any
 from jaxtrade.config import RunConfig
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import task_of
+from jaxtrade.runs.memory import torsos
 from jaxtrade.storage.programs import DETERMINISTIC, is_deterministic, jax_started, pin_threads, use_determinism
 
 # Operations of a minibatch's products, forward, from which on threads are worth their cost. Found by timing minibatches
@@ -63,7 +64,7 @@ def minibatch_work(config: RunConfig) -> float | None:
     None for a network or a learner of the user's own.
     """
     network, rollout = config.network, config.rollout
-    if network.kind not in ("mlp", "gru") or config.algorithm != "ppo":
+    if network.kind not in ("mlp", "gru") or config.learner is None:
         return None
     weights, width = 0, make_spec(config.env).size
     if network.adapter:
@@ -73,8 +74,8 @@ def minibatch_work(config: RunConfig) -> float | None:
         width += network.rnn_width
     widths = (width, *network.hidden)
     outputs = len(task_of(config.env).actions(config.env)) + 1  # the logits, and the value
-    weights += 2 * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
-    rows = rollout.num_envs * rollout.num_steps / config.minibatches
+    weights += torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
+    rows = getattr(config.learner, "batch_size", rollout.num_envs * rollout.num_steps / config.minibatches)
     return 2.0 * weights * rows * config.train.num_seeds
 
 

@@ -12,7 +12,8 @@ the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes i
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
     process       PROCESS                                       Python, JAX, compiling (not on a device)
 
-B is a minibatch, N T / ppo.num_minibatches, but for an MLP at most ppo.gradient_rows. A test compares the estimate with
+B is a minibatch, N T / num_minibatches, but for PPO with an MLP at most ppo.gradient_rows. H counts once for a
+Q-network, which has one torso; its P likewise. A test compares the estimate with
 the peak memory of real runs: they agree within `FACTOR`. The formula leaves out what a user's own parts need.
 """
 
@@ -24,6 +25,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.learners import Q_LEARNERS
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.runs.replay_memory import replay_bytes, too_large
@@ -50,7 +52,7 @@ def observation_slots(config: RunConfig) -> int:
 
 
 def parameter_count(config: RunConfig) -> int:
-    """P of the networks `mlp` and `gru`: policy and value have torsos of their own."""
+    """P of the networks `mlp` and `gru`."""
     network, width, count = config.network, observation_slots(config), 0
     if network.adapter:
         count, width = width * network.adapter, network.adapter
@@ -58,7 +60,12 @@ def parameter_count(config: RunConfig) -> int:
         count += 3 * network.rnn_width * (width + network.rnn_width)
         width += network.rnn_width
     widths = (width, *network.hidden)
-    return count + 2 * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * (ACTIONS + 1)
+    return count + torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * (ACTIONS + 1)
+
+
+def torsos(config: RunConfig) -> int:
+    """Torsos of the network: PPO's policy and value have one each, a Q-network has one."""
+    return 1 if config.algorithm in Q_LEARNERS else 2
 
 
 def parts(config: RunConfig, device: bool = False) -> list[Part]:
@@ -67,9 +74,10 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
     memory = config.network.rnn_width if config.network.kind == "gru" else 0
     slots, units = observation_slots(config), sum(config.network.hidden)
     rows = config.dqn.batch_size if config.algorithm == "dqn" else envs * steps // config.minibatches
-    if not memory and config.algorithm != "dqn":
+    if not memory and config.algorithm not in Q_LEARNERS:
         most = config.ppo.gradient_rows
         rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)
+    gradient = {"dqn": "dqn.batch_size", "pqn": "rollout.num_envs"}.get(config.algorithm, "ppo.gradient_rows")
     several = ("train.num_seeds",) if seeds > 1 else ()
     widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
     found = [
@@ -78,7 +86,7 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
         Part("rollout", seeds * envs * steps * (PER_STEP + 8 * memory),
              ("rollout.num_envs", "rollout.num_steps", *several)),
         Part("gradient", seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
-             ("dqn.batch_size" if config.algorithm == "dqn" else "ppo.gradient_rows", *widths, "env.window", *several)),
+             (gradient, *widths, "env.window", *several)),
         Part("acting", seeds * envs * 4 * (2 * slots + 4 * units), ("rollout.num_envs", *widths, *several)),
     ]
     if replay := replay_bytes(config):

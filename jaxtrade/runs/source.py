@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.learners import SECTIONS
 from jaxtrade.data.contract_file import contract_of
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import action_names
@@ -15,6 +16,7 @@ from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation.policy import policy_structure
 from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
+from jaxtrade.rl.algorithms import LEARNERS, Learner
 from jaxtrade.rl.coverage import Coverage, require_complete
 from jaxtrade.rl.listening.fusion import make_fusion
 from jaxtrade.rl.reward_scale import init_scale
@@ -26,13 +28,15 @@ from jaxtrade.storage import checkpoint
 from jaxtrade.training.population import Stack
 from jaxtrade.types import PyTree
 
+SHAPES = ("dueling", "layer_norm")  # keys of a learner's section that decide the network, besides those of `network`
+
 
 class Source(NamedTuple):
     """What a source run learned.
 
     The arrays are those of its `TrainState`, with a leading axis of agents if it has several. config_sha256: digest of
     its `config.yaml`. update, total_updates: the update of its newest good checkpoint, and the length of the run.
-    returns: the moments by which it scaled its rewards; None without `ppo.normalise_rewards`.
+    returns: the moments by which it scaled its rewards; None without `normalise_rewards` of the learner.
     """
 
     path: Path
@@ -48,9 +52,15 @@ class Source(NamedTuple):
 
 
 def layout_of(config: RunConfig) -> Layout:
-    """What the arrays of a configuration's policy mean."""
+    """What the arrays of a configuration's policy mean. Raises ConfigError for a learner whose arrays it cannot tell.
+    """
+    learner: Learner = LEARNERS[config.algorithm]
+    if learner.head is None:
+        able = ", ".join(name for name in SECTIONS if name in LEARNERS)
+        raise ConfigError(f"algorithm={config.algorithm}: no other run can go on with what this learner has learned; "
+                          f"train afresh, or set algorithm to one of {able}")
     spec = make_spec(config.env)
-    return Layout(spec.names, action_names(config.env), spec.scaling, config.network)
+    return Layout(spec.names, action_names(config.env), spec.scaling, config.network, learner.head)
 
 
 def load_source(path: Path) -> Source:
@@ -60,15 +70,16 @@ def load_source(path: Path) -> Source:
     CheckpointError (damaged).
     """
     config, manifest = rundir.read_run(path)
-    layout = layout_of(config)
+    try:
+        layout = layout_of(config)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
     stack = Stack.of(config.train.num_seeds)
-    if config.algorithm != "ppo":
-        raise ConfigError(f"{path}: algorithm={config.algorithm}: only what ppo has learned can be carried on")
     policy = policy_structure(config, len(layout.slots), len(layout.actions),
                               fusion=make_fusion(config.advisor, config.env))
     like = {"params": policy.parameters, "normaliser": policy.normaliser,
             "opt_state": jax.eval_shape(optimiser().init, policy.parameters)}
-    if config.ppo.normalise_rewards:
+    if getattr(config.learner, "normalise_rewards", False):
         like["rewards"] = jax.eval_shape(lambda: init_scale(config.rollout.num_envs))
     like = stack.like(like | {"total_updates": jax.ShapeDtypeStruct((), "int32")})
     if not checkpoint.list_checkpoints(path / "checkpoints"):
@@ -77,7 +88,8 @@ def load_source(path: Path) -> Source:
     found = checkpoint.restore_part(path / "checkpoints", like)
     state, total = found.state, stack.first(found.state["total_updates"])
     begun = manifest.get("source") or {}
-    if begun.get("new_actions") and found.step < config.transfer.open_until * max(total - 1, 1):
+    opens = begun.get("new_actions") and not layout.head.held
+    if opens and found.step < config.transfer.open_until * max(total - 1, 1):
         raise ConfigError(f"{path}: its checkpoint of update {found.step} lies before the end of the opening of its "
                           f"new actions (transfer.open_until={config.transfer.open_until:g} of {total} updates); "
                           "resume it first")
@@ -110,17 +122,22 @@ def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
     if config.algorithm != trained.algorithm:
         raise ConfigError(f"algorithm={config.algorithm}: {where} was trained by {trained.algorithm}; set "
                           f"algorithm={trained.algorithm}")
-    layout = layout_of(trained)
+    for key in SHAPES:
+        here, there = getattr(config.learner, key, None), getattr(trained.learner, key, None)
+        if here != there:
+            raise ConfigError(f"{config.algorithm}.{key}={here}: {where} has {there}; a transfer widens inputs and "
+                              f"actions only, so set {config.algorithm}.{key}={there}")
+    layout, freeze = layout_of(trained), getattr(config.learner, "adapter_freeze", 0.0)
     width = transfer.adapter_width(layout, config.transfer.mode)
     if config.network.adapter not in (0, width):
         raise ConfigError(f"network.adapter={config.network.adapter}: set by the transfer ({width} here); leave it out")
-    if config.ppo.adapter_freeze and not width:
-        raise ConfigError(f"ppo.adapter_freeze={config.ppo.adapter_freeze:g} needs transfer.mode=adapter; a widened "
+    if freeze and not width:
+        raise ConfigError(f"{config.algorithm}.adapter_freeze={freeze:g} needs transfer.mode=adapter; a widened "
                           "network has nothing to freeze")
     adopted = config.model_copy(update={"network": config.network.model_copy(update={"adapter": width})})
     transfer.check_layouts(layout, layout_of(adopted))
-    if config.ppo.adapter_freeze and set(layout_of(adopted).actions) - set(layout.actions):
-        raise ConfigError(f"ppo.adapter_freeze={config.ppo.adapter_freeze:g}: {where} has fewer actions, and new ones "
+    if freeze and set(layout_of(adopted).actions) - set(layout.actions):
+        raise ConfigError(f"{config.algorithm}.adapter_freeze={freeze:g}: {where} has fewer actions, and new ones "
                           "could not learn while the network is frozen; leave it out, or transfer between tasks of the "
                           "same actions")
     return adopted
@@ -137,8 +154,8 @@ def require_carried(config: RunConfig, trained: RunConfig) -> None:
 
 def check_alone(config: RunConfig) -> None:
     """Raises ConfigError if a run without a source has settings that need one."""
-    if config.network.adapter or config.ppo.adapter_freeze:
-        key = "network.adapter" if config.network.adapter else "ppo.adapter_freeze"
+    if config.network.adapter or getattr(config.learner, "adapter_freeze", 0.0):
+        key = "network.adapter" if config.network.adapter else f"{config.algorithm}.adapter_freeze"
         raise ConfigError(f"{key}: an adapter stands between another run's network and new slots; name that run "
                           "(--from RUN) and set transfer.mode=adapter, or leave it out")
 
@@ -156,7 +173,8 @@ def begin(config: RunConfig, source: Source, fresh: TrainState) -> tuple[TrainSt
     begun = transfer.begin(fresh, carried, transfer.opening_plan(carried.coverage, layout, config.transfer))
     if begun.rewards is not None and source.returns is not None:  # the carried values are in units of this scale
         begun = begun.replace(rewards=begun.rewards.replace(stats=source.returns))
-    return begun, carried.coverage
+    learner: Learner = LEARNERS[config.algorithm]
+    return learner.begun(begun), carried.coverage
 
 
 def require_same(source: Source, config: RunConfig) -> None:

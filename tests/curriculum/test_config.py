@@ -93,9 +93,9 @@ def test_a_folder_of_an_earlier_version_is_read_and_its_digest_is_that_of_its_fi
     assert written_digest(tmp_path) != written
 
 
-def test_every_phase_is_trained_by_ppo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_phase_is_trained_by_a_learner_that_can_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LEARNERS, "_added", {"own": object()})
-    with pytest.raises(ConfigError, match="phase second: algorithm=own: only ppo carries"):
+    with pytest.raises(ConfigError, match="phase second: algorithm=own: this learner does not carry"):
         load(tmp_path, TEXT.replace("env: {task: manage}", "algorithm: own"))
 
 

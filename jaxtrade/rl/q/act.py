@@ -90,8 +90,7 @@ def values_of_rows(ctx: Q, policy: Policy, carry: PyTree, refs: PyTree, first: A
 def act_by_chance(ctx: Q, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree,
                   chance: Array | None) -> tuple[PyTree, Array, ActExtras]:
     """Act on one reference -> (carry, action, extras). chance: as of `epsilon_greedy`; None takes the largest Q."""
-    epsilon = policy.epsilon
-    assert epsilon is not None
+    epsilon = jnp.float32(0) if policy.epsilon is None else policy.epsilon  # without one it is the greedy policy
     carry, q, mask = values_and_mask(ctx, policy, carry, ref, params)
     action = distributions.mode(q, mask) if chance is None else epsilon_greedy(chance, q, mask, epsilon)
     overridden = None

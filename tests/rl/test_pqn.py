@@ -1,0 +1,210 @@
+"""PQN learns probes whose answers are known, alone and beside others, and repeats itself to the bit."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxtrade.config import load_config
+from jaxtrade.rl.acting import ready
+from jaxtrade.rl.pqn import make_pqn
+from jaxtrade.rl.pqn.update import HParams, collect
+from jaxtrade.rl.q import reports
+from jaxtrade.rl.q.context import q_contexts
+from jaxtrade.rl.q.make import init
+from jaxtrade.rl.q.state import policy_of
+from jaxtrade.storage import checkpoint
+from jaxtrade.training.health import warnings
+from jaxtrade.training.loop import train
+from jaxtrade.training.population import Stack, population
+from tests.rl.probes import Probe, ProbeRef, Recall, probe_params
+from tests.rl.test_train import assert_same
+
+UPDATES = 60
+KEYS = ("rollout.num_envs=32", "rollout.num_steps=16", "pqn.num_minibatches=4", "pqn.num_epochs=4",
+        "network.hidden=[32]", "pqn.learning_rate=0.01", "pqn.learning_rate_end=0.001", "pqn.normalise_rewards=false",
+        "pqn.epsilon_end=0.1", "train.chunk_updates=2", "train.checkpoint_every=1", "train.total_timesteps=4096")
+CONSTANT, CUE, LATE, ASKED, PAID = range(5)
+ENV = Probe((
+    lambda ref, action: 1.0,
+    lambda ref, action: ref.cue,
+    lambda ref, action: ref.time == 2,
+    lambda ref, action: jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0),
+    lambda ref, action: jnp.array([2.0, 0.0, 1.0, 9.0])[action],
+))
+
+
+def config(*more):
+    return load_config(None, ["algorithm=pqn", *KEYS, *more])
+
+
+PQN = make_pqn(config(), ENV, UPDATES)
+
+
+@functools.cache
+def compiled():
+    def trained(params, gamma):
+        state = PQN.init(jax.random.key(0), params)
+        state = state.replace(hparams=state.hparams.replace(gamma=gamma))
+        return jax.lax.scan(lambda s, _: PQN.update(s, params, None), state, None, length=UPDATES)
+
+    def greedy(policy, ref, params):
+        return PQN.act(policy, None, ref, params, None, False)[1:]
+
+    return jax.jit(trained), jax.jit(greedy)
+
+
+def learn(kind, gamma=0.9, **keywords):
+    """Train, then tell greedy action and Q values at (cue, time)."""
+    trained, greedy = compiled()
+    params = probe_params(kind, **keywords)
+    state, metrics = trained(params, jnp.float32(gamma))
+    assert int(metrics["illegal"].sum()) == 0
+    assert float(metrics["q_error"].max()) < 1e-5  # acting and learning compute the same values
+
+    def at(cue, time=0):
+        ref = ProbeRef(jnp.float32(cue), jnp.int32(time), jnp.float32(params.shows_time))
+        action, extras = greedy(PQN.policy(state), ref, params)
+        assert float(extras.value) == float(extras.logits[action])
+        return int(action), np.asarray(extras.logits)
+
+    return at
+
+
+def test_the_action_that_the_observation_asks_for():
+    at = learn(ASKED)
+    for cue in (-1, 1):
+        right = 1 + (cue > 0)
+        action, q = at(cue)
+        assert action == right
+        assert q[right] == pytest.approx(1.0, abs=0.02)
+        assert q[3 - right] == pytest.approx(-1.0, abs=0.05)
+
+
+def test_a_masked_action_is_never_chosen_and_enters_no_target():
+    """Action 0 pays best and is illegal while cue > 0; action 3 would pay most and is never legal. With gamma 0.5 over
+    three steps, a target that took the largest Q of all actions would be far too high."""
+    at = learn(PAID, gamma=0.5, length=3)
+    assert at(1)[0] == 2
+    assert at(-1)[0] == 0
+    assert [at(1, time)[1][2] for time in range(3)] == pytest.approx([1.75, 1.5, 1.0], abs=0.05)
+    assert [at(-1, time)[1][0] for time in range(3)] == pytest.approx([3.5, 3.0, 2.0], abs=0.1)
+
+
+def test_a_late_reward_is_discounted():
+    at = learn(LATE, length=3)
+    assert [at(1, time)[1][1] for time in range(3)] == pytest.approx([0.81, 0.9, 1.0], abs=0.03)
+
+
+def test_truncation_bootstraps_and_termination_does_not():
+    """Reward 1 for ever, gamma 0.5: Q is 2, also where a time limit that is not observed cuts episodes. A real end
+    after 2 steps makes it 1.5 and then 1."""
+    at = learn(CONSTANT, gamma=0.5, length=2, truncates=True, shows_time=False)
+    assert [at(cue)[1][1] for cue in (-1, 1)] == pytest.approx([2.0, 2.0], abs=0.05)
+    at = learn(CONSTANT, gamma=0.5, length=2)
+    assert [at(1, time)[1][1] for time in (0, 1)] == pytest.approx([1.5, 1.0], abs=0.05)
+
+
+@pytest.mark.slow
+def test_a_memory_keeps_the_cue():
+    """The cue is seen at the first step alone, and asked for at the last of four."""
+    env = Recall((lambda ref, action: jnp.where(ref.time == 3, jnp.where(action == 1 + (ref.cue > 0), 1.0, -1.0), 0.0),
+                  ))
+    learner = make_pqn(config("network.kind=gru", "network.rnn_width=16", "pqn.num_minibatches=4"), env, 150)
+    params = probe_params(0, length=4)
+    state = learner.init(jax.random.key(1), params)
+    state, metrics = jax.jit(lambda s: jax.lax.scan(lambda s, _: learner.update(s, params, None), s, None, length=150))(
+        state)
+    assert float(metrics["q_error"].max()) < 1e-4
+    assert float(metrics["episode_reward"][-10:].mean()) > 0.75  # 0 without a memory; epsilon 0.1 costs a little
+
+
+def slow_targets(ctx, policy, state, after, seen, params, gamma, weight):
+    """Targets by a loop over steps and environments, each reference through the network on its own."""
+    def best(ref):
+        _, _, extras = PQN.act(policy, None, ref, params, None, False)
+        return float(jnp.where(extras.mask, extras.logits, -jnp.inf).max())
+
+    steps, envs = seen.reward.shape
+    found = np.zeros((steps, envs))
+    for n in range(envs):
+        later = 0.0
+        for t in reversed(range(steps)):
+            ends = bool(seen.terminated[t, n] | seen.truncated[t, n])
+            following = (jax.tree.map(lambda x, t=t, n=n: x[t, n], seen.final_ref) if ends else
+                         jax.tree.map(lambda x, n=n: x[n], after.ref) if t == steps - 1 else
+                         jax.tree.map(lambda x, t=t, n=n: x[t + 1, n], seen.ref))
+            value = 0.0 if bool(seen.terminated[t, n]) else best(following)
+            mixed = value if ends or t == steps - 1 else (1 - weight) * value + weight * later
+            later = found[t, n] = float(seen.reward[t, n]) + gamma * mixed
+    return found
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_the_targets_of_a_rollout_by_a_slow_loop(truncates):
+    chosen = config("rollout.num_envs=2", "rollout.num_steps=7", "pqn.num_minibatches=1", "pqn.q_lambda=0.5")
+    _, ctx = q_contexts(chosen, ENV, 4, summarise=None, stage=None, fusion=None)
+    params = probe_params(CUE, length=3, truncates=truncates)
+    state = init(ctx, HParams, jax.random.key(3), params)
+    state = state.replace(params=jax.tree.map(lambda x: x + 0.3, state.params))  # values that differ
+    policy = ready(ctx, policy_of(state))
+    after, seen, batch, _ = collect(ctx, state, policy, params, jax.random.key(4))
+    assert bool(seen.truncated.any()) == truncates
+    expected = slow_targets(ctx, policy_of(state), state, after, seen, params, 0.99, 0.5)
+    np.testing.assert_allclose(batch.target, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("pqn")
+    learner, params = make_pqn(config(), ENV, 8), probe_params(ASKED, length=2)
+    return learner, params, directory, train(learner, params, config=config().train, key=jax.random.key(0),
+                                             checkpoint_dir=directory)
+
+
+def test_a_run_is_healthy_and_resumes_to_the_same_bits(whole, tmp_path):
+    learner, params, directory, result = whole
+    assert all(passed for passed, _ in result.health.values()), result.health
+    cut = tmp_path / "cut"
+    shutil.copytree(directory, cut)
+    shutil.rmtree(checkpoint.list_checkpoints(cut)[-1][1])
+    restored = checkpoint.restore_latest(cut, jax.eval_shape(learner.init, jax.random.key(0), params))
+    assert restored.step < result.updates
+    again = train(learner, params, config=config().train, state=restored.state)
+    assert_same(again.state, result.state)
+
+
+@pytest.mark.slow
+def test_each_agent_of_a_population_is_the_agent_alone():
+    """To 1e-6: of the size of rounding times the learning rate."""
+    learner = make_pqn(config("pqn.learning_rate=1e-3", "pqn.num_epochs=2"), ENV, 8)
+    params, keys = probe_params(ASKED, length=2), Stack.of(3).keys(7)
+
+    def one(algorithm):
+        return jax.jit(lambda key: algorithm.update(algorithm.init(key, params), params, None))
+
+    together, alone = one(population(learner))(keys), one(learner)
+    for i in range(3):
+        for ours, theirs in zip(jax.tree.leaves(together[0].params), jax.tree.leaves(alone(keys[i])[0].params),
+                                strict=True):
+            np.testing.assert_allclose(ours[i], theirs, atol=1e-6)
+
+
+def test_warnings_name_the_key_to_change():
+    fine = {"learning_rate": 1e-3, "q_change": 0.1, "q_max": 2.0, "td_loss": 0.1, "finite": True}
+    own = reports.warnings("pqn")
+    assert warnings([fine] * 20, own=own) == {}
+    assert "pqn.layer_norm=true" in warnings([fine | {"q_max": 1e6}] * 20, own=own)["exploding"]
+    assert "pqn.learning_rate" in warnings([fine | {"q_change": 0.0}] * 20, own=own)["frozen"]
+    assert "pqn.learning_rate_end" in warnings([fine | {"learning_rate": 1e-9}], own=own)["learning_rate"]
+
+
+def test_a_loss_that_never_changes_fails_the_health_check():
+    check = next(check for check in reports.LEARNS if check.name == "td_loss")
+    assert not check.passed(check.measure([{"td_loss": 0.5}] * 3))
+    assert check.passed(check.measure([{"td_loss": 0.5}, {"td_loss": 0.4}]))

@@ -1,0 +1,118 @@
+"""A run of a Q-learner through every door: export, load, evaluate, replay, transfer, resume, and what is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxtrade import cli
+from jaxtrade.config import RunConfig, load_config
+from jaxtrade.curriculum.start import start_check
+from jaxtrade.errors import CheckpointError, ConfigError
+from jaxtrade.evaluation.policy import load_policy
+from jaxtrade.runs.beginning import transferred
+from jaxtrade.runs.evaluate import evaluate_run, history, replay_run
+from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.source import adopt, load_source
+from jaxtrade.runs.train import resume, run
+from jaxtrade.storage import checkpoint
+
+TINY = ("algorithm=pqn", "rollout.num_envs=8", "rollout.num_steps=32", "pqn.num_minibatches=2", "network.hidden=[8]",
+        "train.total_timesteps=1536", "train.chunk_updates=2", "train.checkpoint_every=1", "train.tensorboard=false",
+        "split.validation_sessions=1", "pqn.dueling=true")
+
+
+def config(task: str, *more: str) -> RunConfig:
+    return load_config("quickstart", (*TINY, f"env.task={task}", *more))
+
+
+@pytest.fixture(scope="module")
+def entry(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(config("entry"), tmp_path_factory.mktemp("runs") / "entry").path
+
+
+def test_the_policy_is_exported_with_its_learner_and_acts_as_in_training(entry: Path) -> None:
+    policy = load_policy(entry)
+    assert policy.schema["algorithm"] == "pqn"
+    assert policy.schema["learner"] == {"dueling": True, "layer_norm": True}
+    size, mask = policy.schema["observation"]["size"], np.array([[True, True, True], [True, False, True]])
+    observation = np.random.default_rng(0).normal(size=(2, size)).astype(np.float32)
+    greedy = policy.act(observation, mask)
+    probs = policy.probabilities(observation, mask)
+    epsilon = config("entry").pqn.epsilon_end
+    for row, legal in ((0, 3), (1, 2)):
+        assert probs[row, greedy[row]] == pytest.approx(1 - epsilon + epsilon / legal)
+    assert probs[1, 1] == 0.0
+    drawn = [policy.act(observation[1], mask[1], explore=True, key=key) for key in jax.random.split(jax.random.key(0))]
+    assert set(drawn) <= {0, 2}
+
+
+def test_it_is_evaluated_and_replayed(entry: Path) -> None:
+    assert "greedy" in evaluate_run(entry)
+    assert "2013-10-11" in "\n".join(replay_run(entry, "2013-10-11"))
+    assert {"td_loss", "q_change", "epsilon", "q_max"} <= history(entry)[-1].keys()
+
+
+def test_a_wider_task_begins_with_the_same_greedy_policy(entry: Path) -> None:
+    source = load_source(entry)
+    setup = prepare(adopt(config("manage"), source))
+    begun = transferred(setup, source)
+    assert begun.coverage.complete
+    assert begun.state.opening is None  # epsilon explores the new actions from the first update on
+    assert start_check(source, setup, begun)["equal"] is True
+
+
+@pytest.mark.slow
+def test_a_transferred_run_resumes_to_the_same_bits(entry: Path, tmp_path: Path) -> None:
+    whole = run(config("manage"), tmp_path / "manage", load_source(entry)).path
+    cut = tmp_path / "cut"
+    shutil.copytree(whole, cut)
+    for number, path in checkpoint.list_checkpoints(cut / "checkpoints"):
+        if number > 2:
+            shutil.rmtree(path)
+    resume(cut)
+    for ours, theirs in zip(*(jax.tree.leaves(load_source(path).params) for path in (cut, whole)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    (("pqn.dueling=false",), "pqn.dueling=False: .* has True"),
+    (("pqn.layer_norm=false",), "pqn.layer_norm=False: .* has True"),
+    (("network.hidden=[9]",), "network.hidden"),
+])
+def test_a_network_that_does_not_fit_is_refused(entry: Path, more: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        adopt(config("manage", *more), load_source(entry))
+
+
+def test_a_run_of_another_learner_is_refused(entry: Path) -> None:
+    with pytest.raises(ConfigError, match="was trained by pqn; set algorithm=pqn"):
+        adopt(load_config("quickstart", ["env.task=manage"]), load_source(entry))
+
+
+def test_a_bundle_of_an_unknown_learner_says_so(entry: Path, tmp_path: Path) -> None:
+    shutil.copytree(entry / "policy", tmp_path / "policy")
+    policy = load_policy(entry)
+    checkpoint.save_policy(tmp_path / "other", policy.policy, policy.schema | {"algorithm": "sarsa"})
+    with pytest.raises(CheckpointError, match="learner 'sarsa', which is not known here"):
+        load_policy(tmp_path / "other")
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--algorithm", "pqnn"], "did you mean 'pqn'"),
+    (["--algorithm", "pqn", "--set", "ppo.gamma=0.9"], "ppo.gamma is a key of ppo, and algorithm is pqn"),
+    (["--set", "pqn.q_lambda=0.5"], "pqn.q_lambda is a key of pqn, and algorithm is ppo"),
+    (["--algorithm", "pqn", "--advisor", "rules"], "advisor.fusion=trust changes a distribution"),
+    (["--algorithm", "pqn", "--set", "learner.gama=1"], "did you mean 'pqn.gamma'"),
+    (["--algorithm", "pqn", "--set", "learner.num_minibatches=3"], "pqn.num_minibatches (3)"),
+])
+def test_what_does_not_fit_is_refused_before_anything_runs(words: list[str], message: str, tmp_path: Path,
+                                                           capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "quickstart", "--run-dir", str(tmp_path / "x"), *words]) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert not (tmp_path / "x").exists()
