@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -264,7 +265,7 @@ def test_no_update_copies_the_replay(agents):
     state = jax.eval_shape(algorithm.init, Stack.of(agents).keys(0), PARAMS)
     replay = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.own.replay))
     assert replay >= agents * 1_000_000 * 32
-    used = jax.jit(algorithm.update, donate_argnums=0).lower(state, PARAMS, None).compile().memory_analysis()
+    used: Any = jax.jit(algorithm.update, donate_argnums=0).lower(state, PARAMS, None).compile().memory_analysis()
     assert used.alias_size_in_bytes >= replay
     tree = agents * 8_000_000
     assert used.temp_size_in_bytes < 0.1 * replay + tree
