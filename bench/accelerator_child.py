@@ -179,8 +179,18 @@ def phases(module: Any, chosen: dict[str, Any]) -> dict[str, int | float]:
             "after_rollout_per_step": round(after / chosen["num_steps"], 2)}
 
 
-def q_phases(module: Any, chosen: dict[str, int], state: Any) -> dict[str, int]:
-    """Launches of a rollout step and of a gradient step, loops inside it included, and bytes of the replay as arrays.
+def device_bytes(tree: Any, where: Any) -> int:
+    """Bytes of a tree's arrays as a device lays them out, with its padding. where: sharding."""
+    import jax
+
+    placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+    same = jax.jit(lambda tree: tree, donate_argnums=0, keep_unused=True)
+    return same.lower(placed).compile().memory_analysis().argument_size_in_bytes
+
+
+def q_phases(module: Any, chosen: dict[str, int], state: Any, where: Any) -> dict[str, int]:
+    """Launches of a rollout step and of a gradient step, loops inside it included, and bytes of replay and priorities
+    on the device.
 
     The rollout is the outer loop of its length with the most launches. The gradient steps are the loop that has the
     most of all others, for PQN the one inside its epochs.
@@ -192,9 +202,8 @@ def q_phases(module: Any, chosen: dict[str, int], state: Any) -> dict[str, int]:
     if state.own is None:
         steps = max((loop for loop in loops if loop.path == (steps.name,)), key=lambda loop: loop.own)
         return {"rollout_step": rollout.own, "gradient_step": steps.own, "replay_bytes": 0}
-    replay = (state.own.replay, state.own.priorities)
-    return {"rollout_step": rollout.own, "gradient_step": steps.own,
-            "replay_bytes": benches("programs").tree_bytes(replay)}
+    return {"rollout_step": rollout.own, "gradient_step": steps.own, "replay_bytes": device_bytes(
+        (state.own.replay, state.own.priorities), where)}
 
 
 def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
@@ -223,7 +232,7 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     except jax.errors.JaxRuntimeError as error:  # a compiler may know operations that this version of JAX does not
         return found | {"unread": str(error).splitlines()[0]}
     if shape in Q_SHAPES:
-        found |= q_phases(module, chosen, work.arguments[0])
+        found |= q_phases(module, chosen, work.arguments[0], where)
     else:
         found |= phases(module, chosen) if shape in LEARNING else {"step": max(loop.own for loop in module.loops())}
     return found | {

@@ -59,7 +59,8 @@ class Ring(NamedTuple):
 
 
 class Replay(struct.PyTreeNode):
-    """rows: `Stored` of each row and lane, [L, N, ...]. version: int32[L], number of the update that wrote a row.
+    """rows: `Stored` of row t and lane n at place t N + n, [L N, ...]; an array [L, N, ...] would be copied whole on a
+    TPU before rows are looked up. version: int32[L], number of the update that wrote a row.
 
     position: int32[], the next row to be written. filled: int32[], rows that hold data, at most L.
     """
@@ -111,10 +112,10 @@ def _action_type(num_actions: int) -> jnp.dtype:
 
 def empty_replay(ring: Ring, refs: PyTree) -> Replay:
     """A replay without data, of zeros. refs: as in `ring_of`."""
-    rest = jax.tree.map(lambda x: jnp.zeros((ring.length, *x.shape), x.dtype),
+    rest = jax.tree.map(lambda x: jnp.zeros((ring.length * ring.num_envs, *x.shape[1:]), x.dtype),
                         tuple(leaf for leaf, bits in zip(jax.tree.leaves((refs, refs)), ring.packing.bits, strict=False)
                               if bits is None))
-    words = jnp.zeros((ring.length, ring.num_envs, ring.packing.count), jnp.uint32)
+    words = jnp.zeros((ring.length * ring.num_envs, ring.packing.count), jnp.uint32)
     return Replay(Packed(words, rest), jnp.zeros(ring.length, jnp.int32), jnp.int32(0), jnp.int32(0))
 
 
@@ -125,10 +126,12 @@ def add(ring: Ring, replay: Replay, seen: Transition, version: Array) -> Replay:
     block = ring.packing.pack(stored, axis=2)
 
     def written(whole: Array, new: Array) -> Array:
-        return jax.lax.dynamic_update_slice_in_dim(whole, new, replay.position, axis=0)
+        new = new.reshape(ring.num_steps * ring.num_envs, *new.shape[2:])
+        return jax.lax.dynamic_update_slice_in_dim(whole, new, replay.position * ring.num_envs, axis=0)
 
+    versions = jnp.full(ring.num_steps, version, jnp.int32)
     return Replay(jax.tree.map(written, replay.rows, block),
-                  written(replay.version, jnp.full(ring.num_steps, version, jnp.int32)),
+                  jax.lax.dynamic_update_slice_in_dim(replay.version, versions, replay.position, axis=0),
                   (replay.position + ring.num_steps) % ring.length,
                   jnp.minimum(replay.filled + ring.num_steps, ring.length))
 
@@ -168,7 +171,7 @@ def sample(ring: Ring, replay: Replay, row: Array, lane: Array, gamma: Array | f
     steps = (row[:, None] + jnp.arange(ring.n_steps)) % ring.length
     flat = steps * ring.num_envs + lane[:, None]
     # One look-up takes the whole packed row of a step: a loop over rows would be slow on a TPU.
-    picked = jax.tree.map(lambda x: x.reshape(ring.length * ring.num_envs, *x.shape[2:])[flat], replay.rows)
+    picked = jax.tree.map(lambda x: x[flat], replay.rows)
     stored: Stored = ring.packing.unpack(picked, axis=2)
     reward, discount, last = n_step(stored.reward, stored.terminated, stored.truncated, gamma)
 
