@@ -28,6 +28,7 @@ BENCHES = {  # module -> what it measures
     "data": "seconds and memory from a file of ten years of minute bars to a market, and at a second start",
     "scaling": "cost against num_envs, num_steps, bars",
     "advisor": "what an advisor costs the training loop, by transport and latency",
+    "monitor": "what the episode monitor costs the training loop: on the device, and with its files",
     "trust": "how often an advisor is trusted: without skill, and with it",
     "persistent_advice": "advice without skill that persists: how often it is trusted, and what an ablation finds",
     "ablation": "what each optimisation is worth",

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxtrade.rl.form import form_of
-from jaxtrade.rl.metrics import update_statistics
 from jaxtrade.rl.minibatches import minibatch_rows
+from jaxtrade.rl.observing import update_statistics
 from jaxtrade.rl.ppo.loss import Batch, rows_of
 from jaxtrade.rl.ppo.network import make_network
 from jaxtrade.types import Array

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from jaxtrade.env.params import make_params
     from jaxtrade.env.state import EnvParams
     from jaxtrade.errors import CheckpointError, ConfigError, DataError, JaxtradeError
-    from jaxtrade.evaluation.evaluate import evaluate, standard_agents
+    from jaxtrade.evaluation.evaluate import standard_agents
+    from jaxtrade.evaluation.evaluate_set import evaluate
     from jaxtrade.evaluation.policy import LoadedPolicy, load_policy
     from jaxtrade.evaluation.report import EvaluationResult
+    from jaxtrade.evaluation.set_report import SetResult
     from jaxtrade.interop.gymnasium_env import to_gymnasium, to_gymnasium_vec
     from jaxtrade.interop.gymnax_adapter import from_gymnax
     from jaxtrade.interop.gymnax_env import to_gymnax
@@ -54,12 +56,13 @@ _HOME = {
     "Market": "data.market",
     "RunConfig": "config",
     "RunResult": "runs.train",
+    "SetResult": "evaluation.set_report",
     "StoredEvaluation": "runs.stored",
     "StoredRun": "runs.stored",
     "TradingEnv": "env.dynamics",
     "TrainResult": "training.loop",
     "build_market": "data.market",
-    "evaluate": "evaluation.evaluate",
+    "evaluate": "evaluation.evaluate_set",
     "from_frame": "data.read.bars",
     "from_gymnax": "interop.gymnax_adapter",
     "get_contract": "data.contracts",
@@ -98,6 +101,7 @@ __all__ = [
     "Market",
     "RunConfig",
     "RunResult",
+    "SetResult",
     "StoredEvaluation",
     "StoredRun",
     "TradingEnv",

@@ -11,7 +11,7 @@ from jaxtrade.registry import Registry
 
 # The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.Learner`,
 # `networks.heads.Network` and `networks.q_heads.ActionValues` (what makes one), `data.features.columns.Feature`,
-# `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`, `env.rewards.Term`.
+# `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`, `env.rewards.Term`, `env.sampler.Sampler`.
 TASKS: Registry[Any] = Registry("task", {
     "entry": "jaxtrade.env.tasks.entry:ENTRY",
     "manage": "jaxtrade.env.tasks.manage:MANAGE",
@@ -21,6 +21,8 @@ TASKS: Registry[Any] = Registry("task", {
 # Features of the decision bar itself that a task shows. Data reads this table, so that it need not import tasks.
 CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {"advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES"})
 
+SAMPLERS: Registry[Any] = Registry("sampler", {name: f"jaxtrade.env.sampler:{name}" for name in (
+    "uniform", "balanced", "round_robin", "prioritised")})
 LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER", "dqn": "jaxtrade.rl.dqn:LEARNER",
                                               "pqn": "jaxtrade.rl.pqn:LEARNER"})
 NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",

@@ -12,6 +12,7 @@ from jaxtrade.cli.flags import chosen_folder, key_flags, key_options, require_un
 from jaxtrade.cli.shared import data_options, keep_programs, print_result, quiet_option, resolve, screen_of
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import Q_FUSIONS, Q_LEARNERS, SECTIONS
+from jaxtrade.data.members import require_one
 from jaxtrade.errors import ConfigError
 from jaxtrade.runs import rundir
 from jaxtrade.runs.preflight import check_memory, run_all
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
                                    test=False), TEST_SEEDS if args.seeds is None and args.test else args.seeds),
     ])
     _check_learner(config, fusions)
+    require_one(config, "the ablation")
     if config.advisor.panel:
         raise ConfigError("advisor.panel: the ablation compares single advisors, named by --kinds; set "
                           "advisor.panel=[] and advisor.kind=none")

@@ -81,7 +81,7 @@ def _journal_of(path: Path) -> Path:
 def rows_of(path: Path, recorded: Recorded, data: Path | None = None) -> list[Row]:
     """The answers in a run's journal, in the order in which they became visible. Raises as `log`."""
     setup, _ = open_run(path, data, advisor=False)
-    config, market = setup.config, setup.market
+    config, market = setup.config, setup.single
     if recorded.header.get("bars") != market_entries(market)["bars_sha256"]:
         raise JournalError(f"{path / JOURNAL}: header (line 1): it is about other bars than the run's")
     book, labels = make_book(market, config), labels_of(market, config)

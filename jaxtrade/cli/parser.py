@@ -104,6 +104,7 @@ def _add_replay(commands: Any) -> None:
     replay.add_argument("--session", required=True, metavar="DATE", help="trade date, YYYY-MM-DD")
     replay.add_argument("--data", type=Path, metavar="FILE", help="the run's own bars at another place")
     replay.add_argument("--seed", type=int, help="which policy, of a run with several")
+    replay.add_argument("--symbol", help="which symbol, of a run with several")
 
 
 def _add_bench(commands: Any) -> None:

@@ -27,6 +27,7 @@ from jaxtrade.cli.shared import (
     screen_of,
 )
 from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.data.members import set_name, symbols_of
 from jaxtrade.runs import files, rundir
 from jaxtrade.runs.preflight import check_memory
 
@@ -53,7 +54,7 @@ def train(args: argparse.Namespace) -> int:
 def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> int:
     """Train a new run. source: the path of its source run, if any."""
     check_memory([config])
-    path = new_folder(args, config.data.market, config.env.task)
+    path = new_folder(args, set_name(symbols_of(config)), config.env.task)
     with screen_of(args) as screen:
         config = with_model(config, screen.message)  # a server that does not answer is said before JAX loads
         screen.phase("loading", "JAX")

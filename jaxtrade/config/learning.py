@@ -44,6 +44,8 @@ class NetworkConfig(Section, frozen=True):
                          "transfer with transfer.mode=adapter, 0 otherwise")
     normalise_observations: bool = Field(default=True, description="shift and scale every slot by its running mean and "
                                          "deviation")
+    normalise_per_symbol: bool = Field(default=True, description="several symbols: each has its own mean and deviation "
+                                       "of every slot; false: common ones, which also fit a symbol not trained on")
 
 
 class RolloutConfig(Section, frozen=True):

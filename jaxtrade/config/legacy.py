@@ -55,6 +55,7 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
         result.pop(section, None)  # defaults that had no effect; those of today may be others
     if isinstance(result.get("ppo"), dict):  # a run writes every key: one without this key did not scale its rewards
         result["ppo"].setdefault("normalise_rewards", False)
+    result.setdefault("monitor", {}).setdefault("on", False)  # a run folder without this section had no monitor
     if isinstance(result.get("advisor"), dict):
         # Trust was measured by the rule that is now called `answers`; `demand` was per chunk, however long it was.
         result["advisor"].setdefault("evidence", "answers")

@@ -26,7 +26,7 @@ def _possible(phase: Phase, tell: Tell) -> Phase:
     advisor = phase.config.advisor
     if advisor.kind == OFF:
         return phase
-    market = prepare(phase.config).market
+    market = prepare(phase.config).single
     try:
         check_advisor(phase.config, market)
     except (ConfigError, DataError) as error:

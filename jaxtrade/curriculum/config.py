@@ -150,6 +150,8 @@ def _phase_faults(label: str, config: RunConfig) -> Iterator[str]:
     if config.algorithm not in SECTIONS:
         yield (f"algorithm={config.algorithm}: this learner does not carry its learning into the next phase; set "
                f"algorithm to one of {', '.join(SECTIONS)}")
+    if len(config.data.markets) > 1:
+        yield "data.markets: a curriculum trains on one symbol; set data.market instead, and data.markets=[]"
     if config.split.validation_sessions < 1:
         yield "its gate cannot be evaluated: split.validation_sessions=0; hold out at least one session"
 

@@ -147,7 +147,7 @@ def _check_possible(phases: Sequence[Phase], source: Source | None) -> None:
     before = None if source is None else (source.config, f"source {source.path} (--from)")
     for phase in phases:
         config = phase.config
-        check_advisor(config, prepare(config).market)
+        check_advisor(config, prepare(config).single)
         if before is None:
             check_alone(config)
         else:
@@ -258,7 +258,7 @@ def _outcome(phase: Phase, folder: Path, source: Path | None) -> dict[str, Any]:
     setup = prepare(trained.config)
     policy = load_policy(folder).policy
     params, _ = params_shown(setup, "validation", folder)
-    result = evaluate(setup.env, params, setup.market, setup.splits["validation"], trained.config,
+    result = evaluate(setup.env, params, setup.single, setup.splits["validation"], trained.config,
                       agents=[greedy(setup.algorithm, policy, setup.env)])
     reward = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm, [policy])
     checks = gates.check_gate(phase.gate, result, reward, history(folder))

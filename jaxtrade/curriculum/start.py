@@ -38,7 +38,7 @@ def common_sessions(setups: list[Setup], split: str = "validation") -> list[np.n
 
 
 def _results(setup: Setup, agents: list[Agent], ids: np.ndarray) -> dict[str, AgentResult]:
-    result = evaluate(setup.env, setup.params, setup.market, session_set(ids, setup.market.num_sessions), setup.config,
+    result = evaluate(setup.env, setup.params, setup.single, session_set(ids, setup.market.num_sessions), setup.config,
                       agents=agents)
     return {agent.name: agent for agent in result.agents}
 

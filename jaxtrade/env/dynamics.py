@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtrade.config import EnvConfig
 from jaxtrade.env import observation, rules
 from jaxtrade.env.episode import (
+    count_change,
     count_close,
     count_fills,
     count_step,
@@ -67,7 +68,7 @@ def _leg_bar(config: EnvConfig, state: EnvState, params: EnvParams) -> LegBar:
         quote=quote_at(market, row),
         decided=quote_at(market, state.row) if config.fill == "close" else None,
         may_open=rules.may_open(state, params),
-        largest=params.account.max_contracts,
+        largest=params.account.max_contracts if params.contract.cap is None else params.contract.cap,
         forced=jnp.where(at_flat_bar, reason, ExitReason.NONE).astype(jnp.int32),
         trail=trail_distance(market.tr_sum[row], params),
         path=market.path,
@@ -112,6 +113,7 @@ class TradingEnv:
     """
 
     config: EnvConfig
+    sampler: str = "uniform"
 
     def __repr__(self) -> str:
         return short_repr("TradingEnv", f"task={self.config.task}", f"{self.observation_size} observations",
@@ -162,14 +164,14 @@ class TradingEnv:
 
     def mask(self, state: EnvState, params: EnvParams) -> Array:
         """bool[A]: the legal actions at `state`."""
-        mask = self.task.mask(self.config, state, params)
+        mask = self.task.mask(self.config, state, rules.of_symbol(params, state.row))
         chex.assert_shape(mask, (self.num_actions,),
                           custom_message=f"task '{self.config.task}': `mask` is not one bool for each of `actions`")
         return mask
 
     def decode(self, action: Array, state: EnvState, params: EnvParams) -> Order:
         """The order of a legal action (int32[]) at `state`."""
-        return self.task.decode(self.config, action, state, params)
+        return self.task.decode(self.config, action, state, rules.of_symbol(params, state.row))
 
     def transition(self, state: EnvState, order: Order, params: EnvParams) -> tuple[EnvState, Event]:
         """One bar; see `dynamics.transition`."""
@@ -181,7 +183,20 @@ class TradingEnv:
 
     def observe(self, ref: ObservationRef, params: EnvParams) -> Array:
         """float32[D]: the observation of a reference. Acting and learning get the same bits."""
-        return observation.observe(self.config, ref, params)
+        return observation.observe(self.config, ref, rules.of_symbol(params, ref.row[0]))
+
+    def groups(self, params: EnvParams) -> int:
+        """Number of symbols of the market, as learners keep observation statistics for each (`rl.observing.Grouped`).
+        """
+        if params.market.symbol is None:
+            return 1
+        offsets, commission = params.sessions.offsets, params.contract.commission
+        return commission.shape[0] if offsets is None else offsets.shape[0] - 1
+
+    def group(self, ref: ObservationRef, params: EnvParams) -> Array:
+        """int32[]: the symbol of a reference, as its place in the set; 0 on a market of one symbol."""
+        symbol = params.market.symbol
+        return jnp.int32(0) if symbol is None else symbol[ref.row[0]].astype(jnp.int32)
 
     def action_mask(self, ref: ObservationRef) -> Array:
         """bool[A]: the stored mask of the observation at which the action is chosen."""
@@ -197,6 +212,7 @@ class TradingEnv:
         """
         chex.assert_rank(action, 0)
         chex.assert_type(action, int)
+        params = rules.of_symbol(params, state.row)
         # Comparisons instead of a look-up, which would be a program of its own on a device.
         mask = self.mask(state, params)
         legal = functools.reduce(jnp.logical_or, [mask[i] & (action == i) for i in range(self.num_actions)])
@@ -204,7 +220,8 @@ class TradingEnv:
         moved, event = self.transition(state, order, params)
         end = end_reason(moved, params)
         terms = weighted_terms(state, moved, StepEvent(action, ~legal, event, self.actions), params)
-        moved = moved.replace(stats=count_step(moved.stats, moved.account.equity, terms, ~legal))
+        stats = count_step(moved.stats, moved.account.equity, terms, ~legal)
+        moved = moved.replace(stats=count_change(stats, moved.account.equity - state.account.equity))
 
         done = end != EndReason.NONE
         session_over = moved.row > params.market.sessions.last[params.sessions.ids[moved.slot]]
@@ -223,10 +240,11 @@ class TradingEnv:
         return self._begin(state.seed, state.episode + 1, params)
 
     def _begin(self, seed: Array, episode: Array, params: EnvParams) -> EnvState:
-        state = start_drawn(params, seed, episode, self.config.random_start).replace(record=self.new_record())
+        state = start_drawn(params, seed, episode, self.config.random_start, self.sampler)
+        state = state.replace(record=self.new_record())
         if params.forced_start is None:
             return state
-        return forced_entry(self.config, state, params.forced_start, params)
+        return forced_entry(self.config, state, params.forced_start, rules.of_symbol(params, state.row))
 
     def step(
         self, key: Array, state: EnvState, action: Array, params: EnvParams

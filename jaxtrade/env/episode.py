@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import chex
 import jax.numpy as jnp
 
-from jaxtrade.env import rules
+from jaxtrade.env import monitor, rules
 from jaxtrade.env.record import closes
 from jaxtrade.env.rewards import total
 from jaxtrade.env.state import (
@@ -17,6 +18,7 @@ from jaxtrade.env.state import (
     Event,
     Position,
 )
+from jaxtrade.parts import SAMPLERS
 from jaxtrade.types import Array
 
 
@@ -24,7 +26,8 @@ def new_stats(params: EnvParams) -> EpisodeStats:
     """Statistics at the start of an episode: all 0, with one sum for each reward term of `params`."""
     zero = jnp.int32(0)
     return EpisodeStats(jnp.float32(0), zero, zero, zero, zero, zero, zero, zero, zero, zero,
-                        {name: jnp.float32(0) for name in params.reward_weights})
+                        {name: jnp.float32(0) for name in params.reward_weights},
+                        monitor.start() if params.monitor else None)
 
 
 def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: ContractParams) -> EpisodeStats:
@@ -40,6 +43,7 @@ def count_fills(stats: EpisodeStats, event: Event, entry: Array, contract: Contr
         sides=stats.sides + quantity,
         commission=stats.commission + event.commission,
         breaches=stats.breaches + event.breach.astype(jnp.int32),
+        monitor=stats.monitor and monitor.add_traded(stats.monitor, monitor.notional(event, contract)),
     )
 
 
@@ -51,6 +55,13 @@ def count_step(stats: EpisodeStats, equity: Array, terms: dict[str, Array], ille
         illegal=stats.illegal + illegal.astype(jnp.int32),
         terms={name: stats.terms[name] + term for name, term in terms.items()},
     )
+
+
+def count_change(stats: EpisodeStats, change: Array) -> EpisodeStats:
+    """Add the change of equity in a step (mills) that `count_step` has counted. Nothing without the monitor."""
+    if stats.monitor is None:
+        return stats
+    return stats.replace(monitor=monitor.add_change(stats.monitor, change, stats.length))
 
 
 def count_close(stats: EpisodeStats, equity: Array) -> EpisodeStats:
@@ -68,7 +79,7 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
     account, sessions = state.account, params.market.sessions
     session = params.sessions.ids[state.slot]
     at_flat_bar = state.row > sessions.last[session]
-    last_session = (state.sessions_left == 0) | (state.slot + 1 >= params.sessions.count)
+    last_session = (state.sessions_left == 0) | (state.slot + 1 >= _end_of_symbol(state, params))
     incomplete = ~sessions.complete[session]
     bust = rules.at_drawdown_floor(account, params.account)
     daily = params.account.fail_on_daily_loss & rules.at_daily_floor(account, params.account)
@@ -80,6 +91,14 @@ def end_reason(state: EnvState, params: EnvParams) -> Array:
     reason = jnp.where(target, EndReason.TARGET, reason)
     reason = jnp.where(daily, EndReason.DAILY_LOSS, reason)
     return jnp.where(bust, EndReason.BUST, reason).astype(jnp.int32)
+
+
+def _end_of_symbol(state: EnvState, params: EnvParams) -> Array:
+    """int32[]: the slot after the last one of this state's symbol in the split."""
+    sessions, symbol = params.sessions, params.market.symbol
+    if sessions.offsets is None or symbol is None:
+        return sessions.count
+    return sessions.offsets[symbol[state.row].astype(jnp.int32) + 1]
 
 
 def is_truncation(reason: Array) -> Array:
@@ -124,12 +143,15 @@ def start(params: EnvParams, slot: Array, row: Array, seed: Array, episode: Arra
     )
 
 
-def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool) -> EnvState:
-    """The start of episode number `episode`: a random session of the split.
+def start_drawn(params: EnvParams, seed: Array, episode: Array, random_row: bool,
+                sampler: str = "uniform") -> EnvState:
+    """The start of episode number `episode`: a session of the split that the sampler draws (`env.sampler`).
 
     The row is a random decision bar of the session if `random_row`, else its first one.
     """
-    slot = below(draw(seed, episode, 1), params.sessions.count)
+    slot = SAMPLERS[sampler](params.symbol_weights, seed, episode, params.sessions)
+    chex.assert_shape(slot, (), custom_message=f"sampler '{sampler}'")
+    chex.assert_type(slot, jnp.int32, custom_message=f"sampler '{sampler}'")
     session = params.sessions.ids[slot]
     first, last = params.market.sessions.first[session], params.market.sessions.last[session]
     row = first + below(draw(seed, episode, 2), last - first + 1) if random_row else first

@@ -107,13 +107,25 @@ class Marks(NamedTuple):
     close: Array
 
 
+class EpisodeMonitor(struct.PyTreeNode):
+    """What the episode monitor counts besides; float32[] (`env.monitor`).
+
+    notional: mills traded, the sum over fills of quantity x price x value of a tick. mean, squares: of the changes of
+    equity per step in mills, their mean and the sum of squared differences from it.
+    """
+
+    notional: Array
+    mean: Array
+    squares: Array
+
+
 class EpisodeStats(struct.PyTreeNode):
     """Running figures of one episode. Money is mills.
 
     reward: float32[] undiscounted sum. All others are int32[]: length (steps), trades (closed round turns), wins (round
     turns with a net profit), sides (contract sides filled), commission, breaches, illegal (illegal actions received),
     max_drawdown (largest drop of equity at closes below its peak), peak (highest equity at a close). terms: name ->
-    float32[] sum of each weighted reward term.
+    float32[] sum of each weighted reward term. monitor: None (static) unless `EnvParams.monitor`.
     """
 
     reward: Array
@@ -127,6 +139,7 @@ class EpisodeStats(struct.PyTreeNode):
     max_drawdown: Array
     peak: Array
     terms: dict[str, Array]
+    monitor: EpisodeMonitor | None = None
 
 
 class TradeRecord(struct.PyTreeNode):
@@ -229,6 +242,9 @@ class ContractParams(struct.PyTreeNode):
     In a market that converts profits, tick_mills is None until `rules.contract_at` sets both for a bar.
     commission: mills per side and contract. slippage: ticks. min_stop: ticks. be_ticks: distance of a break-even stop
     beyond the entry fill, ticks. tick_size: float32[] points.
+
+    In a set of symbols each leaf has a leading axis of symbols, and `rules.contract_at` picks that of a bar. cap: the
+    largest number of contracts of an entry. None (static) for one symbol, where `AccountParams.max_contracts` is it.
     """
 
     tick_mills: Array | None
@@ -238,6 +254,7 @@ class ContractParams(struct.PyTreeNode):
     be_ticks: Array
     tick_size: Array
     tick_over: Array | None = None
+    cap: Array | None = None
 
 
 class AccountParams(struct.PyTreeNode):
@@ -277,6 +294,8 @@ class EnvParams(struct.PyTreeNode):
     traced. episode_sessions: int32[] sessions per episode. max_steps: int32[] step limit of an episode, 0 for none.
     forced_start: float32[] probability that a drawn episode starts in a position. None (static) in evaluation, and in
     training without this stage. advice: an advisor's advice on the bars. None (static) without an advisor.
+    symbol_weights: float32[M], the share of each symbol that the learner wants. None (static) without such shares.
+    monitor: whether episodes count what the episode monitor shows (static).
     """
 
     market: MarketData
@@ -289,6 +308,8 @@ class EnvParams(struct.PyTreeNode):
     max_steps: Array
     forced_start: Array | None = None
     advice: AdviceView | None = None
+    symbol_weights: Array | None = None
+    monitor: bool = struct.field(pytree_node=False, default=False)
 
     def __repr__(self) -> str:
         """Shapes only: the leaves may be of any type, as inside of jit."""

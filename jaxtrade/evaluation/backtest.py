@@ -90,13 +90,20 @@ class DecisionBars:
     """The L decision bars of a set of n sessions, on the host.
 
     rows: int64[L] market rows in time order. session: int64[L] number of each bar's session in the set, 0..n-1. ids:
-    int64[n] rows of the session table. date: datetime64[D][n] trade dates.
+    int64[n] rows of the session table. date: datetime64[D][n] trade dates. steps: number of bars that the compiled
+    program steps, L or more. What it does beyond L is left out of the record. None: L.
     """
 
     rows: np.ndarray
     session: np.ndarray
     ids: np.ndarray
     date: np.ndarray
+    steps: int | None = None
+
+    @property
+    def length(self) -> int:
+        """The number of bars that the compiled program steps."""
+        return len(self.rows) if self.steps is None else self.steps
 
     @property
     def last(self) -> np.ndarray:
@@ -104,8 +111,11 @@ class DecisionBars:
         return np.append(np.flatnonzero(np.diff(self.session)), len(self.rows) - 1)
 
 
-def decision_bars(market: MarketData, sessions: SessionSet) -> DecisionBars:
-    """Every decision bar of `sessions`. Raises DataError if the set is empty, repeats a session or is out of order."""
+def decision_bars(market: MarketData, sessions: SessionSet, steps: int | None = None) -> DecisionBars:
+    """Every decision bar of `sessions`. Raises DataError if the set is empty, repeats a session or is out of order.
+
+    steps: see `DecisionBars`. The symbols of a set have the same number, so that one program serves them all.
+    """
     ids = np.asarray(sessions.ids, np.int64)[: int(sessions.count)]
     if not len(ids):
         raise DataError("evaluation: the session set is empty; hold out at least one session "
@@ -116,7 +126,10 @@ def decision_bars(market: MarketData, sessions: SessionSet) -> DecisionBars:
         raise DataError("evaluation: sessions must be in time order and must not repeat")
     rows = np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)])
     days = np.asarray(market.sessions.date, np.int64)[ids]
-    return DecisionBars(rows, np.repeat(np.arange(len(ids)), last - first + 1), ids, days.astype("datetime64[D]"))
+    if steps is not None and steps < len(rows):
+        raise DataError(f"evaluation: steps={steps}, but the sessions have {len(rows)} decision bars; give as many")
+    number = np.repeat(np.arange(len(ids)), last - first + 1)
+    return DecisionBars(rows, number, ids, days.astype("datetime64[D]"), steps)
 
 
 def without_rules(account: AccountParams) -> AccountParams:
@@ -223,11 +236,11 @@ def backtest(
             package, never the user's fault).
     """
     params, renew = _of_pass(params, which)
-    static = (env, agent.act, agent.forget, len(decisions.rows), rewarded)
+    static = (env, agent.act, agent.forget, decisions.length, rewarded)
     args = (agent.carry, params, key, np.bool_(renew))
     begun = None if programs is None else programs.begun(_scan, args, static)
     record = jax.device_get(_scan(*static, *args) if begun is None else begun.wait()(*args))
-    return _checked(record, agent.name, decisions, renew)
+    return _checked(_cut(record, decisions), agent.name, decisions, renew)
 
 
 def begin_backtest(
@@ -241,7 +254,7 @@ def begin_backtest(
     it does in the key of a kept program.
     """
     params, renew = _of_pass(params, "account")
-    length = len(decisions.rows)
+    length = decisions.length
     static = (env, agent.act, agent.forget, length, rewarded)
     args = (agent.carry, params, jax.random.key(0), np.bool_(renew))
     if programs.begun(_scan, args, static) is None:
@@ -268,11 +281,11 @@ def backtests(
     two actions may therefore act differently. Raises as `backtest`.
     """
     params, renew = _of_pass(params, which)
-    records = jax.device_get(_scans(env, agent.act, agent.forget, len(decisions.rows), agent.carry, params, key,
+    records = jax.device_get(_scans(env, agent.act, agent.forget, decisions.length, agent.carry, params, key,
                                     jnp.bool_(renew)))
     count = len(records.row)
-    return [_checked(jax.tree.map(lambda x, i=i: x[i], records), f"{agent.name} {i + 1} of {count}", decisions, renew)
-            for i in range(count)]
+    each = [_cut(jax.tree.map(lambda x, i=i: x[i], records), decisions) for i in range(count)]
+    return [_checked(record, f"{agent.name} {i + 1} of {count}", decisions, renew) for i, record in enumerate(each)]
 
 
 def _of_pass(params: EnvParams, which: Pass) -> tuple[EnvParams, bool]:
@@ -283,7 +296,13 @@ def _of_pass(params: EnvParams, which: Pass) -> tuple[EnvParams, bool]:
     """
     account = params.account if which == "account" else without_rules(params.account)
     renew = bool(np.asarray(account.drawdown) >= OFF and np.asarray(account.target) >= OFF)
-    return params.replace(account=account, max_steps=np.int32(0)), renew
+    return params.replace(account=account, max_steps=np.int32(0), monitor=False), renew
+
+
+def _cut(record: Record, decisions: DecisionBars) -> Record:
+    """The record without what the program stepped beyond the last decision bar. No bar depends on a later one."""
+    count = len(decisions.rows)
+    return record if decisions.length == count else jax.tree.map(lambda x: x[:count], record)
 
 
 def _checked(record: Record, name: str, decisions: DecisionBars, renew: bool) -> Record:

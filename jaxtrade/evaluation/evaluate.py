@@ -25,6 +25,7 @@ from jaxtrade.evaluation.backtest import DecisionBars, Pass, Record, backtest, b
 from jaxtrade.evaluation.pictures import day, equity, style
 from jaxtrade.evaluation.report import EvaluationResult
 from jaxtrade.evaluation.result import AgentResult
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.evaluation.trades import BarClock
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.staged import staged
@@ -71,6 +72,7 @@ def evaluate(
     notes: Sequence[str] = (),
     programs: Programs | None = None,
     begun: Callable[[str], None] | None = None,
+    steps: int | None = None,
 ) -> EvaluationResult:
     """Run every agent over all decision bars of `sessions`, twice: with account rules on and with account rules off.
 
@@ -83,6 +85,7 @@ def evaluate(
         notes: further labels for the reader of the report.
         programs: holds the programs that `begin_evaluation` has begun.
         begun: called before each pass of each agent, with their names.
+        steps: of the compiled program, if it is shared with other sessions or markets (see `DecisionBars`).
     Raises:
         DataError: the session set is empty.
         ConfigError: agent names repeat, both agents and a policy are given, or equity comes near the int32 limit.
@@ -95,7 +98,7 @@ def evaluate(
     if not names or len(set(names)) != len(names):
         found = ", ".join(names) or "none"
         raise ConfigError(f"evaluation: give at least one agent, with names that differ; found {found}")
-    decisions = decision_bars(market.data, sessions)
+    decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
     start_balance = resolve_account(config.account).start_balance
     key = jax.random.key(config.seed)
@@ -118,13 +121,13 @@ def evaluate(
 
 def begin_evaluation(
     programs: Programs, env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
-    algorithm: Algorithm, policy: PyTree
+    algorithm: Algorithm, policy: PyTree, steps: int | None = None
 ) -> None:
-    """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract.
+    """Begin to compile the programs of `evaluate` for the standard agents. policy: may be abstract. steps: as there.
 
     Also begins to load the library that draws pictures. Raises as `evaluate`.
     """
-    decisions = decision_bars(market.data, sessions)
+    decisions = decision_bars(market.data, sessions, steps)
     params = params.replace(sessions=sessions)
     for agent in standard_agents(env, market, config, algorithm, policy):
         begin_backtest(programs, env, agent, params, decisions)
@@ -233,6 +236,16 @@ def _labels(
     if not market.has_volume and absent_features((*env.config.features, *context_features(env.config.task))):
         labels.append(NO_VOLUME)
     return tuple(labels)
+
+
+def write_set(result: SetResult, directory: Path) -> None:
+    """Write `evaluation.json` and `evaluation.txt` of a set, and `write` each symbol into a folder of its name."""
+    for symbol, own in result.symbols.items():
+        write(own, directory / symbol)
+    with staged(directory) as new:
+        document = json.dumps(result.to_json(), indent=2, allow_nan=False)
+        (new / "evaluation.json").write_text(document + "\n", encoding="utf-8")
+        (new / "evaluation.txt").write_text(result.table() + "\n", encoding="utf-8")
 
 
 def write(result: EvaluationResult, directory: Path, agent: str | None = None) -> list[Path]:

@@ -6,6 +6,7 @@ prices are in points.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from jaxtrade.env.rules import NO_FLOOR
 from jaxtrade.env.state import EndReason, ExitReason
 from jaxtrade.errors import DataError
 from jaxtrade.evaluation.trades import AT_CLOSE, EQUITY_COLUMNS, TRADE_COLUMNS, BarClock, Trades
+from jaxtrade.storage.monitor import FIELDS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +78,22 @@ def read_equity(path: Path, zone: str) -> pd.DataFrame:
     return _typed(_columns(path, EQUITY_COLUMNS), ("time",), zone).set_index("time")
 
 
+def read_episodes(path: Path) -> pd.DataFrame:
+    """The episodes in a `monitor.csv`, without a torn last line. Raises DataError if it cannot be read."""
+    import pandas as pd
+
+    try:
+        lines = path.read_bytes().split(b"\n")[1:-1]  # without the line of JSON, and what follows the last newline
+        frame = pd.read_csv(io.BytesIO(b"\n".join([*lines, b""])))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({error}); restore the file") from None
+    if tuple(frame.columns) != FIELDS:
+        raise DataError(f"{path}: its columns are {', '.join(map(str, frame.columns))}; expected {', '.join(FIELDS)}; "
+                        "restore the file")
+    return frame.astype({"l": "int64", "agent": "int64", "update": "int64"} | dict.fromkeys(
+        ("r", "t", *FIELDS[3:7]), "float64"))
+
+
 def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.DataFrame:
     """The figures of a report: one row per (pass, figure), one column per agent. NaN where a figure is undefined.
 
@@ -88,6 +106,42 @@ def figures_frame(agents: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> pd.D
     found = pd.DataFrame(columns, dtype="float64")
     found.index = found.index.set_names(["pass", "figure"])
     return found
+
+
+def by_symbol(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The frames of several symbols below each other, with a first column `symbol`, a category in their order.
+
+    Times are in the time zone of the first symbol's exchange.
+    """
+    import pandas as pd
+
+    zone, frames = None, []
+    for symbol, part in parts.items():
+        frame = part.copy()
+        frame.insert(0, "symbol", symbol)
+        stamps = [name for name in frame if isinstance(frame[name].dtype, pd.DatetimeTZDtype)]
+        if isinstance(frame.index, pd.DatetimeIndex):
+            zone = zone or frame.index.tz
+            frame.index = frame.index.tz_convert(zone)
+        for name in stamps:
+            zone = zone or frame[name].dt.tz
+            frame[name] = frame[name].dt.tz_convert(zone)
+        frames.append(frame)
+    whole = pd.concat(frames, ignore_index=not isinstance(frames[0].index, pd.DatetimeIndex))
+    whole["symbol"] = pd.Categorical(whole["symbol"], categories=list(parts))
+    return whole
+
+
+def summed_equity(equity: pd.DataFrame, start_balance: float) -> pd.DataFrame:
+    """The sum of the symbols' equities in the strategy pass: `strategy_equity` and `session` at each time at which any
+    symbol is marked. Between its own marks a symbol keeps its latest one.
+
+    equity: from `by_symbol`. start_balance: dollars of each symbol's account, its equity before its first mark.
+    """
+    wide = equity.set_index("symbol", append=True)["strategy_equity"].unstack("symbol")
+    total = wide.ffill().fillna(start_balance).sum(axis=1)
+    session = equity.groupby(level=0)["session"].last()
+    return total.to_frame("strategy_equity").assign(session=session)
 
 
 def _columns(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:

@@ -51,12 +51,12 @@ def _profits(result: EvaluationResult) -> list[float]:
 
 
 def intrabar_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-                  config: RunConfig) -> Grid:
+                  config: RunConfig, steps: int | None = None) -> Grid:
     """Net profit under each intrabar order. The order `path` needs second bars. Arguments as `evaluate`."""
     modes = MODES if params.market.path is not None else MODES[:2]
     notes = () if len(modes) == len(MODES) else ("path: this run has no second bars (--seconds FILE)",)
     profits = [_profits(evaluate(TradingEnv(env.config.model_copy(update={"intrabar": mode})), params, market, sessions,
-                                 config, agents)) for mode in modes]
+                                 config, agents, steps=steps)) for mode in modes]
     return Grid("intrabar order", modes, tuple(agent.name for agent in agents), np.asarray(profits), notes)
 
 
@@ -87,7 +87,7 @@ def _cost_notes(settings: dict[str, Any]) -> Iterator[str]:
 
 
 def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], market: Market, sessions: SessionSet,
-              config: RunConfig) -> Grid:
+              config: RunConfig, steps: int | None = None) -> Grid:
     """Net profit at 0, 1 and 2 times the commission of the run, each with 0, 1, 2 and 4 times its slippage.
 
     A run without slippage is shown with 0, 1, 2 and 4 ticks of it; a run without commission has no rows for it.
@@ -95,7 +95,7 @@ def cost_grid(env: TradingEnv, params: EnvParams, agents: Sequence[Agent], marke
     otherwise where fills cost more: profits need not fall in even steps. Arguments as `evaluate`.
     """
     rows = list(_cost_rows(params))
-    results = [evaluate(env, priced, market, sessions, config, agents) for _, priced in rows]
+    results = [evaluate(env, priced, market, sessions, config, agents, steps=steps) for _, priced in rows]
     own = (int(params.contract.commission), int(params.contract.slippage))
     at = next(i for i, (_, priced) in enumerate(rows)
               if (int(priced.contract.commission), int(priced.contract.slippage)) == own)

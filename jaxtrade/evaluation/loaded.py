@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,10 @@ import numpy as np
 from jaxtrade.advisor.host.schema import LOGIT_SCALE
 from jaxtrade.advisor.table import AdviceSeen, consensus
 from jaxtrade.config import AdvisorConfig
+from jaxtrade.data.members import COMMON
+from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
+from jaxtrade.rl.observing import select_group
 from jaxtrade.rl.state import Policy
 from jaxtrade.text import short_repr
 from jaxtrade.types import Algorithm, Array, PyTree
@@ -108,9 +111,9 @@ class LoadedPolicy:
     _acts: Acts
 
     def __repr__(self) -> str:
-        market = self.schema["market"]
         return short_repr("LoadedPolicy", self.schema.get("algorithm", "ppo"),
-                          f"{self.schema['network'].get('kind', 'mlp')} network", f"trained on {market['symbol']}",
+                          f"{self.schema['network'].get('kind', 'mlp')} network",
+                          f"trained on {', '.join(self.symbols)}",
                           f"{self.schema['observation']['size']} observations",
                           f"actions: {', '.join(self.action_names)}",
                           "with memory" if self.has_memory else "without memory", f"path: {self.path}")
@@ -124,6 +127,33 @@ class LoadedPolicy:
     def action_names(self) -> list[str]:
         """Action names, in id order."""
         return list(self.schema["actions"]["names"])
+
+    @property
+    def symbols(self) -> list[str]:
+        """The symbols that the policy was trained on."""
+        return [each["symbol"] for each in self.schema.get("markets") or [self.schema["market"]]]
+
+    @property
+    def _groups(self) -> list[str]:
+        """The symbols whose statistics the policy still has to choose from; empty if it can act."""
+        normaliser = self.policy.normaliser
+        return self.schema["groups"] if normaliser is not None and normaliser.mean.shape[-2] > 1 else []
+
+    def for_symbol(self, symbol: str) -> LoadedPolicy:
+        """The policy for acting on one symbol: with the observation statistics of that symbol.
+
+        A policy with `network.normalise_per_symbol=false` has common ones, and is returned for any symbol. Raises
+        ConfigError for a symbol that the policy was not trained on.
+        """
+        known, wanted = self.symbols, symbol.upper()
+        if wanted not in known and self.schema.get("groups") != [COMMON]:
+            raise ConfigError(f"symbol {symbol}: the policy in {self.path} was trained on {', '.join(known)}, and has "
+                              "no observation statistics of any other; choose one of these, or train with it "
+                              "(data.markets), or with common statistics (network.normalise_per_symbol=false)")
+        if not self._groups:
+            return self
+        chosen = select_group(self.policy.normaliser, self._groups.index(wanted))
+        return replace(self, policy=self.policy.replace(normaliser=chosen))
 
     @property
     def listens(self) -> bool:
@@ -168,7 +198,8 @@ class LoadedPolicy:
             (carry for the next call, int or int32[B]).
         Raises:
             ValueError: a shape is wrong, a number is not finite, a mask allows no action, the key is missing, advice is
-                out of range or the policy takes none, or side is missing.
+                out of range or the policy takes none, side is missing, or the policy was trained on several symbols
+                and none was chosen (`for_symbol`).
         """
         if explore and key is None:
             raise ValueError("explore=True needs a key, e.g. jax.random.key(0)")
@@ -196,6 +227,9 @@ class LoadedPolicy:
     def _given(self, carry: PyTree, observation: Any, mask: Any, advice: Advices | None, side: Any) -> Given:
         """The checked arguments as a reference. Raises ValueError as `step`."""
         observation, mask = np.asarray(observation, np.float32), np.asarray(mask)
+        if self._groups:
+            raise ValueError(f"this policy was trained on {', '.join(self._groups)}, each with its own observation "
+                             f"statistics; choose one: policy.for_symbol('{self._groups[0]}')")
         self._check(observation, mask)
         self._check_carry(carry, observation.shape[:-1])
         if advice is None:

@@ -20,11 +20,13 @@ from pydantic import BaseModel, ValidationError
 from jaxtrade.config import AdvisorConfig, EnvConfig, NetworkConfig, RunConfig
 from jaxtrade.config.legacy import migrated_network
 from jaxtrade.data.features.schema import absent_features, context_features
+from jaxtrade.data.members import groups_of
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError
 from jaxtrade.evaluation.loaded import Acts, GivenEnv, LoadedPolicy, listens
+from jaxtrade.networks.normalize import init_stats
 from jaxtrade.rl.algorithms import LEARNERS, first_policy, make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.opening import Opening
@@ -34,6 +36,7 @@ from jaxtrade.types import Array
 
 if TYPE_CHECKING:
     from jaxtrade.data.market import Market
+    from jaxtrade.data.market_set import MarketSet
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FORMAT = 1
@@ -67,8 +70,12 @@ def digest(part: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(part, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
-def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, Any]:
-    """The content of `schema.json`. absent: slots that are constant in the training data."""
+def make_schema(env: EnvConfig, market: Market | MarketSet, config: RunConfig) -> dict[str, Any]:
+    """The content of `schema.json`. absent: slots that are constant in the training data.
+
+    market: that of the run, or the set of several; the schema then has `markets` and the `groups` of its statistics.
+    """
+    members = market.members
     observation, actions = observation_schema(env), action_schema(env)
     shape = {} if config.learner is None else config.learner.model_dump(mode="json", include=NETWORK_KEYS)
     return {
@@ -77,7 +84,9 @@ def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, 
         "observation_sha256": digest(observation),
         "actions": actions,
         "actions_sha256": digest(actions),
-        "absent": absent_slots(env, market),  # a property of the data, not of the layout, so not in the digests
+        # A property of the data, not of the layout, so not in the digests.
+        "absent": [name for name in absent_slots(env, members[0])
+                   if all(name in absent_slots(env, each) for each in members)],
         "env": env.model_dump(mode="json"),
         "algorithm": config.algorithm,
         "network": config.network.model_dump(mode="json"),
@@ -85,15 +94,21 @@ def make_schema(env: EnvConfig, market: Market, config: RunConfig) -> dict[str, 
         # Only the settings of the fusion matter to the policy. The others may contain private data, such as addresses.
         "advisor": config.advisor.model_dump(mode="json", include=LISTENING) | {
             "kind": "none" if config.advisor.on else "off", "panel": [{"kind": "none"} for _ in config.advisor.panel]},
-        "market": {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
-                   "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic},
+        **({"market": market_facts(members[0])} if len(members) == 1 else
+           {"markets": [market_facts(each) for each in members], "groups": list(groups_of(config))}),
         "data_sha256": market.fingerprint,
         "config_sha256": config.digest(),
     }
 
 
+def market_facts(market: Market) -> dict[str, Any]:
+    """What a schema says about one market."""
+    return {"symbol": market.contract.symbol, "tick_size": str(market.contract.tick_size),
+            "bar_seconds": market.bars.bar_seconds, "synthetic": market.synthetic}
+
+
 def save_policy_bundle(
-    directory: Path, policy: Policy, env: TradingEnv, market: Market, config: RunConfig
+    directory: Path, policy: Policy, env: TradingEnv, market: Market | MarketSet, config: RunConfig
 ) -> Path:
     """Write the bundle -> its folder. An old bundle is replaced only when the new one is complete.
 
@@ -104,10 +119,14 @@ def save_policy_bundle(
     return checkpoint.save_policy(directory, policy, schema | {"opening": opening})
 
 
-def load_policy(directory: Path | str) -> LoadedPolicy:
+def load_policy(directory: Path | str, symbol: str | None = None) -> LoadedPolicy:
     """Load a bundle, from a run directory or from the bundle's own folder.
 
+    Args:
+        symbol: the market on which the policy is to act. A policy that was trained on several symbols with statistics
+            of their own needs it before it can act (or see `LoadedPolicy.for_symbol`).
     Raises:
+        ConfigError: the policy was not trained on this symbol.
         CheckpointError: there is no bundle, its bytes are damaged, it has another format, or this version of the
             package builds other slots or actions than those of the training run.
     """
@@ -119,11 +138,13 @@ def load_policy(directory: Path | str) -> LoadedPolicy:
     config = _config_of(schema, path)
     advisor = _rebuild(AdvisorConfig, schema, "advisor", path) if "advisor" in schema else AdvisorConfig()
     fusion = make_fusion(advisor, _rebuild(EnvConfig, schema, "env", path))
-    like = policy_structure(config, size, actions, schema.get("opening", False), fusion)
+    groups = len(schema.get("groups", ["the only one"]))
+    like = policy_structure(config, size, actions, schema.get("opening", False), fusion, groups)
     policy, _ = checkpoint.load_policy(path, like)
     env: Any = GivenEnv(actions, size)  # the part of an `Env` that acting needs
     advised = make_algorithm(config, env, 1, fusion=fusion) if fusion is not None and listens(schema) else None
-    return LoadedPolicy(path, policy, schema, Acts(make_algorithm(config, env, 1), advised))
+    loaded = LoadedPolicy(path, policy, schema, Acts(make_algorithm(config, env, 1), advised))
+    return loaded if symbol is None else loaded.for_symbol(symbol)
 
 
 def _config_of(schema: dict[str, Any], path: Path) -> RunConfig:
@@ -188,16 +209,18 @@ def _difference(saved: dict[str, Any], built: dict[str, Any]) -> str:
 
 
 def policy_structure(config: RunConfig, size: int, actions: int, opening: bool = False,
-                     fusion: Fusion | None = None) -> Policy:
+                     fusion: Fusion | None = None, groups: int = 1) -> Policy:
     """Shapes and dtypes of the policy that `config` trains. size: slots of an observation. actions: their number.
 
-    opening: True if the policy holds an `Opening`, because its new actions are not fully open.
+    opening: True if the policy holds an `Opening`, because its new actions are not fully open. groups: of its
+    observation statistics, one for each symbol of a set.
     """
     scalar = jnp.float32(0)
 
     def build(key: Array) -> Policy:
         trust = None if fusion is None else fusion.no_trust()
         opened = Opening(jnp.zeros(actions, bool), scalar, scalar) if opening else None
-        return first_policy(config, actions, size, key, fusion).replace(fusion=trust, opening=opened)
+        first = first_policy(config, actions, size, key, fusion).replace(fusion=trust, opening=opened)
+        return first if groups == 1 else first.replace(normaliser=first.normaliser and init_stats(size, groups))
 
     return jax.eval_shape(build, jax.random.key(0))

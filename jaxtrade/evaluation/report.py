@@ -53,6 +53,10 @@ class EvaluationResult:
         """Plain data for `json.dumps`; undefined figures are None."""
         return to_json(self)
 
+    def header(self) -> list[str]:
+        """The lines above the table: sessions, conventions, costs and labels."""
+        return header(self)
+
     def agent(self, name: str) -> AgentResult:
         """The result of the agent `name`. Raises KeyError, which lists the names of this evaluation."""
         for result in self.agents:
@@ -146,7 +150,7 @@ ACCOUNT_ROWS: tuple[FigureRow, ...] = (
 )
 
 
-def _block(title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
+def block(title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[str, Any]], sessions: int
            ) -> list[list[str]]:
     """Rows of cells for one pass. A row with fewer cells than agents is text that spans the columns.
 
@@ -162,7 +166,7 @@ def _block(title: str, rows: tuple[FigureRow, ...], figures: Sequence[Mapping[st
     return lines
 
 
-def _rules_text(rules: dict[str, Any]) -> str:
+def rules_text(rules: dict[str, Any]) -> str:
     limits = [f"{name.replace('_', ' ')} ${rules[name]:,.0f}" for name in ("drawdown", "daily_loss", "profit_target")
               if rules[name] is not None]
     if rules["drawdown"] is not None:
@@ -180,14 +184,14 @@ def costs_text(settings: Mapping[str, Any]) -> str:
             f"market or stop fill ({size}), per contract")
 
 
-def _span(settings: Mapping[str, Any]) -> str:
+def span_of(settings: Mapping[str, Any]) -> str:
     first, last = settings["first_session"], settings["last_session"]
     return first if settings["sessions"] == 1 else f"{first} .. {last}"
 
 
 def title_of(settings: Mapping[str, Any], agent: str) -> str:
     """The title of a figure: agent, market and sessions."""
-    return f"{agent} on {settings['market']}, {_span(settings)}"
+    return f"{agent} on {settings['market']}, {span_of(settings)}"
 
 
 def header(result: EvaluationResult) -> list[str]:
@@ -198,7 +202,7 @@ def header(result: EvaluationResult) -> list[str]:
 def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
     """`header` from the settings and labels of an evaluation."""
     return [
-        f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({_span(s)}), "
+        f"Evaluation on {s['market']}, {several(s['sessions'], 'session')} ({span_of(s)}), "
         f"{s['decision_bars']:,} decision bars, coverage {100 * s['coverage']:.0f} %",
         f"costs: {costs_text(s)}",
         f"fills: {s['fill'].replace('_', ' ')}; intrabar order: {s['intrabar']}; marks: {s['mark']}; "
@@ -209,9 +213,13 @@ def header_of(s: dict[str, Any], labels: Sequence[str]) -> list[str]:
 def verdict(result: EvaluationResult) -> str:
     """One sentence: how the first agent compares with the baselines, on which sessions, and whether it can be luck."""
     split = result.provenance.get("split")
-    in_sample = any(label.startswith("in sample") for label in result.labels)
-    kind = "training" if in_sample else "held-out" if split in ("test", "validation") else ""
-    return sentence(result.agents, result.decisions, kind)
+    return sentence(result.agents, result.decisions, kind_of(split, result.labels))
+
+
+def kind_of(split: str | None, labels: Sequence[str]) -> str:
+    """What kind of sessions were evaluated, as an adjective; "" if that is not known."""
+    in_sample = any(label.startswith("in sample") for label in labels)
+    return "training" if in_sample else "held-out" if split in ("test", "validation") else ""
 
 
 # A user's own section below the table: (evaluation) -> lines. It is registered in `parts.REPORT_SECTIONS` by its title.
@@ -231,16 +239,16 @@ def _cells(document: Mapping[str, Any]) -> list[list[str]]:
     settings, agents = document["settings"], document["agents"]
     account = f"Account (rules on: {settings['account']})"
     return [["", *agents],
-            *_block("Strategy (account rules off)", STRATEGY_ROWS, [each["strategy"] for each in agents.values()],
+            *block("Strategy (account rules off)", STRATEGY_ROWS, [each["strategy"] for each in agents.values()],
                     settings["sessions"]),
-            *_block(account, ACCOUNT_ROWS, [each["account"] for each in agents.values()], settings["sessions"])]
+            *block(account, ACCOUNT_ROWS, [each["account"] for each in agents.values()], settings["sessions"])]
 
 
 def table(result: EvaluationResult) -> str:
     """The console table, with agents as columns and the two passes as labelled blocks, then the registered sections."""
     body = ruled(aligned(_cells(to_json(result))))
     legend = [f"{agent.name}: {agent.about}" for agent in result.agents]
-    rules = f"account rules: {_rules_text(result.settings['rules'])}"
+    rules = f"account rules: {rules_text(result.settings['rules'])}"
     return "\n".join([*header(result), rules, "", *body, body[1], *legend, "", verdict(result),
                       *sections(result)])
 
@@ -276,6 +284,6 @@ def repr_of(name: str, document: Mapping[str, Any]) -> str:
     settings, agents = document["settings"], document["agents"]
     first = next(iter(agents))
     figures = agents[first]["strategy"]
-    return short_repr(name, settings["market"], f"{several(settings['sessions'], 'session')} {_span(settings)}",
+    return short_repr(name, settings["market"], f"{several(settings['sessions'], 'session')} {span_of(settings)}",
                       f"{first}: net {in_dollars(figures['net_profit'])}, {several(figures['trades'], 'trade')}",
                       f"agents: {', '.join(agents)}")

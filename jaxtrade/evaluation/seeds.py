@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxtrade.evaluation import report
 from jaxtrade.evaluation.metrics import MIN_SESSIONS
 from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.storage.staged import staged
 from jaxtrade.text import aligned
 
+Results = Mapping[int, EvaluationResult] | Mapping[int, SetResult]  # by seed
 POLICY = "greedy"
 PASSES = (("strategy", "Strategy (account rules off)", report.STRATEGY_ROWS),
           ("account", "Account (rules on)", report.ACCOUNT_ROWS))
@@ -33,7 +35,7 @@ def interquartile_mean(values: Sequence[float]) -> float:
     return float(trim_mean(values, 0.25))
 
 
-def spread(results: Mapping[int, EvaluationResult]) -> dict[str, dict[str, dict[str, Any]]]:
+def spread(results: Results) -> dict[str, dict[str, dict[str, Any]]]:
     """Statistics of the greedy policy over seeds: pass -> figure -> {median, IQM, min, max, each}.
 
     `each` is a list by seed, with None for an undefined figure. The statistics ignore undefined figures, and are None
@@ -51,12 +53,12 @@ def _spread(each: list[Any]) -> dict[str, Any]:
         "each": each}
 
 
-def table(results: Mapping[int, EvaluationResult]) -> str:
+def table(results: Results) -> str:
     """The console table: statistics of the greedy policy over seeds, and the net profit of each seed."""
     first = next(iter(results.values()))
     if len(results) == 1:
-        return report.table(first)
-    figures, sessions = spread(results), len(first.decisions.ids)
+        return first.table()
+    figures, sessions = spread(results), first.settings["sessions"]
     lines = [["", *COLUMNS]]
     for which, title, rows in PASSES:
         lines.append([title, *[""] * len(COLUMNS)])
@@ -67,19 +69,32 @@ def table(results: Mapping[int, EvaluationResult]) -> str:
             lines.append([f"  {label}", *(report.NOT_AVAILABLE if value is None else form(value) for value in values)])
     nets = figures["strategy"]["net_profit"]["each"]
     return "\n".join([
-        *report.header(first), f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})", "",
+        *first.header(), f"greedy policies of {len(results)} seeds ({min(results)} .. {max(results)})", "",
         *aligned(lines), "",
-        "net profit ($) by seed: " + ", ".join(f"{seed}: {net:,.2f}" for seed, net in zip(results, nets, strict=True)),
+        f"net profit ($) by seed: {_by_seed(results, nets)}",
+        *_by_symbol(results),
         f"{beaten(results)}. Seeds differ by luck: no interval is given here.",
     ])
 
 
-def beaten(results: Mapping[int, EvaluationResult]) -> str:
+def _by_seed(results: Results, nets: Sequence[float]) -> str:
+    return ", ".join(f"{seed}: {net:,.2f}" for seed, net in zip(results, nets, strict=True))
+
+
+def _by_symbol(results: Results) -> Iterator[str]:
+    """A line for each symbol of a set: the greedy policy's net profit by seed."""
+    sets = [result for result in results.values() if isinstance(result, SetResult)]
+    for symbol in sets[0].symbols if sets else ():
+        nets = [result.symbols[symbol].agent(POLICY).strategy_figures["net_profit"] for result in sets]
+        yield f"  of it {symbol}: {_by_seed(results, nets)}"
+
+
+def beaten(results: Results) -> str:
     """How many seeds made more than each baseline, in words."""
     first = next(iter(results.values()))
     rivals = [agent.name for agent in first.agents if agent.name != POLICY and not agent.name.startswith("sampled")]
 
-    def net(result: EvaluationResult, name: str) -> float:
+    def net(result: EvaluationResult | SetResult, name: str) -> float:
         return result.agent(name).strategy_figures["net_profit"]
 
     counts = [f"{name}: {sum(net(each, POLICY) > net(each, name) for each in results.values())} of {len(results)}"
@@ -87,15 +102,15 @@ def beaten(results: Mapping[int, EvaluationResult]) -> str:
     return f"seeds that made more than {', '.join(counts)}"
 
 
-def to_json(results: Mapping[int, EvaluationResult]) -> dict[str, Any]:
+def to_json(results: Results) -> dict[str, Any]:
     """Plain data for JSON: the statistics, and the evaluation of each seed."""
     if len(results) == 1:
-        return report.to_json(next(iter(results.values())))
+        return next(iter(results.values())).to_json()
     return {"format": report.FORMAT, "agent": POLICY, "spread": spread(results),
-            "seeds": {str(seed): report.to_json(result) for seed, result in results.items()}}
+            "seeds": {str(seed): result.to_json() for seed, result in results.items()}}
 
 
-def write(results: Mapping[int, EvaluationResult], folder: Path) -> None:
+def write(results: Results, folder: Path) -> None:
     """Write `seeds.json` and `seeds.txt` to `folder`. A single seed needs neither: its own files are enough."""
     if len(results) == 1:
         return

@@ -17,16 +17,17 @@ from jaxtrade.types import Algorithm, PyTree, SessionSet
 
 def mean_reward(
     env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policies: Sequence[PyTree],
-    programs: Programs | None = None
+    programs: Programs | None = None, steps: int | None = None
 ) -> float:
     """Mean reward per session of greedy policies on `sessions`, averaged over the policies.
 
     Only the account pass of `backtest` runs. An account lives on from session to session, so reward terms that pay for
     a level (not for a change) can be larger than in training. After the end of an account, the rest of its session
     earns 0. The program is compiled once per algorithm and number of bars; new weights do not compile again.
-    `programs` may hold it already (`begin_mean_reward`). Raises DataError and ConfigError as `backtest`.
+    `programs` may hold it already (`begin_mean_reward`). steps: as in `DecisionBars`. Raises DataError and ConfigError
+    as `backtest`.
     """
-    decisions = decision_bars(params.market, sessions)
+    decisions = decision_bars(params.market, sessions, steps)
     params = params.replace(sessions=sessions)
     key = jax.random.key(0)  # never used: a greedy policy draws no random numbers
     records = [backtest(env, greedy(algorithm, policy, env), params, decisions, "account", key, True, programs)
@@ -35,8 +36,9 @@ def mean_reward(
 
 
 def begin_mean_reward(
-    programs: Programs, env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policy: PyTree
+    programs: Programs, env: TradingEnv, params: EnvParams, sessions: SessionSet, algorithm: Algorithm, policy: PyTree,
+    steps: int | None = None
 ) -> None:
     """Begin to compile the program of `mean_reward`. policy: may be abstract (`jax.ShapeDtypeStruct`)."""
-    decisions = decision_bars(params.market, sessions)
+    decisions = decision_bars(params.market, sessions, steps)
     begin_backtest(programs, env, greedy(algorithm, policy, env), params.replace(sessions=sessions), decisions, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,15 @@ from jaxtrade.text import several
 
 LEAST = 5  # sessions; fewer give no useful interval
 CONFIDENCE = 0.95
+
+
+class Standing(NamedTuple):
+    """What the verdict reads of an agent: profit in dollars, number of trades, and P&L int64[n] mills by session."""
+
+    name: str
+    net: float
+    trades: int
+    pnl: np.ndarray
 
 
 def signed_dollars(value: float) -> str:
@@ -37,16 +47,16 @@ def mean_interval(pnl: np.ndarray, confidence: float = CONFIDENCE) -> tuple[floa
     return float(np.mean(pnl)), float(stdtrit(len(pnl) - 1, 0.5 + confidence / 2)) * spread
 
 
-def noise(agent: AgentResult, decisions: DecisionBars) -> str:
-    """Whether the distance from staying flat can be luck, in words."""
-    count = len(decisions.ids)
-    if not len(agent.trades):
+def noise(agent: Standing, unit: str = "session") -> str:
+    """Whether the distance from staying flat can be luck, in words. unit: noun for one entry of the P&L."""
+    count = len(agent.pnl)
+    if not agent.trades:
         return ""
     if count < LEAST:
-        return f"{'one session' if count == 1 else f'{count} sessions'} cannot tell skill from luck"
-    mean, half = mean_interval(session_pnl(agent.strategy.equity, decisions.last) / 1000)
-    within = "within noise" if abs(mean) <= half else "outside noise, though past sessions prove nothing about others"
-    return (f"per session {signed_dollars(mean)} +- {signed_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
+        return f"{f'one {unit}' if count == 1 else f'{count} {unit}s'} cannot tell skill from luck"
+    mean, half = mean_interval(agent.pnl / 1000)
+    within = "within noise" if abs(mean) <= half else f"outside noise, though past {unit}s prove nothing about others"
+    return (f"per {unit} {signed_dollars(mean)} +- {signed_dollars(half)} ({100 * CONFIDENCE:.0f} % interval): the "
             f"distance from flat is {within}")
 
 
@@ -55,19 +65,24 @@ def sentence(agents: Sequence[AgentResult], decisions: DecisionBars, kind: str =
 
     kind: of the sessions, such as "held-out". Sampled versions of the same policy are no baselines.
     """
+    standings = [Standing(agent.name, agent.strategy_figures["net_profit"], len(agent.trades),
+                          session_pnl(agent.strategy.equity, decisions.last)) for agent in agents]
+    return compared(standings, several(len(decisions.ids), f"{kind} session".strip()))
+
+
+def compared(agents: Sequence[Standing], span: str, unit: str = "session") -> str:
+    """`sentence` from standings. span: what was evaluated, as "5 held-out sessions". unit: as in `noise`."""
     first, *others = agents
-    net = first.strategy_figures["net_profit"]
-    made = (f"made {signed_dollars(net)} after costs" if len(first.trades) else "never traded")
+    net = first.net
+    made = (f"made {signed_dollars(net)} after costs" if first.trades else "never traded")
     groups: dict[str, list[str]] = {"more than": [], "as much as": [], "less than": []}
     for other in others:
         if other.name.startswith("sampled"):
             continue
-        theirs = other.strategy_figures["net_profit"]
-        word = "more than" if net > theirs else "less than" if net < theirs else "as much as"
-        groups[word].append(f"{other.name} ({signed_dollars(theirs)})")
-    compared = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
-    parts = [f"{compared}" if compared else "", noise(first, decisions),
+        word = "more than" if net > other.net else "less than" if net < other.net else "as much as"
+        groups[word].append(f"{other.name} ({signed_dollars(other.net)})")
+    ranks = ", ".join(f"{word} {listed(names)}" for word, names in groups.items() if names)
+    parts = [ranks, noise(first, unit),
              "staying flat can be the right answer" if net <= 0 else ""]
-    span = several(len(decisions.ids), f"{kind} session".strip())
     text = f"On {span}, '{first.name}' {made}"
     return "; ".join([f"{text}: {parts[0]}" if parts[0] else text, *(part for part in parts[1:] if part)]) + "."

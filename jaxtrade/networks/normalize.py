@@ -1,8 +1,8 @@
-"""Running mean and variance of observations, with one count per slot.
+"""Running mean and variance of observations, with one count per group and slot.
 
-The leading axis of every field is the group (1 today; meant for one per symbol). Slots that a transfer adds start with
-a count of 0, so they get statistics of their own. Two sets of moments are merged as in Chan, Golub & LeVeque (1983),
-the batch form of Welford (1962). With n old and m new samples, count c = n + m and d = mean_m - mean_n:
+The leading axis of every field is the group: one for each symbol of a set, else a single one. Slots that a transfer
+adds start with a count of 0, so they get statistics of their own. Two sets of moments are merged as in Chan, Golub &
+LeVeque (1983), the batch form of Welford (1962). With n old and m new samples, count c = n + m and d = mean_m - mean_n:
 
     mean = mean_n + d m / c        variance = variance_n n / c + variance_m m / c + d^2 (n / c) (m / c)
 
@@ -11,6 +11,8 @@ These weights n / c and m / c stay accurate in float32 for any number of samples
 
 from __future__ import annotations
 
+import chex
+import jax
 import jax.numpy as jnp
 from flax import struct
 
@@ -22,7 +24,7 @@ MIN_VARIANCE = 1e-12
 
 
 class RunningStats(struct.PyTreeNode):
-    """count, mean, variance: float32[1, D]. It is the population variance (divided by the count).
+    """count, mean, variance: float32[M, D] for M groups. It is the population variance (divided by the count).
 
     The count is a float, because an int32 would overflow after 2^31 samples: minutes on a fast device. It only serves
     as a weight, so rounding does no harm.
@@ -33,19 +35,65 @@ class RunningStats(struct.PyTreeNode):
     variance: Array
 
 
-def init_stats(size: int) -> RunningStats:
-    """Statistics without samples: mean 0 and variance 1, so `normalise` only clips. size: slots D."""
-    return RunningStats(jnp.zeros((1, size)), jnp.zeros((1, size)), jnp.ones((1, size)))
+def init_stats(size: int, groups: int = 1) -> RunningStats:
+    """Statistics without samples: mean 0 and variance 1, so `normalise` only clips. size: slots D. groups: M."""
+    shape = (groups, size)
+    return RunningStats(jnp.zeros(shape), jnp.zeros(shape), jnp.ones(shape))
 
 
-def merge(stats: RunningStats, batch: Array, group: int = 0, reduce: Reduce = LOCAL) -> RunningStats:
-    """Add a batch float32[B, D] (B >= 1) to the statistics of `group`. `reduce` adds the batches of all devices."""
+def merge(stats: RunningStats, batch: Array, groups: Array | None = None, reduce: Reduce = LOCAL) -> RunningStats:
+    """Add a batch float32[B, D] (B >= 1) to the statistics. `reduce` adds the batches of all devices.
+
+    groups: int[B], the group of each row. None if there is a single group.
+    """
+    if groups is None:
+        chex.assert_axis_dimension(stats.mean, 0, 1)
+        return _joined(stats, 0, *_moments(batch, reduce))
+    chex.assert_rank([batch, groups], [2, 1])
+    rows, mean, variance = _moments_by_group(batch, groups, stats.mean.shape[0], reduce)
+    joined = _joined(stats, slice(None), jnp.maximum(rows, 1.0), mean, variance)
+    return jax.tree.map(lambda new, old: jnp.where(rows > 0, new, old), joined, stats)
+
+
+def _moments(batch: Array, reduce: Reduce) -> tuple[int, Array, Array]:
+    """Number of rows, mean and variance float32[D] of a batch."""
     # Moments around the first row: a constant slot then keeps its mean bit by bit, and its variance is exactly 0.
     origin = reduce.first(batch[0])
     shifted = batch - origin
     offset = reduce.mean(shifted, 0)
     mean, variance = origin + offset, reduce.mean(jnp.square(shifted - offset), 0)
     rows = reduce.count(batch.shape[0])
+    return rows, mean, variance
+
+
+def _moments_by_group(batch: Array, groups: Array, count: int, reduce: Reduce) -> tuple[Array, Array, Array]:
+    """Number of rows float32[M, 1], mean and variance float32[M, D] of each group. A group without rows has zeros."""
+    own = groups[:, None] == jnp.arange(count)  # bool[B, M]
+    weights = own.astype(jnp.float32)
+    rows = reduce.sum(weights, 0)[:, None]
+
+    def mean_of(values: Array) -> Array:
+        # Products instead of masked sums: one pass over the batch for all groups.
+        sums = jnp.matmul(weights.T, values, precision=jax.lax.Precision.HIGHEST)
+        return reduce.sum_of_parts(sums) / jnp.maximum(rows, 1.0)
+
+    origin = _origins(batch, own, reduce)
+    shifted = batch - origin[groups]
+    offset = mean_of(shifted)
+    return rows, origin + offset, mean_of(jnp.square(shifted - offset[groups]))
+
+
+def _origins(batch: Array, own: Array, reduce: Reduce) -> Array:
+    """float32[M, D]: a row of each group, the same in all parts: the first one of the first part that has any."""
+    part, found = reduce.offset(1), own.any(0)
+    before_all = jnp.iinfo(jnp.int32).min
+    mine = jnp.where(found, -jnp.asarray(part, jnp.int32), before_all)
+    chosen = found & (mine == reduce.max_of_parts(mine))
+    return reduce.sum_of_parts(jnp.where(chosen[:, None], batch[jnp.argmax(own, axis=0)], 0.0))
+
+
+def _joined(stats: RunningStats, group: int | slice, rows: int | Array, mean: Array, variance: Array) -> RunningStats:
+    """The statistics with the moments of `rows` >= 1 more rows in `group`, one group or all of them."""
     count = stats.count[group] + rows
     new = rows / count
     old = 1.0 - new
@@ -60,23 +108,28 @@ def merge(stats: RunningStats, batch: Array, group: int = 0, reduce: Reduce = LO
 
 
 class Scaler(struct.PyTreeNode):
-    """What `normalise` needs of the statistics of one group: mean and scale, float32[D]."""
+    """What `normalise` needs of the statistics: mean and scale, float32[D], or float32[M, D] for M > 1 groups."""
 
     mean: Array
     scale: Array
 
 
-def scaler_of(stats: RunningStats, group: int = 0) -> Scaler:
+def scaler_of(stats: RunningStats) -> Scaler:
     """Mean and 1 / standard deviation of each slot. A slot without variance carries no information: its scale is 0."""
-    variance = stats.variance[group]
+    single = stats.mean.shape[0] == 1
+    variance = stats.variance[0] if single else stats.variance
     scale = jnp.where(variance > MIN_VARIANCE, 1.0 / jnp.sqrt(jnp.maximum(variance, MIN_VARIANCE)), 0.0)
-    return Scaler(stats.mean[group], scale)
+    return Scaler(stats.mean[0] if single else stats.mean, scale)
 
 
-def normalise(stats: RunningStats | Scaler, observation: Array) -> Array:
+def normalise(stats: RunningStats | Scaler, observation: Array, group: Array | None = None) -> Array:
     """(observation - mean) / standard deviation, clipped to +-10; float32[..., D].
 
-    A slot without variance gives 0, also for values that it never had before.
+    A slot without variance gives 0, also for values that it never had before. group: int[...], the group of each
+    observation; None with a single group.
     """
     scaler = scaler_of(stats) if isinstance(stats, RunningStats) else stats
+    chex.assert_rank([scaler.mean, scaler.scale], 1 if group is None else 2)
+    if group is not None:
+        scaler = jax.tree.map(lambda x: x[group], scaler)
     return jnp.clip((observation - scaler.mean) * scaler.scale, -CLIP, CLIP)

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import jax
 
-from jaxtrade.networks.normalize import RunningStats, normalise, scaler_of
+from jaxtrade.rl import observing
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
+from jaxtrade.rl.observing import ready_statistics
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, Env, PyTree
 
@@ -36,19 +37,13 @@ class ActExtras(NamedTuple):
 def ready(ctx: Context, policy: Policy) -> Policy:
     """The policy in the form that acting uses: packed parameters, and a `Scaler` instead of the statistics. Computed
     once, not in every step."""
-    normaliser = policy.normaliser
-    if ctx.settings.normalise_observations and isinstance(normaliser, RunningStats):
-        normaliser = scaler_of(normaliser)
-    return policy.replace(parameters=ctx.packed(policy.parameters), normaliser=normaliser)
+    return policy.replace(parameters=ctx.packed(policy.parameters),
+                          normaliser=ready_statistics(ctx.settings, policy.normaliser))
 
 
 def network_input(ctx: Context, policy: Policy, ref: PyTree, params: PyTree) -> Array:
     """float32[D]: the observation, normalised if the configuration says so."""
-    observation = ctx.env.observe(ref, params)
-    if not ctx.settings.normalise_observations:
-        return observation
-    assert policy.normaliser is not None
-    return normalise(policy.normaliser, observation)
+    return observing.network_input(ctx.env, ctx.settings, policy.normaliser, ref, params)
 
 
 def advice_terms(ctx: Context, policy: Policy, ref: PyTree) -> AdviceTerms | None:

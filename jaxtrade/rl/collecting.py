@@ -47,7 +47,8 @@ def roll_out(ctx: Context, act: ActFn, state: TrainState, params: PyTree, key: A
     """
     (env_state, ref, first, carry), seen, tally = unroll(
         ctx.env, act, state.env_state, state.ref, state.first, state.carry, params, key, ctx.rollout.num_steps,
-        draw=uniforms, tally=_first_tally(ctx, state, params), add=partial(_add, ctx), first_env=ctx.first_env)
+        draw=uniforms, tally=_first_tally(ctx, state, params), add=partial(_add, ctx), first_env=ctx.first_env,
+        keep=ctx.summary and ctx.summary.keep)
     state = state.replace(env_state=env_state, ref=ref, first=first, carry=carry, episodes=tally.episodes.running)
     return state, seen, tally
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from jaxtrade.config import NetworkConfig, RolloutConfig
+from jaxtrade.config import NetworkConfig, RolloutConfig, SamplerConfig
 from jaxtrade.networks.precision import DotGeneral
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.form import CPU, Form
@@ -14,6 +14,7 @@ from jaxtrade.types import Env, PyTree, Stage, Summary
 
 ConfigT = TypeVar("ConfigT")
 NetworkT = TypeVar("NetworkT")
+UNIFORM = SamplerConfig()
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class Context(Generic[ConfigT, NetworkT]):
     (`RunConfig.minibatches`). settings: configuration of the network. network: made from it. summary: extra metrics,
     computed from the environment's `info`. stage: changes the environment's parameters as the run goes on. fusion:
     combines the policy with advice. reduce: forms figures over environments that several devices share; the counts of
-    `rollout` are then those of one device. form: see `form`.
+    `rollout` are then those of one device. form: see `form`. sampler: how the symbols of episodes are chosen
+    (`rl.symbols`).
     """
 
     config: ConfigT
@@ -39,6 +41,7 @@ class Context(Generic[ConfigT, NetworkT]):
     fusion: Fusion | None = None
     reduce: Reduce = LOCAL
     form: Form = CPU
+    sampler: SamplerConfig = UNIFORM
 
     @property
     def first_carry(self) -> Any:

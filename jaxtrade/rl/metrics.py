@@ -5,33 +5,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.networks.normalize import RunningStats, merge
-from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.collecting import Tally
 from jaxtrade.rl.context import Context
-from jaxtrade.rl.form import CPU
 from jaxtrade.rl.listening.figures import figures, visits
 from jaxtrade.rl.listening.state import AdviceState
-from jaxtrade.rl.rollout import count_illegal, episode_figures
+from jaxtrade.rl.observing import update_statistics
+from jaxtrade.rl.rollout import closing_figures, count_illegal, episode_figures
 from jaxtrade.rl.state import Policy
-from jaxtrade.types import Array, Env, PyTree, Transition
-
-
-def update_statistics(env: Env, stats: RunningStats, refs: PyTree, params: PyTree, reduce: Reduce = LOCAL,
-                      rows: int = CPU.statistics_rows) -> RunningStats:
-    """Add the observations of a rollout to the statistics. refs: [T, N, ...].
-
-    The scan rebuilds the observations of a few time steps at a time, about `rows` of them. All of them at once would
-    take far more memory.
-    """
-    steps, envs = jax.tree.leaves(refs)[0].shape[:2]
-    together = next(n for n in range(max(rows // envs, 1), 0, -1) if steps % n == 0)
-    blocks = jax.tree.map(lambda x: x.reshape(steps // together, together * envs, *x.shape[2:]), refs)
-
-    def add(stats: RunningStats, block: PyTree) -> tuple[RunningStats, None]:
-        return merge(stats, jax.vmap(env.observe, (0, None))(block, params), reduce=reduce), None
-
-    return jax.lax.scan(add, stats, blocks)[0]
+from jaxtrade.types import Array, PyTree, Transition
 
 
 def new_statistics(ctx: Context, stats: RunningStats, refs: PyTree, params: PyTree) -> RunningStats:
@@ -57,14 +39,19 @@ def learning_rates(ctx: Context, parameters: PyTree, learning_rate: Array, fract
                                jnp.broadcast_to(rate, x.shape), part) for name, part in parameters.items()}
 
 
-def tally_metrics(ctx: Context, tally: Tally) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary` (none without one)."""
+def tally_metrics(ctx: Context, tally: Tally, seen: Transition, params: PyTree
+                  ) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Metrics of the episodes that ended in a rollout, and those of `ctx.summary` (none without one).
+
+    seen: the transitions of the rollout. params: the parameters of the environment in this update.
+    """
     episodes = episode_figures(tally.episodes, ctx.reduce)
     if ctx.summary is None:
         return episodes, {}
     steps = ctx.reduce.count(ctx.rollout.num_envs) * ctx.rollout.num_steps
     sums = jax.tree.map(lambda x: ctx.reduce.sum(x, 0, x.dtype), tally.summary)
-    return episodes, dict(ctx.summary.figures(sums, steps))
+    closing = closing_figures(ctx.summary, seen, params, ctx.reduce)
+    return episodes, joined(dict(ctx.summary.figures(sums, steps)), closing)
 
 
 def action_metrics(ctx: Context, seen: Transition) -> dict[str, Array]:

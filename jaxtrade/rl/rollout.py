@@ -17,7 +17,7 @@ from jaxtrade.networks.memory import forget
 from jaxtrade.networks.reductions import LOCAL, Reduce
 from jaxtrade.rl.packing import Packed, Packing, packing_of
 from jaxtrade.rl.state import EpisodeTotals
-from jaxtrade.types import Array, Env, PyTree, Transition
+from jaxtrade.types import Array, Env, PyTree, Summary, Transition
 
 # (carry, ref of one environment, random numbers from `draw`) -> (carry, action int32[], extras for `Transition`)
 ActFn = Callable[[PyTree, PyTree, Any], tuple[PyTree, Array, PyTree]]
@@ -40,7 +40,8 @@ def reset_all(env: Env, key: Array, params: PyTree, num_envs: int,
 def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, carry: PyTree, params: PyTree,
            key: Array, num_steps: int, draw: Callable[[Array, int], Any] = jax.random.split,
            tally: PyTree = None, add: Callable[[PyTree, Transition], PyTree] | None = None,
-           first_env: int | Array = 0) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
+           first_env: int | Array = 0, keep: Callable[[Transition], PyTree] | None = None
+           ) -> tuple[tuple[PyTree, PyTree, Array, PyTree], Transition, PyTree]:
     """Act and step T times in N environments. The policy's memory is reset at the start of each episode.
 
     Args:
@@ -50,9 +51,10 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
         tally: figures of each environment before the first step, a tree of arrays with leading axis N.
         add: (tally, transitions of one step [N, ...]) -> the tally after the step. Default: no tally.
         first_env: global number of this device's first environment.
+        keep: transitions of one step [N, ...] -> what stays of their `info` where a tally is added (`Summary.keep`).
     Returns:
         (env_state, ref, first, carry) after the last step, the transitions [T, N, ...], and the tally. With `add`, the
-        transitions hold no `info`: it would take far more memory than a tally.
+        transitions hold no `info`, or what `keep` returned: all of it would take far more memory than a tally.
     """
     worlds, seen = packing_of((env_state, ref, first, tally)), packing_of((ref, first))
     results: list[Packing] = []  # that of the other parts of a transition, known when the step is traced
@@ -72,7 +74,7 @@ def unroll(env: Env, act: ActFn, env_state: PyTree, ref: PyTree, first: Array, c
             terminated=outcome.terminated, truncated=outcome.truncated, info=outcome.info, extras=extras,
         )
         if add is not None:
-            tally, transition = add(tally, transition), transition._replace(info=None)
+            tally, transition = add(tally, transition), transition._replace(info=keep and keep(transition))
         result = transition._replace(ref=None, first=None)
         results[:] = [packing_of(result)]
         done = outcome.terminated | outcome.truncated
@@ -132,6 +134,13 @@ def count_illegal(env: Env, transitions: Transition, reduce: Reduce = LOCAL) -> 
     masks = jax.vmap(jax.vmap(env.action_mask))(transitions.ref)
     legal = (masks & (transitions.action[..., None] == jnp.arange(masks.shape[-1]))).any(axis=-1)
     return reduce.sum(~legal, dtype=jnp.int32)
+
+
+def closing_figures(summary: Summary | None, transitions: Transition, params: PyTree,
+                    reduce: Reduce = LOCAL) -> dict[str, Array]:
+    """The metrics of `Summary.close` about a rollout; none without it. transitions: of `unroll`, given `Summary.keep`.
+    """
+    return {} if summary is None or summary.close is None else dict(summary.close(transitions, params, reduce))
 
 
 class EpisodeTally(struct.PyTreeNode):

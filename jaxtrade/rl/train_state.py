@@ -8,14 +8,16 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxtrade.networks.normalize import RunningStats, init_stats, merge
+from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl.context import Context
 from jaxtrade.rl.listening.state import AdviceState
+from jaxtrade.rl.observing import first_statistics
 from jaxtrade.rl.opening import OpeningPlan
 from jaxtrade.rl.reward_scale import RewardScale, init_scale
 from jaxtrade.rl.rollout import reset_all
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.rl.state import EpisodeTotals, strong_types
+from jaxtrade.rl.symbols import first_errors, weighted
 from jaxtrade.types import Array, PyTree
 
 HParamsT = TypeVar("HParamsT")
@@ -34,6 +36,7 @@ class TrainState(struct.PyTreeNode):
     opening: schedule of actions that a transfer added, else None.
     advice: state of the advisor, shared by all agents of a population; None without an advisor.
     rewards: what rewards are divided by; None without `normalise_rewards`.
+    errors: float32[M], mean size of the errors on each symbol (`rl.symbols`); None unless the sampler reads weights.
     own: what only this learner keeps, such as a replay; None for none.
     """
 
@@ -53,6 +56,7 @@ class TrainState(struct.PyTreeNode):
     opening: OpeningPlan | None = None
     advice: AdviceState | None = None
     rewards: RewardScale | None = None
+    errors: Array | None = None
     own: Any = None
 
 
@@ -68,9 +72,19 @@ def halved_rates(hparams: Any, times: int) -> Any:
                            learning_rate_end=hparams.learning_rate_end * 0.5**times)
 
 
-def staged(ctx: Context, params: PyTree, fraction: Array) -> tuple[PyTree, dict[str, Array]]:
-    """The environment's parameters at a fraction of the run, and the metrics of the stage."""
-    return (params, {}) if ctx.stage is None else ctx.stage(params, fraction)
+def staged(ctx: Context, params: PyTree, fraction: Array, errors: Array | None = None
+           ) -> tuple[PyTree, dict[str, Array]]:
+    """The environment's parameters at a fraction of the run, and metrics about them.
+
+    errors: as in `TrainState`. They decide the share of episodes that each symbol gets.
+    """
+    figures: dict[str, Array] = {}
+    if ctx.stage is not None:
+        params, figures = ctx.stage(params, fraction)
+    if errors is None:
+        return params, figures
+    params = weighted(params, errors, ctx.sampler)
+    return params, figures | {"symbol_share": params.symbol_weights}
 
 
 def first_state(ctx: Context, key: Array, params: PyTree, first_parameters: Any, hparams: Any) -> TrainState:
@@ -89,11 +103,7 @@ def first_state(ctx: Context, key: Array, params: PyTree, first_parameters: Any,
     key_network, key_reset, key_run = jax.random.split(key, 3)
     env_state, ref = reset_all(env, key_reset, params, num_envs, ctx.first_env)
     parameters = first_parameters(key_network)
-    stats = init_stats(env.observation_size)
-    if ctx.settings.normalise_observations:
-        # Without these first statistics the first rollout would normalise by mean 0 and variance 1. Prices would then
-        # all be clipped to the same number.
-        stats = merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=ctx.reduce)
+    stats = first_statistics(env, ctx.settings, ref, params, ctx.reduce)
     return strong_types(TrainState(
         params=parameters, opt_state=optimiser().init(parameters), normaliser=stats, env_state=env_state,
         ref=ref, first=jnp.ones(num_envs, bool),
@@ -101,4 +111,5 @@ def first_state(ctx: Context, key: Array, params: PyTree, first_parameters: Any,
         episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
         update=jnp.int32(0), total_updates=jnp.int32(ctx.total_updates), hparams=hparams,
         rollbacks=jnp.int32(0), rewards=init_scale(num_envs) if ctx.config.normalise_rewards else None,
+        errors=first_errors(ctx.sampler, params),
     ))

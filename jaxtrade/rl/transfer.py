@@ -3,7 +3,7 @@
 Every axis of every parameter has labels: input axes the slots, the axis of the policy head the actions, other axes
 their units. Numbers are copied where source and target share labels; all other entries are zero. New inputs therefore
 have weight zero, and new actions have logit zero. With new actions closed (`rl.opening`), the widened policy equals the
-source. The normaliser's counts, means and variances move slot by slot, the optimiser's moments as the parameters.
+source. The normaliser's counts, means and variances move by symbol and slot, the optimiser's moments as the parameters.
 Nothing is lost silently: the report accounts for every number of the source.
 
 In a Q-network new actions start with the weights of HOLD instead (`algorithms.Head.held`): of equal values the lowest
@@ -34,18 +34,23 @@ from jaxtrade.types import Array, PyTree
 
 ADAPTER = "adapter"
 # Keys of `network` that must agree, because nothing that is learned under one value means the same under another.
-SAME = tuple(name for name in NetworkConfig.model_fields if name != ADAPTER)
+# `normalise_per_symbol` shows in the groups of the statistics, whose names must agree.
+SAME = tuple(name for name in NetworkConfig.model_fields if name not in (ADAPTER, "normalise_per_symbol"))
 
 
 class Layout(NamedTuple):
-    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, its network, and the layer
-    that has one output for each action."""
+    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, and its network.
+
+    head: the layer that has one output for each action. groups: names of the groups of the observation statistics: the
+    symbols of a set (`data.members.groups_of`).
+    """
 
     slots: tuple[str, ...]
     actions: tuple[str, ...]
     scaling: str
     config: NetworkConfig
     head: Head = Head("policy_head")
+    groups: tuple[str, ...] = ("",)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -240,9 +245,11 @@ def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: L
     if target.head.held:
         carried = held_actions(carried, params, source, target)
     axes = ((source.slots,), (target.slots,))
+    axes = ((source.groups, source.slots), (target.groups, target.slots))
     stats = RunningStats(**{name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
                             for name in ("count", "mean", "variance")})
-    parts += [_account(f"normaliser/{name}", (len(source.slots),), *axes) for name in ("count", "mean", "variance")]
+    shape = [len(names) for names in axes[0]]
+    parts += [_account(f"normaliser/{name}", shape, *axes) for name in ("count", "mean", "variance")]
     moments = None
     if opt_state is not None:
         moments, more = _moments(opt_state, fresh.opt_state, params, fresh.params, source, target)
@@ -313,7 +320,7 @@ def movement(before: PyTree, after: PyTree, layout: Layout, normaliser: RunningS
             others = tuple(axis for axis in range(delta.ndim) if axis != i)
             for name, any_of in zip(axes[i], delta.any(axis=others), strict=True):
                 changed[name] = changed.get(name, False) or bool(any_of)
-    varied = np.asarray(normaliser.variance)[0] > MIN_VARIANCE
+    varied = np.asarray(normaliser.variance).max(axis=0) > MIN_VARIANCE  # in any group
     still_slots = {name for name, varies in zip(layout.slots, varied, strict=True) if not varies}
     return {"moved": [name for name, is_moved in changed.items() if is_moved],
             "still": [name for name, is_moved in changed.items() if not is_moved and name not in still_slots],

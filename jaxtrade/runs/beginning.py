@@ -167,7 +167,7 @@ def _state_like(setup: Setup, manifest: dict[str, Any]) -> PyTree:
     stack = setup.stack
     state = jax.eval_shape(stack.wrap(setup.algorithm).init, stack.keys(setup.config.seed), setup.params)
     if (view := setup.params.advice) is not None:
-        size = len(setup.market.bars)
+        size = setup.market.num_bars
         state = state.replace(advice=jax.eval_shape(lambda: start_advice(
             view, jnp.zeros(size, jnp.int8), jnp.zeros(size, bool), setup.config.advisor)))
     opens = (manifest.get("source") or {}).get("new_actions") and not layout_of(setup.config).head.held

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxtrade.config import RunConfig
-from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.storage.sinks import TensorBoardSink
 
 SCORE = "eval/validation/score"
@@ -40,12 +41,16 @@ def describe(board: TensorBoardSink, config: RunConfig, split: str) -> None:
     board.settings(settings(config), ["rollout/episode_reward", result_tag(split, "greedy", "net_profit")])
 
 
-def results(board: TensorBoardSink, evaluations: Mapping[int, EvaluationResult], split: str, steps: int) -> None:
-    """Write the figures of the strategy pass of all agents."""
+def results(board: TensorBoardSink, evaluations: Results, split: str, steps: int) -> None:
+    """Write the figures of the strategy pass of all agents; of a set those of each symbol too, under its name."""
     for seed, result in evaluations.items():
         name = "" if len(evaluations) == 1 else f"seed_{seed}"
-        board.figures({result_tag(split, agent.name, figure, name): float(value) for agent in result.agents
-                       for figure, value in agent.strategy_figures.items() if value is not None}, steps)
+        parts = {name: result}
+        if isinstance(result, SetResult):
+            parts |= {f"{name}/{symbol}".removeprefix("/"): own for symbol, own in result.symbols.items()}
+        for part, each in parts.items():
+            board.figures({result_tag(split, agent.name, figure, part): float(value) for agent in each.agents
+                           for figure, value in agent.strategy_figures.items() if value is not None}, steps)
 
 
 def pictures(board: TensorBoardSink, path: Path, folder: Path, steps: int) -> None:

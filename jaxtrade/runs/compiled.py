@@ -8,6 +8,7 @@ from jaxtrade.env.state import EnvParams
 from jaxtrade.evaluation.evaluate import begin_evaluation
 from jaxtrade.evaluation.validation import begin_mean_reward
 from jaxtrade.runs.setup import Setup, policies_of
+from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.types import PyTree
@@ -30,7 +31,9 @@ def begin_for_run(programs: Programs, setup: Setup, state: PyTree, validation: E
     """
     policy = jax.eval_shape(lambda state: policies_of(setup, state)[0], state)
     if validation is not None:
-        begin_mean_reward(programs, setup.env, validation, setup.splits["validation"], setup.algorithm, policy)
+        symbol, own = next(iter(setup.symbols.items()))  # its program serves every symbol
+        begin_mean_reward(programs, own.env, validation, own.splits["validation"], own.algorithm,
+                          policy_for(setup, policy, symbol), steps_of(setup, "validation"))
     begin_evaluations(programs, setup, policy.replace(opening=None), setup.evaluation_split())
 
 
@@ -41,5 +44,6 @@ def begin_evaluations(programs: Programs, setup: Setup, policy: PyTree, split: s
     without sessions.
     """
     if setup.fusion is None and int(setup.splits[split].count):
-        begin_evaluation(programs, setup.env, setup.params, setup.market, setup.splits[split], setup.config,
-                         setup.algorithm, policy)
+        symbol, own = next(iter(setup.symbols.items()))  # the programs of one symbol serve all of them
+        begin_evaluation(programs, own.env, own.params, own.single, own.splits[split], own.config, own.algorithm,
+                         policy_for(setup, policy, symbol), steps_of(setup, split))

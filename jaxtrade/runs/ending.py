@@ -7,15 +7,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jaxtrade.config import RunConfig
-from jaxtrade.evaluation.report import EvaluationResult
+from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.runs import rundir
 
 
-def ending(path: Path, folder: Path, results: Mapping[int, EvaluationResult], config: RunConfig,
+def ending(path: Path, folder: Path, results: Results, config: RunConfig,
            advisor: Sequence[str] = ()) -> Iterator[str]:
     """Lines below the table: the run's folder, its pictures, and two commands to go on with.
 
@@ -37,6 +38,9 @@ def ending(path: Path, folder: Path, results: Mapping[int, EvaluationResult], co
     run = [str(path), *(["--seed", str(seed)] if config.train.num_seeds > 1 else []), *_data(path, config)]
     grid = [*run, *(["--split", split] if split != "test" else []), *advisor, "--cost-grid"]
     replay = [*run, "--session", first.settings["last_session"]]
+    if isinstance(first, SetResult):
+        symbol = next(iter(first.symbols))
+        replay = [*run, "--session", first.symbols[symbol].settings["last_session"], "--symbol", symbol]
     commands = {quoted([*program(), "evaluate", *grid]): "with other costs",
                 quoted([*program(), "replay", *replay]): "one session, bar by bar"}
     widest = max(len(command) for command in commands)
@@ -45,8 +49,9 @@ def ending(path: Path, folder: Path, results: Mapping[int, EvaluationResult], co
 
 
 def _data(path: Path, config: RunConfig) -> list[str]:
-    """`--data FILE`, if the bars were read from another file than the one that the run finds by itself."""
-    used, own = config.data.file, rundir.read_run(path)[0].data.file
+    """`--data PLACE`, if the bars were read from another place than the one that the run finds by itself."""
+    found = rundir.read_run(path)[0].data
+    used, own = (config.data.file, found.file) if found.folder is None else (config.data.folder, found.folder)
     return [] if used is None or used == own else ["--data", str(used)]
 
 

@@ -14,11 +14,14 @@ import numpy as np
 
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig, make_config, overridden
+from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError, DataError
 from jaxtrade.evaluation import grids, seeds
-from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write
+from jaxtrade.evaluation.evaluate import EvaluationResult, evaluate, standard_agents, write, write_set
 from jaxtrade.evaluation.policy import FOLDER, load_policy
 from jaxtrade.evaluation.replay import replay_lines
+from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.set_report import SetResult
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import files, machine, rundir
 from jaxtrade.runs.advice import check_advisor
@@ -26,6 +29,7 @@ from jaxtrade.runs.compiled import begin_evaluations, programs_of
 from jaxtrade.runs.computing import restore
 from jaxtrade.runs.ending import ending
 from jaxtrade.runs.setup import Setup, params_shown, prepare, seeds_of, stack_of
+from jaxtrade.runs.symbols import chosen_symbol, policy_for, steps_of
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
 from jaxtrade.storage.sinks import read_rows
@@ -66,7 +70,15 @@ def _instead(path: Path, data: Path | None) -> dict[str, str]:
     """`--data` as a key. Raises ConfigError if the run reads no file of bars, DataError if there is no such file."""
     if data is None:
         return {}
-    source = rundir.read_run(path)[0].data.source
+    own = rundir.read_run(path)[0].data
+    source = own.source
+    if own.folder is not None:
+        if not data.is_dir():
+            raise DataError(f"--data {data}: {path} was trained on a folder of bars (data.folder); name that folder")
+        return {"data.folder": str(data)}
+    if len(own.markets) > 1:
+        raise ConfigError(f"--data {data}: {path} was trained on {len(own.markets)} symbols that name their own files "
+                          "(data.per_market); put the files where they were, and leave --data out")
     if source != "file":
         raise ConfigError(f"--data {data}: {path} was trained on {source} bars, not on a file; leave --data out")
     if not data.is_file():
@@ -104,11 +116,12 @@ def folder_of(path: Path, split: str, other: bool = False) -> Path:
 
 def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, path: Path,
               tell: Callable[[str], None] | None = None, other: bool = False, programs: Programs | None = None,
-              screen: Screen | None = None, again: bool = False) -> dict[int, EvaluationResult]:
+              screen: Screen | None = None, again: bool = False) -> Results:
     """Evaluate policies on a split, compare them with the baselines, and write the results to files.
 
     The files go to `evaluation/<split>`; a run with several seeds has one folder `evaluation/<split>/seed_<n>` for
-    each. Sampled agents use the same random draws for all seeds, so that only the policies differ.
+    each. Sampled agents use the same random draws for all seeds, so that only the policies differ. Of a set, each
+    symbol is evaluated by itself and has a folder of its name in that of the evaluation.
 
     Args:
         policies: by seed.
@@ -118,23 +131,51 @@ def evaluate_policies(setup: Setup, policies: dict[int, PyTree], split: str, pat
         screen: shows which agent is evaluated.
         again: ask about the bars about which an earlier evaluation had no answer in time.
     """
-    sessions, config = _held_out(setup, split), setup.config
-    _, manifest = rundir.read_run(path)
+    _held_out(setup, split)
     folder, results = folder_of(path, split, other), {}
-    params, known = params_shown(setup, split, None if other else path, tell, again)
     shown, busy = Screen() if screen is None else screen, str if programs is None else lambda: programs.busy
-    for seed, policy in policies.items():
-        agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
-        shown.phase("evaluating", f"{len(agents)} agents, {several(int(sessions.count), 'session')} ({split})",
-                    len(policies) * (2 * len(agents) + 1), lambda: (found := busy()) and f"waiting for: {found}")
-        name = "" if len(policies) == 1 else f"seed {seed}, "
-        # The machine is the one that evaluates, which need not be the one that trained.
-        provenance = manifest | machine.facts() | {"split": split} | setup.stack.provenance(seed)
-        results[seed] = evaluate(setup.env, params, setup.market, sessions, config, agents, provenance=provenance,
-                                 trained_on=setup.splits["train"], notes=[known.note] if known else [],
-                                 programs=programs, begun=lambda what, name=name: shown.step(name + what))
-        shown.step(f"{name}tables and pictures")
-        write(results[seed], setup.stack.folder(folder, seed))
+    steps, times = steps_of(setup, split), len(setup.symbols) * len(policies)
+    for symbol, own in setup.symbols.items():
+        params, known = params_shown(own, split, None if other else path, tell, again)
+        for seed, policy in policies.items():
+            chosen = standard_agents(own.env, own.single, own.config, own.algorithm, policy_for(setup, policy, symbol))
+            shown.phase("evaluating", _extent(setup, split, len(chosen)), times * (2 * len(chosen) + 1),
+                        lambda: (found := busy()) and f"waiting for: {found}")
+            name = (f"{symbol}, " if len(setup.symbols) > 1 else "") + (f"seed {seed}, " if len(policies) > 1 else "")
+            result = evaluate(own.env, params, own.single, own.splits[split], own.config, chosen,
+                              provenance=_provenance(setup, path, split, seed), trained_on=own.splits["train"],
+                              notes=[known.note] if known else [], programs=programs,
+                              begun=lambda what, name=name: shown.step(name + what), steps=steps)
+            results.setdefault(seed, {})[symbol] = result
+            shown.step(f"{name}tables and pictures")
+    return _written(setup, path, split, folder, results)
+
+
+def _extent(setup: Setup, split: str, agents: int) -> str:
+    """What an evaluation runs over, in words."""
+    symbols, sessions = len(setup.symbols), several(int(setup.splits[split].count), "session")
+    return f"{agents} agents, {sessions} {f'of {symbols} symbols ' if symbols > 1 else ''}({split})"
+
+
+def _provenance(setup: Setup, path: Path, split: str, seed: int) -> dict[str, Any]:
+    """Where an evaluation comes from. The machine is the one that evaluates, which need not be the one that trained."""
+    return rundir.read_run(path)[1] | machine.facts() | {"split": split} | setup.stack.provenance(seed)
+
+
+def _written(setup: Setup, path: Path, split: str, folder: Path, found: dict[int, dict[str, EvaluationResult]]
+             ) -> Results:
+    """Write the evaluations, found by seed and symbol, and return the result of each seed."""
+    results: Results
+    if isinstance(setup.market, Market):
+        results = {seed: next(iter(each.values())) for seed, each in found.items()}
+        for seed, result in results.items():
+            write(result, setup.stack.folder(folder, seed))
+    else:
+        digests = {"config_sha256": setup.config.digest(), "data_sha256": setup.market.fingerprint}
+        results = {seed: SetResult(each, _provenance(setup, path, split, seed), digests)
+                   for seed, each in found.items()}
+        for seed, result in results.items():
+            write_set(result, setup.stack.folder(folder, seed))
     seeds.write(results, folder)
     return results
 
@@ -200,7 +241,7 @@ def _advised(setup: Setup, path: Path, advisor: str | None, overrides: Sequence[
         if config == before:
             raise ConfigError(f"--set {override}: changes nothing, this is its value already; leave it out")
     config = with_model(config, tell)
-    check_advisor(config, setup.market)
+    check_advisor(config, setup.single)
     return replace(setup, config=config)
 
 
@@ -209,7 +250,8 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
              data: Path | None = None, screen: Screen | None = None) -> str:
     """Grids of a finished run: net profit of its policy and of the baselines, by intrabar order and by costs.
 
-    The grids are returned, not written. Answers of the run's own advisor are saved, as in `evaluate_run`.
+    Of a set, each symbol has grids of its own, and JSON has them by symbol. The grids are returned, not written.
+    Answers of the run's own advisor are saved, as in `evaluate_run`.
 
     Args:
         seed: the seed whose policy is used; needed if the run has several.
@@ -220,17 +262,28 @@ def grid_run(path: Path, split: str = "test", intrabar: bool = True, costs: bool
     progress = Screen() if screen is None else screen
     progress.phase("loading", "the market and the policy")
     setup = _advised(open_run(path, data, advisor is None)[0], path, advisor, overrides, progress.message)
-    config, sessions = setup.config, _held_out(setup, split)
-    policy = _load(path, config, _chosen_seed(config, seed))
-    agents = standard_agents(setup.env, setup.market, config, setup.algorithm, policy)
-    with _keeping(setup, path):
-        params, _ = params_shown(setup, split, None if advisor else path)
-    progress.phase("evaluating", f"grids of {len(agents)} agents, {several(int(sessions.count), 'session')} ({split})")
-    shown = [make(setup.env, params, agents, setup.market, sessions, config)
-            for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
+    _held_out(setup, split)
+    policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
+    makers = [make for wanted, make in ((intrabar, grids.intrabar_grid), (costs, grids.cost_grid)) if wanted]
+    shown: dict[str, list[grids.Grid]] = {}
+    for symbol, own in setup.symbols.items():
+        agents = standard_agents(own.env, own.single, own.config, own.algorithm, policy_for(setup, policy, symbol))
+        with _keeping(setup, path):
+            params, _ = params_shown(own, split, None if advisor else path)
+        progress.phase("evaluating", f"grids of {_extent(setup, split, len(agents))}")
+        shown[symbol] = [make(own.env, params, agents, own.single, own.splits[split], own.config,
+                              steps_of(setup, split)) for make in makers]
+    return _grids_shown(shown, as_json)
+
+
+def _grids_shown(found: dict[str, list[grids.Grid]], as_json: bool) -> str:
+    """The grids of each symbol as JSON or text. Those of a single symbol stand for themselves."""
     if as_json:
-        return json.dumps({grid.title: grids.to_json(grid) for grid in shown}, indent=2, allow_nan=False)
-    return "\n\n".join(grids.table(grid) for grid in shown)
+        documents: dict[str, Any] = {symbol: {grid.title: grids.to_json(grid) for grid in each}
+                                     for symbol, each in found.items()}
+        return json.dumps(documents if len(found) > 1 else next(iter(documents.values())), indent=2, allow_nan=False)
+    texts = {symbol: "\n\n".join(grids.table(grid) for grid in each) for symbol, each in found.items()}
+    return "\n\n".join(f"{symbol}\n{text}" if len(texts) > 1 else text for symbol, text in texts.items())
 
 
 def _held_out(setup: Setup, split: str) -> SessionSet:
@@ -247,18 +300,22 @@ def _keeping(setup: Setup, path: Path) -> AbstractContextManager[None]:
     return nullcontext() if setup.fusion is None else rundir.locked(path)
 
 
-def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None) -> Iterator[str]:
+def replay_run(path: Path, session: str, seed: int | None = None, data: Path | None = None,
+               symbol: str | None = None) -> Iterator[str]:
     """Replay one session under the run's greedy policy, line by line.
 
     session: its trade date. seed: the seed whose policy is used; needed if the run has several. data: as in
-    `evaluate_run`. Raises ConfigError if the date is not a session of the run.
+    `evaluate_run`. symbol: whose session it is; needed if the run has several. Raises ConfigError if the date is not a
+    session of the run.
     """
-    setup, _ = open_run(path, data)
-    policy = _load(path, setup.config, _chosen_seed(setup.config, seed))
+    whole, _ = open_run(path, data)
+    policy = _load(path, whole.config, _chosen_seed(whole.config, seed))
+    chosen = chosen_symbol(whole, symbol)
+    setup, policy = whole.symbols[chosen], policy_for(whole, policy, chosen)
     split = _split_of(setup, session)
     with _keeping(setup, path):
         params, known = (setup.params, None) if split is None else params_shown(setup, split, path)
-    lines = replay_lines(setup.env, params, setup.market, setup.algorithm, policy, session)
+    lines = replay_lines(setup.env, params, setup.single, setup.algorithm, policy, session)
     if setup.fusion is None:
         return lines
     return chain([known.note if known else "no advice is shown in this session"], lines)
@@ -269,7 +326,7 @@ def _split_of(setup: Setup, session: str) -> str | None:
 
     A training session has no fixed advice: its advice changed while the run trained.
     """
-    dates = setup.market.trade_dates.astype(str).tolist()
+    dates = setup.single.trade_dates.astype(str).tolist()
     for split in ("test", "validation"):
         sessions = setup.splits[split]
         if session in {dates[row] for row in np.asarray(sessions.ids)[:int(sessions.count)]}:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
+from jaxtrade.config import RunConfig
 from jaxtrade.config.accounts import room_warning
 from jaxtrade.data.describe import cost_warning, round_turn
+from jaxtrade.data.market import Market
+from jaxtrade.data.members import member_configs
 from jaxtrade.env.stages import describe as describe_stages
 from jaxtrade.env.state import EnvParams
 from jaxtrade.progress.screen import Screen
 from jaxtrade.runs import board, computing, rundir
 from jaxtrade.runs.beginning import METRICS, Beginning
+from jaxtrade.runs.monitoring import monitor_sink
 from jaxtrade.runs.preflight import memory_notes
 from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
+from jaxtrade.text import several
 from jaxtrade.training.health import Watch
 
 
@@ -26,7 +33,8 @@ class Job:
         self.setup, self.path, self.beginning, self.programs = setup, path, beginning, programs
         self.validation: EnvParams | None = None  # parameters that show the validation sessions, if they are scored
         self.config, self.screen = setup.config, screen
-        names, columns, update = figure_names(setup.env), setup.algorithm.progress, beginning.resume_update
+        names, columns = figure_names(setup.env, setup.market), setup.algorithm.progress
+        update = beginning.resume_update
         self.board: TensorBoardSink | None = None
         screen.describe(names, columns)
         self.files: list[MetricSink] = [JsonlSink(path / METRICS, resume_update=update, names=names),
@@ -36,6 +44,8 @@ class Job:
             self.board = TensorBoardSink(path / "tensorboard", resume_steps=steps, names=names)
             board.describe(self.board, self.config, setup.evaluation_split())
             self.files.append(self.board)
+        if self.config.monitor.on and self.config.monitor.csv:
+            self.files.append(monitor_sink(path, self.config, setup.market, update))
         self.watch = Watch.of(setup.algorithm, self.tell, names)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
@@ -54,23 +64,51 @@ class Job:
         return self.setup.plan.steps_per_update * self.setup.stack.count
 
 
+def bars_line(market: Market, config: RunConfig) -> str:
+    """Which bars a symbol has, and whether they are real."""
+    symbol = market.contract.symbol
+    if market.synthetic:
+        return (f"bars are SYNTHETIC ({symbol}, seed {config.data.synthetic_seed}): generated, never traded; give "
+                "--data FILE for your own")
+    return f"bars: {market.bars.source} ({symbol}, real)"
+
+
+def split_lines(setup: Setup) -> Iterator[str]:
+    """The trade dates of each split of a set, which are the same for all symbols."""
+    dates = setup.market.trade_dates
+    for name in ("train", "validation", "test"):
+        ids = np.asarray(setup.splits[name].ids)[:int(setup.splits[name].count)]
+        if len(ids):
+            found = np.unique(dates[ids])
+            yield f"  {name}: {several(len(found), 'trade date')} {found[0]} .. {found[-1]}"
+
+
+def cost_warnings(market: Market, config: RunConfig) -> Iterator[str]:
+    """Warnings about costs that are large beside the stop or the account."""
+    turn = round_turn(market, config)
+    warnings = cost_warning(turn.cost, turn.risk), room_warning(config.account, turn.cost * config.env.quantity)
+    yield from (warning for warning in warnings if warning)
+
+
 def opening_lines(job: Job) -> Iterator[str]:
     setup, market = job.setup, job.setup.market
     counts = {name: int(split.count) for name, split in setup.splits.items()}
     yield f"run {job.path}"
-    if market.synthetic:
-        yield (f"bars are SYNTHETIC ({market.contract.symbol}, seed {job.config.data.synthetic_seed}): generated, "
-               "never traded; give --data FILE for your own")
-    else:
-        yield f"bars: {market.bars.source} ({market.contract.symbol}, real)"
-    yield (f"{market.num_sessions} sessions, {len(market.bars):,} bars; train {counts['train']}, validation "
+    members = member_configs(job.config)
+    for member, config in zip(market.members, members, strict=True):
+        yield bars_line(member, config)
+    several_symbols = len(members) > 1
+    yield ((f"{len(members)} symbols, one per environment: " if several_symbols else "")
+           + f"{market.num_sessions} sessions, {market.num_bars:,} bars; train {counts['train']}, validation "
            f"{counts['validation']}, test {counts['test']}; task {setup.env.config.task}, "
            f"{setup.env.observation_size} observations, {setup.env.num_actions} actions, account "
            f"{job.config.account.preset}")
+    if several_symbols:
+        yield from split_lines(setup)
     yield from (f"note: {note}" for note in market.notes)
-    turn = round_turn(market, job.config)
-    warnings = cost_warning(turn.cost, turn.risk), room_warning(job.config.account, turn.cost * job.config.env.quantity)
-    yield from (warning for warning in warnings if warning)
+    for member, config in zip(market.members, members, strict=True):
+        name = f"{member.contract.symbol}: " if several_symbols else ""
+        yield from (f"{name}{warning}" for warning in cost_warnings(member, config))
     if setup.env.config.optimistic:
         yield "OPTIMISTIC: fills or marks are kinder than a market would be"
     if setup.plan.message:

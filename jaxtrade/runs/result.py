@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from jaxtrade.evaluation import html, seeds
 from jaxtrade.evaluation.evaluate import EvaluationResult
-from jaxtrade.runs.stored import advice_html, metrics_frame
+from jaxtrade.evaluation.seeds import Results
+from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.runs.stored import advice_html, episodes_frame, metrics_frame
 from jaxtrade.text import several, short_repr
 from jaxtrade.training.loop import TrainResult
 
@@ -21,17 +23,17 @@ if TYPE_CHECKING:
 class RunResult:
     """The outcome of a finished run.
 
-    evaluations: by seed. exit_code: 0, or 1 if the run finished but a learning-health check failed. table: the
-    evaluation as text; for several seeds, their spread.
+    evaluations: by seed; `SetResult`s if the run has several symbols. exit_code: 0, or 1 if the run finished but a
+    learning-health check failed. table: the evaluation as text; for several seeds, their spread.
     """
 
     path: Path
     training: TrainResult
-    evaluations: dict[int, EvaluationResult]
+    evaluations: Results
     exit_code: int
 
     @property
-    def evaluation(self) -> EvaluationResult:
+    def evaluation(self) -> EvaluationResult | SetResult:
         """The evaluation of the first seed. Most runs have only one."""
         return next(iter(self.evaluations.values()))
 
@@ -54,6 +56,11 @@ class RunResult:
     def metrics(self) -> pd.DataFrame:
         """The metrics of training, one row per update. `action_share` and others have a column per part."""
         return metrics_frame(self.path)
+
+    @property
+    def episodes(self) -> pd.DataFrame:
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no `monitor.csv`."""
+        return episodes_frame(self.path)
 
     def plot(self) -> Figure:
         """A matplotlib figure: equity and drawdown of the policy (of the first seed's)."""

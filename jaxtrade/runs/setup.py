@@ -12,18 +12,21 @@ import jax
 
 from jaxtrade.advisor.table import empty_table
 from jaxtrade.config import PLACES, EnvConfig, RunConfig
-from jaxtrade.data.market import Market, load_market
+from jaxtrade.data.market import Market
+from jaxtrade.data.market_set import MarketSet, load_markets
 from jaxtrade.data.splits import split_sessions
 from jaxtrade.env.dynamics import TradingEnv
 from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
-from jaxtrade.env.summary import summarise
+from jaxtrade.errors import ConfigError
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
+from jaxtrade.runs.monitoring import summary_of, with_warning
+from jaxtrade.runs.symbols import setups_of
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.population import Stack
@@ -32,7 +35,7 @@ from jaxtrade.types import Algorithm, LoopState, SessionSet
 
 def make_env(config: EnvConfig | RunConfig) -> TradingEnv:
     """The environment of a configuration. It is static and hashable; the data are in `EnvParams` (`make_params`)."""
-    return TradingEnv(config.env if isinstance(config, RunConfig) else config)
+    return TradingEnv(config.env, config.sampler.kind) if isinstance(config, RunConfig) else TradingEnv(config)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Setup:
     """
 
     config: RunConfig
-    market: Market
+    market: Market | MarketSet
     splits: dict[str, SessionSet]
     env: TradingEnv
     params: EnvParams
@@ -56,6 +59,19 @@ class Setup:
     def stack(self) -> Stack:
         """How the run's agents are stacked: one, or several along a leading axis."""
         return stack_of(self.config)
+
+    @property
+    def single(self) -> Market:
+        """The market of a run on one symbol. Raises ConfigError for a set of symbols."""
+        if isinstance(self.market, MarketSet):
+            raise ConfigError(f"data.markets: this works on one symbol, and the run has {len(self.market.members)} ("
+                              f"{', '.join(self.market.symbols)}); set data.market instead")
+        return self.market
+
+    @cached_property
+    def symbols(self) -> dict[str, Setup]:
+        """symbol -> the setup of that symbol alone, on which policies are evaluated (`runs.symbols`)."""
+        return setups_of(self)
 
     @cached_property
     def policy_of(self) -> Callable[[LoopState], Policy]:
@@ -70,7 +86,8 @@ class Setup:
         fingerprint and the contract.
         """
         config = self.config.model_dump(mode="json", exclude={"seed": True, "data": set(PLACES)})
-        return {"config": config, "data": self.market.fingerprint, "contract": repr(self.market.contract)}
+        contracts = [repr(member.contract) for member in self.market.members]
+        return {"config": config, "data": self.market.fingerprint, "contract": " ".join(contracts)}
 
     def evaluation_split(self) -> str:
         """The split to evaluate: `test`, or `train` (in sample) if no session is held out."""
@@ -82,19 +99,20 @@ def prepare(config: RunConfig) -> Setup:
 
     Raises ConfigError, DataError.
     """
-    market = load_market(config)
+    market = load_markets(config)
     splits = split_sessions(market, config.split)
     env = make_env(config)
     params = make_params(market, splits["train"], config)
     fusion = make_fusion(config.advisor, config.env)
     if fusion is not None:
-        table = empty_table(len(market.bars) * config.advisor.advisors)
+        table = empty_table(market.num_bars * config.advisor.advisors)
         view = view_of(config.advisor, market.data.sessions, table, True)
         params = params.replace(advice=view)
+    params = params.replace(monitor=config.monitor.on)
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                               fusion=fusion)
-    return Setup(config, market, splits, env, params, plan, algorithm, fusion)
+    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summary_of(config, market),
+                               stage=make_stages(config.stages), fusion=fusion)
+    return Setup(config, market, splits, env, params, plan, with_warning(config, algorithm), fusion)
 
 
 def stack_of(config: RunConfig) -> Stack:
@@ -125,12 +143,12 @@ def params_shown(setup: Setup, split: str, path: Path | None, tell: Callable[[st
     without an advisor.
     """
     if setup.fusion is None:
-        return setup.params, None
-    known = shown(setup.config, setup.market, split, setup.splits[split], path, tell, again)
+        return jax.device_put(setup.params), None  # those of a symbol of a set are on the host until it is evaluated
+    known = shown(setup.config, setup.single, split, setup.splits[split], path, tell, again)
     return setup.params.replace(advice=known.view), known
 
 
-def figure_names(env: TradingEnv) -> Names:
-    """Names of the entries of the run's list-valued figures: actions and reasons for an episode's end."""
-    return {"action_share": list(env.actions),
-            "end_share": [reason.name for reason in EndReason]}
+def figure_names(env: TradingEnv, market: Market | MarketSet) -> Names:
+    """Names of the entries of the run's list-valued figures: actions, reasons for an episode's end, and symbols."""
+    return {"action_share": list(env.actions), "end_share": [reason.name for reason in EndReason],
+            "symbol_share": [member.contract.symbol for member in market.members]}

@@ -9,7 +9,7 @@ import jax
 
 from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import SECTIONS
-from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.members import groups_of, symbols_of
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import action_names
 from jaxtrade.errors import CheckpointError, ConfigError
@@ -60,7 +60,7 @@ def layout_of(config: RunConfig) -> Layout:
         raise ConfigError(f"algorithm={config.algorithm}: no other run can go on with what this learner has learned; "
                           f"train afresh, or set algorithm to one of {able}")
     spec = make_spec(config.env)
-    return Layout(spec.names, action_names(config.env), spec.scaling, config.network, learner.head)
+    return Layout(spec.names, action_names(config.env), spec.scaling, config.network, learner.head, groups_of(config))
 
 
 def load_source(path: Path) -> Source:
@@ -76,7 +76,7 @@ def load_source(path: Path) -> Source:
         raise ConfigError(f"{path}: {error}") from None
     stack = Stack.of(config.train.num_seeds)
     policy = policy_structure(config, len(layout.slots), len(layout.actions),
-                              fusion=make_fusion(config.advisor, config.env))
+                              fusion=make_fusion(config.advisor, config.env), groups=len(layout.groups))
     like = {"params": policy.parameters, "normaliser": policy.normaliser,
             "opt_state": jax.eval_shape(optimiser().init, policy.parameters)}
     if getattr(config.learner, "normalise_rewards", False):
@@ -107,11 +107,8 @@ def adopt(config: RunConfig, source: Source) -> RunConfig:
 
 def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
     """`adopt` for configurations alone. trained: the source's configuration. where: its name in error messages."""
-    (symbol, synthetic), (own_symbol, own_synthetic) = (
-        (contract_of(each.data).symbol, each.data.source == "synthetic") for each in (trained, config))
-    if symbol != own_symbol:
-        raise ConfigError(f"data.market={own_symbol}: {where} was trained on {symbol}; go on with the same market, or "
-                          "train afresh")
+    _check_symbols(symbols_of(config), symbols_of(trained), where)
+    synthetic, own_synthetic = (each.data.source == "synthetic" for each in (trained, config))
     if synthetic != own_synthetic:
         kind = {True: "synthetic", False: "real"}
         raise ConfigError(f"data.source={config.data.source}: {where} was trained on {kind[synthetic]} bars, and "
@@ -141,6 +138,16 @@ def fit(config: RunConfig, trained: RunConfig, where: str) -> RunConfig:
                           "could not learn while the network is frozen; leave it out, or transfer between tasks of the "
                           "same actions")
     return adopted
+
+
+def _check_symbols(own: tuple[str, ...], trained: tuple[str, ...], where: str) -> None:
+    """Raises ConfigError unless a run goes on with every symbol of its source. It may add symbols."""
+    if len(own) == len(trained) == 1 and own != trained:
+        raise ConfigError(f"data.market={own[0]}: {where} was trained on {trained[0]}; go on with the same market, or "
+                          "train afresh")
+    if missing := [symbol for symbol in trained if symbol not in own]:
+        raise ConfigError(f"data.markets: {where} was trained on {', '.join(trained)}, and {', '.join(missing)} is "
+                          f"missing in {', '.join(own)}; go on with the same symbols or more, or train afresh")
 
 
 def require_carried(config: RunConfig, trained: RunConfig) -> None:

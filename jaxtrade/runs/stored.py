@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from jaxtrade.config import RunConfig
 from jaxtrade.data.contract_file import contract_of
+from jaxtrade.data.members import symbols_of
 from jaxtrade.errors import CheckpointError, ConfigError, DataError
-from jaxtrade.evaluation import frames, html, report
+from jaxtrade.evaluation import frames, html, report, set_report
 from jaxtrade.evaluation.policy import FOLDER, LoadedPolicy, load_policy
 from jaxtrade.runs import rundir
+from jaxtrade.storage.monitor import MONITOR
 from jaxtrade.storage.sinks import read_rows
 from jaxtrade.text import several, short_repr
 
@@ -81,6 +83,44 @@ class StoredEvaluation:
 
 
 @dataclass(frozen=True, repr=False)
+class StoredSet(StoredEvaluation):
+    """The evaluation of a set of symbols: `evaluation/<split>`, with a folder for each symbol.
+
+    Frames have a column `symbol`. symbols: the evaluation of each symbol.
+    """
+
+    @cached_property
+    def symbols(self) -> dict[str, StoredEvaluation]:
+        """symbol -> its evaluation."""
+        return {symbol: StoredEvaluation(self.path / symbol, document, self.zone)
+                for symbol, document in self.document["symbols"].items()}
+
+    @cached_property
+    def trades(self) -> pd.DataFrame:
+        """The trades of the policy on every symbol. See `SetResult.trades`. Raises DataError."""
+        return frames.by_symbol({symbol: each.trades for symbol, each in self.symbols.items()})
+
+    @cached_property
+    def equity(self) -> pd.DataFrame:
+        """Equity of the policy on every symbol. See `SetResult.equity`. Raises DataError."""
+        return frames.by_symbol({symbol: each.equity for symbol, each in self.symbols.items()})
+
+    def plot(self) -> Figure:
+        """A matplotlib figure: the sum of all symbols' equities and its drawdown, strategy pass."""
+        from jaxtrade.evaluation.plot import draw_equity
+
+        settings, agents = self.document["settings"], self.document["agents"]
+        return draw_equity(frames.summed_equity(self.equity, settings["start_balance"]),
+                           report.title_of(settings, next(iter(agents))))
+
+    def __repr__(self) -> str:
+        return report.repr_of("StoredSet", self.document)
+
+    def _repr_html_(self) -> str:
+        return set_report.to_html(self.document)
+
+
+@dataclass(frozen=True, repr=False)
 class StoredRun:
     """A run in its folder.
 
@@ -95,12 +135,14 @@ class StoredRun:
     def evaluations(self) -> dict[str, StoredEvaluation]:
         """The evaluations by name: `test`, or `test/seed_3` if the run has several seeds. Empty before the first one.
 
-        Raises DataError if a file is damaged.
+        That of a set is a `StoredSet`, which holds those of its symbols. Raises DataError if a file is damaged.
         """
-        zone, root = contract_of(self.config.data).zone, self.path / "evaluation"
+        root, zone = self.path / "evaluation", _zone(self.config)
         found = sorted(root.rglob("evaluation.json"), key=lambda path: _rank(path.relative_to(root).parts))
-        return {path.parent.relative_to(root).as_posix(): StoredEvaluation(path.parent, _read(path), zone)
-                for path in found}
+        several = len(symbols_of(self.config)) > 1
+        kind = StoredSet if several else StoredEvaluation
+        return {path.parent.relative_to(root).as_posix(): kind(path.parent, _read(path), zone) for path in found
+                if not (several and path.parent.name in symbols_of(self.config))}
 
     @property
     def evaluation(self) -> StoredEvaluation:
@@ -132,6 +174,11 @@ class StoredRun:
     def metrics(self) -> pd.DataFrame:
         """The metrics of training, one row per update. `action_share` and others have a column per part."""
         return metrics_frame(self.path)
+
+    @cached_property
+    def episodes(self) -> pd.DataFrame:
+        """The episodes of training, one row each. Raises ConfigError if the run wrote no `monitor.csv`."""
+        return episodes_frame(self.path)
 
     @property
     def summary(self) -> dict[str, Any] | None:
@@ -199,6 +246,23 @@ def metrics_frame(path: Path) -> pd.DataFrame:
         raise ConfigError(f"{path / METRICS}: no such file: the run has not begun to train")
     frame = pd.json_normalize(read_rows(path / METRICS))
     return frame.set_index("update") if len(frame) else frame
+
+
+def episodes_frame(path: Path) -> pd.DataFrame:
+    """The episodes of a run's training, one row each in the order in which they ended (columns: docs/run_folder.md).
+
+    `t` is in seconds since the start of the run. An undefined Sharpe ratio is NaN. path: the run folder. Raises
+    ConfigError if there is no `monitor.csv`, DataError if it is damaged.
+    """
+    file = path / MONITOR
+    if not file.is_file():
+        raise ConfigError(f"{file}: no such file: the run has not begun to train, or it was told to write none "
+                          "(monitor.on, monitor.csv)")
+    return frames.read_episodes(file)
+def _zone(config: RunConfig) -> str:
+    """The zone of the exchange, for the times of frames; of a set that of its first symbol."""
+    return contract_of(config.data if not config.data.markets else config.data.model_copy(
+        update={"market": config.data.markets[0]})).zone
 
 
 def _rank(parts: tuple[str, ...]) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ import jax
 from jaxtrade import interrupt
 from jaxtrade.advisor.host.models import with_model
 from jaxtrade.config import RunConfig
+from jaxtrade.data.market import Market
+from jaxtrade.env.state import EnvParams
 from jaxtrade.errors import InterruptedRunError, PreemptedError
 from jaxtrade.evaluation import seeds
-from jaxtrade.evaluation.evaluate import EvaluationResult
 from jaxtrade.evaluation.pictures import training as training_picture
 from jaxtrade.evaluation.policy import FOLDER, save_policy_bundle
 from jaxtrade.evaluation.validation import mean_reward
@@ -38,6 +39,7 @@ from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
 from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
+from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.kept import Store
@@ -90,11 +92,12 @@ def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
 def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
     config = setup.config
     begins = Fresh() if source is None else transferred(setup, source, programs)
-    path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
+    path = path or rundir.new_run_path(setup.market.name, config.env.task)
     manifest = rundir.provenance(config, setup.market.fingerprint)
     if source is not None and begins.coverage is not None:
         manifest["source"] = describe(source, begins.coverage, path)
-    check_advisor(config, setup.market)
+    if isinstance(setup.market, Market):  # a set has no advisor
+        check_advisor(config, setup.market)
     rundir.create_run(path, config, manifest)
     with rundir.locked(path), interrupt.hint(partial(how_to_continue, path)):
         return _train_and_evaluate(setup, path, begins, programs, screen)
@@ -136,12 +139,11 @@ def _controller(job: Job) -> control.Controller | None:
         updates = config.transfer.open_until * setup.plan.total_updates
         least = math.ceil(updates / (chosen.evaluate_every * config.train.chunk_updates))
         chosen = chosen.model_copy(update={"min_evaluations": max(chosen.min_evaluations, least)})
-    params, _ = params_shown(setup, "validation", job.path, job.tell)
-    job.validation = params
+    shown = {symbol: params_shown(own, "validation", job.path, job.tell)[0] for symbol, own in setup.symbols.items()}
+    job.validation = next(iter(shown.values()))
 
     def score(state: PyTree) -> float:
-        value = mean_reward(setup.env, params, setup.splits["validation"], setup.algorithm,
-                            jax.device_get(policies_of(setup, state)), job.programs)
+        value = validation_score(setup, shown, jax.device_get(policies_of(setup, state)), job.programs)
         if job.board is not None:
             steps = setup.stack.first(state.update) * setup.plan.steps_per_update
             job.board.figures({board.SCORE: value}, steps)
@@ -156,11 +158,23 @@ def _controller(job: Job) -> control.Controller | None:
     return controller
 
 
+def validation_score(setup: Setup, shown: Mapping[str, EnvParams], policies: Sequence[PyTree],
+                     programs: Programs) -> float:
+    """Mean reward per validation session of greedy policies, over all policies and symbols, each with equal weight.
+
+    shown: parameters by symbol.
+    """
+    steps = steps_of(setup, "validation")
+    return sum(mean_reward(own.env, shown[symbol], own.splits["validation"], own.algorithm,
+                           [policy_for(setup, policy, symbol) for policy in policies], programs, steps)
+               for symbol, own in setup.symbols.items()) / len(shown)
+
+
 def _advisor(job: Job) -> TrainingAdvisor | None:
     """The advisor for the rest of the training. None if the run has no advisor or nothing is left to train."""
     if job.setup.fusion is None or job.beginning.update >= job.setup.plan.total_updates:
         return None
-    return TrainingAdvisor(job.config, job.setup.market, job.setup.splits["train"], job.path, job.tell)
+    return TrainingAdvisor(job.config, job.setup.single, job.setup.splits["train"], job.path, job.tell)
 
 
 def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdvisor | None) -> TrainResult:
@@ -233,14 +247,14 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
     return RunResult(path, trained, results, 1 if failed else 0)
 
 
-def _draw(job: Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
+def _draw(job: Job, controller: control.Controller | None, results: seeds.Results, steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
-    title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
+    title = f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
     scores, best = (controller.state.scores, controller.state.best_update) if controller else ((), None)
     training_picture.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
-    calibration.draw(config, job.setup.market, job.setup.splits["train"], job.path, history(job.path),
-                     job.tell)
+    if isinstance(job.setup.market, Market):  # a set has no advisor
+        calibration.draw(config, job.setup.market, job.setup.splits["train"], job.path, history(job.path), job.tell)
     if job.board is not None:
         split = job.setup.evaluation_split()
         board.results(job.board, results, split, steps)

@@ -248,12 +248,15 @@ def _line(row: Row) -> str:
 # What the environment and an advisor report about a rollout; the loop reports times; all else is the learner's.
 _ROLLOUT = re.compile(r"episode|reward_|action_share|end_share|illegal|breaches|win_rate|forced_|commission_share|"
                       r"advice_share|agreement|override|trust|hit_rate|brier")
+_GROUPED = ("monitor/",)
 _TIME = ("update", "seconds", "steps_per_second", "eta_seconds")
 _NO_FIGURES = ("steps", "total_updates")  # the horizontal axis, and a constant
 
 
 def grouped(name: str) -> str:
-    """The TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name."""
+    """The TensorBoard tag of a metric: `rollout/`, `time/` or `train/`, then its name. A name with a group stays."""
+    if name.startswith(_GROUPED):
+        return name
     return f"{'time' if name in _TIME else 'rollout' if _ROLLOUT.match(name) else 'train'}/{name}"
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtrade.config import TrainConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.monitor import ROWS, Episodes, ended_episodes
 from jaxtrade.storage.sinks import MetricSink
 from jaxtrade.text import several, short_repr
 from jaxtrade.training import divergence
@@ -194,6 +195,7 @@ class _Run:
     chunk: Chunk | None = None
     ahead: Callable[[PyTree], object] | None = None
     history: list[Row] = field(default_factory=list)
+    ended: Sequence[Episodes] = ()  # of the last chunk, by update
     stopped: bool = False
     trained: int = 0
     retries: int = 0
@@ -249,6 +251,7 @@ class _Run:
         start = time.perf_counter()
         inputs, self.ready = self._inputs() if self.ready is None else self.ready, None
         self.state, metrics, news = self.chunk(self.state, self.params, inputs)
+        self.ended = ended_episodes(metrics.pop(ROWS, None), self.update, self.stack.count)
         if self.exchange is not None:
             self.exchange.receive(self.update + self.updates, news)
         self.seconds += time.perf_counter() - start
@@ -279,6 +282,7 @@ class _Run:
             row |= {"seconds": self.seconds, "steps_per_second": self.speed, "eta_seconds": eta}
         self.history += rows
         self.io.write(rows)
+        self.io.episodes(self.ended)
 
     def call_hooks(self) -> None:
         for hook in self.hooks:

@@ -10,6 +10,7 @@ from typing import Any
 
 from jaxtrade.errors import InterruptedRunError, JaxtradeError, PreemptedError, StorageError
 from jaxtrade.storage import checkpoint
+from jaxtrade.storage.monitor import Episodes, EpisodeSink
 from jaxtrade.storage.sinks import MetricSink, Phased, Rewinding
 from jaxtrade.types import PyTree
 
@@ -39,6 +40,12 @@ class RunIO:
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         for sink in self.sinks:
             sink.write(rows)
+
+    def episodes(self, ended: Sequence[Episodes]) -> None:
+        """Hand the episodes that ended in a chunk, by update, to all sinks that take them. Raises StorageError."""
+        for sink in self.sinks:
+            if isinstance(sink, EpisodeSink):
+                sink.episodes(ended)
 
     def message(self, text: str) -> None:
         for sink in self.sinks:

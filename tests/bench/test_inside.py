@@ -14,7 +14,7 @@ from bench.scaling import points
 QUICK = catalogue.Options(quick=True, repeats=1)
 
 
-LONG = ("population", "scaling", "intrabar", "ablation", "advisor", "memory", "ppo_update")
+LONG = ("population", "scaling", "intrabar", "ablation", "advisor", "monitor", "memory", "ppo_update")
 
 
 @pytest.fixture(params=["rollout", "compile",

@@ -14,7 +14,7 @@ import pytest
 from bench.learning import sections_of
 from jaxtrade.config import EnvConfig, RunConfig
 from jaxtrade.env.actions import Action
-from jaxtrade.errors import CheckpointError
+from jaxtrade.errors import CheckpointError, ConfigError
 from jaxtrade.evaluation import policy as bundles
 from jaxtrade.evaluation.agents import greedy, sampled
 from jaxtrade.evaluation.backtest import backtest, decision_bars
@@ -195,3 +195,48 @@ def test_a_schema_that_contradicts_itself_is_refused(trained, tmp_path, edit, me
     checkpoint.save_policy(tmp_path / "policy", trained[1], schema)
     with pytest.raises(CheckpointError, match=message):
         load_policy(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def of_two(trained, tmp_path_factory):
+    """The same network as a run on two symbols would save it: with two groups of statistics."""
+    stats = trained[1].normaliser
+    policy = trained[1].replace(normaliser=jax.tree.map(lambda x: jnp.concatenate([x, 3 * x]), stats))
+    schema = json.loads((trained[0] / "policy" / "schema.json").read_text())
+    market = schema.pop("market")
+    schema |= {"markets": [market, market | {"symbol": "USDJPY"}], "groups": [market["symbol"], "USDJPY"]}
+    path = tmp_path_factory.mktemp("of_two")
+    checkpoint.save_policy(path, policy, schema)
+    return path, policy
+
+
+def test_a_policy_of_two_symbols_acts_with_the_statistics_of_the_chosen_one(trained, of_two):
+    path, policy = of_two
+    loaded, first = load_policy(path), MARKET.contract.symbol
+    _, observations, masks = visited(trained)
+    assert loaded.symbols == [first, "USDJPY"]
+    assert loaded.for_symbol(first).act(observations, masks).tolist() == (
+        load_policy(trained[0]).act(observations, masks).tolist())
+    yen = load_policy(path, "usdjpy")
+    np.testing.assert_array_equal(yen.policy.normaliser.mean, policy.normaliser.mean[1:])
+    assert yen.act(observations, masks).tolist() != loaded.for_symbol(first).act(observations, masks).tolist()
+    assert yen.for_symbol("USDJPY") is yen
+
+
+def test_a_policy_of_two_symbols_refuses_to_act_before_one_is_chosen(of_two):
+    with pytest.raises(ValueError, match=r"trained on .*, USDJPY, each .* choose one: policy\.for_symbol"):
+        load_policy(of_two[0]).act(np.zeros(228), np.ones(7, bool))
+
+
+def test_a_symbol_that_the_policy_never_saw_is_refused(trained, of_two):
+    for path in (trained[0], of_two[0]):
+        with pytest.raises(ConfigError, match=r"symbol GBPUSD: the policy in .* was trained on .*normalise_per_symbol"):
+            load_policy(path, "GBPUSD")
+
+
+def test_common_statistics_act_on_any_symbol(trained, tmp_path):
+    schema = json.loads((trained[0] / "policy" / "schema.json").read_text())
+    market = schema.pop("market")
+    checkpoint.save_policy(tmp_path, trained[1], schema | {"markets": [market, market], "groups": ["all symbols"]})
+    loaded = load_policy(tmp_path)
+    assert loaded.for_symbol("GBPUSD") is loaded

@@ -69,3 +69,38 @@ def test_slots_with_different_counts_merge_independently():
     mean = 208 / 102
     np.testing.assert_allclose(merged.mean, [[mean, 12.0]], rtol=1e-6)
     np.testing.assert_allclose(merged.variance, [[834 / 102 - mean**2, 4.0]], rtol=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=5), st.integers(0, 2**31 - 1))
+def test_groups_are_the_statistics_of_their_rows_alone(batches, seed):
+    """Any mix of groups in any batches: each group has the moments of its own rows, as NumPy computes them."""
+    rng = np.random.default_rng(seed)
+    scale = np.array([1.0, 300.0, 1e-3, 5.0])
+    rows = [((np.array(ids)[:, None] + rng.normal(size=(len(ids), 2))) * scale[ids][:, None]).astype(np.float32)
+            for ids in batches]
+    stats = init_stats(2, groups=4)
+    for ids, batch in zip(batches, rows, strict=True):
+        stats = merge(stats, jnp.asarray(batch), jnp.array(ids))
+    ids, data = np.concatenate([np.array(each) for each in batches]), np.concatenate(rows).astype(np.float64)
+    for group in range(4):
+        own = data[ids == group]
+        np.testing.assert_array_equal(stats.count[group], np.full(2, len(own), np.float32))
+        mean, variance = (own.mean(0), own.var(0)) if len(own) else (0.0, 1.0)
+        np.testing.assert_allclose(stats.mean[group], np.broadcast_to(mean, 2), rtol=1e-5, atol=1e-6 * scale[group])
+        np.testing.assert_allclose(stats.variance[group], np.broadcast_to(variance, 2), rtol=1e-3,
+                                   atol=1e-5 * scale[group]**2)
+
+
+def test_one_group_per_row_agrees_with_a_single_group():
+    batch = jnp.asarray(np.random.default_rng(2).normal(5.0, 2.0, (64, 3)), jnp.float32)
+    one, grouped = merge(init_stats(3), batch), merge(init_stats(3), batch, jnp.zeros(64, jnp.int32))
+    for single, group in zip(jax.tree.leaves(one), jax.tree.leaves(grouped), strict=True):
+        np.testing.assert_allclose(group, single, rtol=1e-6)
+
+
+def test_several_groups_need_to_be_told_apart():
+    with pytest.raises(AssertionError):
+        merge(init_stats(2, groups=3), jnp.ones((4, 2)))
+    with pytest.raises(AssertionError):
+        normalise(init_stats(2, groups=3), jnp.ones(2))

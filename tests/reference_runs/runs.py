@@ -14,7 +14,7 @@ import pandas as pd
 ROOT = Path(__file__).parents[2]
 TINY = ("rollout.num_envs=8", "rollout.num_steps=32", "ppo.num_minibatches=2", "ppo.num_epochs=2",
         "network.hidden=[16]", "train.total_timesteps=1536", "train.chunk_updates=2", "train.checkpoint_every=1",
-        "train.tensorboard=false", "train.keep_checkpoints=9", "split.validation_sessions=1",
+        "train.tensorboard=false", "monitor.on=false", "train.keep_checkpoints=9", "split.validation_sessions=1",
         "control.evaluate_every=1",
         # the learner and the stops that these runs had from the start, whatever the defaults are now
         "ppo.normalise_rewards=false", "ppo.learning_rate=3e-4", "ppo.learning_rate_end=3e-5", "brackets.stop_atr=1.5",

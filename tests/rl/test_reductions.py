@@ -40,7 +40,9 @@ def test_one_place_changes_nothing():
     lambda x, reduce: (reduce.sum(x), reduce.mean(x), reduce.variance(x), reduce.deviation(x)),
     lambda x, reduce: reduce.max_of_parts(x.max()),
     lambda x, reduce: merge(merge(init_stats(3), x.reshape(-1, 3), reduce=reduce), 5 * x.reshape(-1, 3), reduce=reduce),
-], ids=["standardised", "explained variance", "moments", "largest", "normaliser"])
+    # Both rows of group 1 are in the second half; group 3 has none.
+    lambda x, reduce: merge(init_stats(1, 4), x[:, None], jnp.where(jnp.abs(x - 4.5) > 4.5, 1, 2 * (x > 5.0)), reduce),
+], ids=["standardised", "explained variance", "moments", "largest", "normaliser", "groups of the normaliser"])
 def test_moments_of_two_halves(of):
     x = jnp.asarray(np.random.default_rng(0).normal(5.0, 3.0, 24), jnp.float32)
     whole = jax.jit(lambda x: of(x, LOCAL))(x)

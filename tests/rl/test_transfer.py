@@ -13,7 +13,7 @@ from flax import struct
 from jaxtrade.config import NetworkConfig, TransferConfig
 from jaxtrade.errors import ConfigError
 from jaxtrade.networks import distributions
-from jaxtrade.networks.normalize import init_stats, merge, normalise
+from jaxtrade.networks.normalize import RunningStats, init_stats, merge, normalise
 from jaxtrade.rl import coverage as coverage_report
 from jaxtrade.rl import transfer
 from jaxtrade.rl.listening.fusion import GATE, GATE_SLOTS
@@ -272,3 +272,36 @@ def test_movement_names_what_stood_still_and_why() -> None:
     found = transfer.movement(fresh.params, moved, LARGE, stats)
     assert (found["constant"], found["still"]) == (["x"], ["b"])
     assert {"a", "c", "y", "CLOSE", "value_head/kernel"} <= set(found["moved"])
+
+
+def of_symbols(layout: Layout, *groups: str) -> tuple[Layout, RunningStats]:
+    """The layout with groups, and statistics that differ between them."""
+    stats = init_stats(len(layout.slots), len(groups))
+    rows = jnp.arange(len(groups), dtype=jnp.float32)[:, None]
+    return layout._replace(groups=groups), jax.tree.map(lambda x: x + 10 * (rows + 1), stats)
+
+
+def test_statistics_move_by_the_names_of_symbols() -> None:
+    """From two symbols to three, in another order: each takes its own figures along, a new one starts afresh."""
+    mine, stats = of_symbols(SMALL, "EURUSD", "USDJPY")
+    theirs, own = of_symbols(LARGE, "USDJPY", "GBPUSD", "EURUSD")
+    before, fresh = source(mine), Fresh(theirs)
+    fresh.normaliser = own
+    carried = transfer.transfer(before.params, stats, None, mine, fresh, theirs)
+    assert carried.coverage.complete
+    shared = jnp.array([0, 2, 3])  # the places of a, b and c
+    np.testing.assert_array_equal(carried.normaliser.mean[:, shared], jnp.stack([stats.mean[1], own.mean[1, shared],
+                                                                                 stats.mean[0]]))
+    np.testing.assert_array_equal(carried.normaliser.mean[:, 1], own.mean[:, 1])
+
+
+def test_statistics_of_a_dropped_symbol_are_reported() -> None:
+    mine, stats = of_symbols(SMALL, "EURUSD", "USDJPY")
+    theirs, own = of_symbols(SMALL, "EURUSD")
+    fresh = Fresh(theirs)
+    fresh.normaliser = own
+    parts = {part.name: part for part in transfer.transfer(source(mine).params, stats, None, mine, fresh,
+                                                           theirs).coverage.parts}
+    found = parts["normaliser/mean"]
+    assert (found.outcome, found.carried, found.size) == ("dropped", 3, 6)
+    assert "the target has no USDJPY" in found.why

@@ -25,6 +25,7 @@ from jaxtrade.rl.ppo.loss import Batch, Objective, gradient, rows_of
 from jaxtrade.rl.ppo.rollout import collect
 from jaxtrade.rl.ppo.state import policy_of
 from jaxtrade.rl.schedules import linear, progress
+from jaxtrade.rl.symbols import followed
 from jaxtrade.rl.train_state import TrainState, staged
 from jaxtrade.types import Array, PyTree
 
@@ -62,14 +63,15 @@ def update(ppo: PPO, state: TrainState, params: PyTree, inputs: AdviceState | No
     fraction = progress(state.update, state.total_updates)
     learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
     ent_coef = linear(hparams.ent_coef, hparams.ent_coef_end, fraction)
-    params, figures = staged(ppo, params, fraction)
+    params, figures = staged(ppo, params, fraction, state.errors)
 
     policy = ready(ppo, policy)
     collected, seen, batch, tally = collect(ppo, state, policy, params, key_rollout)
     objective = Objective(policy, params, hparams, ent_coef)
     learnt, history = learn(ppo, collected, objective, batch, key_epochs, learning_rate, fraction)
-    new = learnt.replace(normaliser=new_statistics(ppo, state.normaliser, seen.ref, params), update=state.update + 1)
-    episodes, summary = tally_metrics(ppo, tally)
+    new = learnt.replace(normaliser=new_statistics(ppo, state.normaliser, seen.ref, params), update=state.update + 1,
+                         errors=followed(ppo, state.errors, jnp.abs(batch.advantage), seen, params))
+    episodes, summary = tally_metrics(ppo, tally, seen, params)
     metrics = episodes | step_metrics(history) | action_metrics(ppo, seen) | {
         "explained_variance": losses.explained_variance(batch.value, batch.target, ppo.reduce),
         "learning_rate": learning_rate,

@@ -25,6 +25,7 @@ from jaxtrade.rl.returns import next_values, q_lambda
 from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
+from jaxtrade.rl.symbols import followed
 from jaxtrade.rl.train_state import TrainState, staged
 from jaxtrade.types import Array, PyTree, Transition
 
@@ -60,14 +61,15 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
     key_rollout, key_epochs = jax.random.split(jax.random.fold_in(state.key, state.update))
     fraction = progress(state.update, state.total_updates)
     learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
-    params, figures = staged(ctx, params, fraction)
+    params, figures = staged(ctx, params, fraction, state.errors)
 
     policy = ready(ctx, policy)
     collected, seen, batch, tally = collect(ctx, state, policy, params, key_rollout)
     learnt, history = epochs.learn(ctx, collected, partial(gradient, ctx, policy, params, rows_of(batch)),
                                    lambda picked: (picked,), key_epochs, learning_rate)
-    new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1)
-    episodes, summary = tally_metrics(ctx, tally)
+    new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1,
+                         errors=followed(ctx, state.errors, jnp.abs(batch.target - batch.q), seen, params))
+    episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics = episodes | epochs.step_metrics(history, first=("q_error",)) | action_metrics(ctx, seen) | {
         "explained_variance": explained_variance(batch.q, batch.target, ctx.reduce),
         "q_max": ctx.reduce.max_of_parts(jnp.abs(seen.extras.value).max()),

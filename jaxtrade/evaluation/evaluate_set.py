@@ -1,0 +1,92 @@
+"""`evaluate` of the public API, for one symbol or a set: each symbol of a set by itself, in programs that are compiled
+once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import jax
+
+from jaxtrade.config import RunConfig
+from jaxtrade.data.market_set import MarketSet
+from jaxtrade.env.dynamics import TradingEnv
+from jaxtrade.env.state import EnvParams
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import evaluate as one_symbol
+from jaxtrade.evaluation.agents import Agent
+from jaxtrade.evaluation.members import bars_of, for_member, members_of
+from jaxtrade.evaluation.set_report import SetResult
+from jaxtrade.types import Algorithm, PyTree, SessionSet
+
+if TYPE_CHECKING:
+    from jaxtrade.data.market import Market
+    from jaxtrade.evaluation.report import EvaluationResult
+
+
+@overload
+def evaluate(env: TradingEnv, params: EnvParams, market: Market, sessions: SessionSet, config: RunConfig,
+             agents: Sequence[Agent] | None = None, **given: Any) -> EvaluationResult: ...
+
+
+@overload
+def evaluate(env: TradingEnv, params: EnvParams, market: MarketSet, sessions: SessionSet, config: RunConfig,
+             agents: Sequence[Agent] | None = None, **given: Any) -> SetResult: ...
+
+
+def evaluate(env: TradingEnv, params: EnvParams, market: Market | MarketSet, sessions: SessionSet, config: RunConfig,
+             agents: Sequence[Agent] | None = None, **given: Any) -> EvaluationResult | SetResult:
+    """Run agents over all decision bars of `sessions`, twice: with account rules on and with account rules off.
+
+        result = jaxtrade.evaluate(env, params, market, splits["test"], config, algorithm=ppo, policy=policy)
+
+    Args:
+        params: as from `make_params`. Of a set they are not read: each symbol's are made from the configuration.
+        market: one symbol, or a set of them. sessions: to evaluate on, as from `split_sessions`.
+        agents: default: the policy, greedy and sampled, and the baselines. They are for one symbol: a set takes none.
+        given: further arguments by name: `algorithm`, `policy`, `provenance`, `trained_on`, `notes` (see
+            `evaluation.evaluate.evaluate`).
+    Returns:
+        The evaluation; of a set a `SetResult` with that of each symbol, and all of them together.
+    Raises:
+        DataError: there is no session to evaluate on.
+        ConfigError: agent names repeat, both agents and a policy are given, agents are given for a set, or equity comes
+            near the int32 limit.
+    """
+    if not isinstance(market, MarketSet):
+        return one_symbol.evaluate(env, params, market, sessions, config, agents, **given)
+    if agents is not None:
+        raise ConfigError("evaluation: agents are made for one symbol; give algorithm and policy for a set, or "
+                          "evaluate each of its members")
+    return evaluate_set(env, market, sessions, config, **given)
+
+
+def evaluate_set(
+    env: TradingEnv, market: MarketSet, sessions: SessionSet, config: RunConfig, *, algorithm: Algorithm | None = None,
+    policy: PyTree = None, provenance: Mapping[str, Any] | None = None, trained_on: SessionSet | None = None,
+    notes: Sequence[str] = ()
+) -> SetResult:
+    """Evaluate a policy of a set, and the baselines, on every symbol.
+
+    Each symbol has an account of its own, costs of its own, and the observation statistics that the policy has for it.
+
+    Args:
+        market, sessions: the set and some of its sessions (`split_sessions`).
+        config: of the run. algorithm, policy, provenance, trained_on, notes: as in `evaluate`.
+    Raises:
+        DataError: a symbol has no session among these.
+        ConfigError: as `evaluate`, for any symbol.
+    """
+    given = {"evaluated": sessions} | ({} if trained_on is None else {"trained": trained_on})
+    members = members_of(market, given, config)
+    steps = max(bars_of(each.market, each.sessions["evaluated"]) for each in members.values())
+    found = {}
+    for number, (symbol, each) in enumerate(members.items()):
+        own = None if policy is None else for_member(policy, number)
+        found[symbol] = one_symbol.evaluate(env, jax.device_put(each.params), each.market,
+                                            each.sessions["evaluated"], each.config,
+                                            algorithm=algorithm, policy=own, provenance=provenance,
+                                            trained_on=each.sessions.get("trained"), notes=notes, steps=steps)
+    digests = {"config_sha256": config.digest(), "data_sha256": market.fingerprint}
+    return SetResult(found, dict(provenance or {}), digests)

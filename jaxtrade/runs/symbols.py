@@ -1,0 +1,52 @@
+"""The symbols of a run, each as a setup of its own: what is evaluated, replayed and scored is always one symbol.
+
+The markets of a set have one shape (`evaluation.one_shape`), and their programs step the same number of bars, so every
+program is compiled once for all symbols.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jaxtrade.data.market import Market
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.members import bars_of, for_member, members_of
+from jaxtrade.types import PyTree
+
+if TYPE_CHECKING:
+    from jaxtrade.runs.setup import Setup
+
+
+def setups_of(setup: Setup) -> dict[str, Setup]:
+    """symbol -> the setup of that symbol alone. For a run on one symbol: the setup itself."""
+    if isinstance(setup.market, Market):
+        return {setup.market.contract.symbol: setup}
+    return {symbol: replace(setup, market=own.market, splits=own.sessions, params=own.params, config=own.config)
+            for symbol, own in members_of(setup.market, setup.splits, setup.config).items()}
+
+
+def steps_of(setup: Setup, split: str) -> int | None:
+    """The number of bars that the programs of a set step on a split: of the symbol with most. None for one symbol."""
+    if isinstance(setup.market, Market):
+        return None
+    return max(bars_of(own.single, own.splits[split]) for own in setup.symbols.values())
+
+
+def policy_for(setup: Setup, policy: PyTree, symbol: str) -> PyTree:
+    """The policy as it acts on one symbol: with the observation statistics of that symbol. It may be abstract."""
+    return policy if isinstance(setup.market, Market) else for_member(policy, setup.market.symbols.index(symbol))
+
+
+def chosen_symbol(setup: Setup, symbol: str | None) -> str:
+    """The symbol that was asked for, or the only one.
+
+    Raises ConfigError if the run has no such symbol, or has several and none was named.
+    """
+    known = list(setup.symbols)
+    if symbol is None and len(known) == 1:
+        return known[0]
+    if symbol is None or symbol.upper() not in known:
+        asked = "this run has several symbols" if symbol is None else f"symbol {symbol}: this run has no such symbol"
+        raise ConfigError(f"{asked}; give symbol (--symbol) {' or '.join(known)}")
+    return symbol.upper()

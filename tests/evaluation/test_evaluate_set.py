@@ -1,0 +1,199 @@
+"""Evaluation of a set of real pairs: two- and one-sided bars, dollars and converted profits, unequal histories."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jaxtrade as jt
+from jaxtrade.config import load_config
+from jaxtrade.data.market import load_market
+from jaxtrade.data.splits import session_set
+from jaxtrade.env.params import make_params
+from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import metrics
+from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write_set
+from jaxtrade.evaluation.members import for_member, member_sessions, members_of
+from jaxtrade.runs.setup import prepare
+from jaxtrade.runs.stored import StoredSet
+
+SYMBOLS = ("EURUSD", "GBPUSD", "USDJPY", "USDCHF")
+SMALL = ("data.source=bundled", f"data.markets={','.join(SYMBOLS)}", "data.start=2016-04-01", "data.end=2016-06-10",
+         "data.per_market={GBPUSD: {start: 2016-05-02}}", "split.test_sessions=6", "split.validation_sessions=2",
+         "env.window=4", "env.features=[close,atr]", "network.hidden=[8]", "rollout.num_envs=8",
+         "account.preset=rules_off_50k")
+
+
+@pytest.fixture(scope="module")
+def setup() -> Any:
+    return prepare(load_config("quickstart", SMALL))
+
+
+@pytest.fixture(scope="module")
+def policy(setup) -> Any:
+    """An untrained policy whose statistics differ between the symbols, with outputs lively enough to trade."""
+    state = jax.jit(setup.algorithm.init)(jax.random.key(0), setup.params)
+    policy = setup.algorithm.policy(state)
+    head = policy.parameters["policy_head"]
+    return policy.replace(parameters={**policy.parameters, "policy_head": {**head, "kernel": 200 * head["kernel"]}})
+
+
+@pytest.fixture(scope="module")
+def result(setup, policy) -> Any:
+    return jt.evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config,
+                       algorithm=setup.algorithm, policy=policy, trained_on=setup.splits["train"],
+                       provenance={"split": "test"})
+
+
+def test_the_policy_has_statistics_of_each_symbol(policy):
+    assert policy.normaliser.mean.shape[0] == 4
+    assert len(np.unique(np.asarray(policy.normaliser.mean), axis=0)) == 4
+    assert np.asarray(policy.normaliser.count)[:, 0].sum() == 8  # one observation of each environment
+
+
+def test_every_symbol_is_evaluated_on_the_same_dates(setup, result):
+    assert tuple(result.symbols) == SYMBOLS
+    for symbol, each in result.symbols.items():
+        assert each.settings["market"] == symbol
+        np.testing.assert_array_equal(each.decisions.date, result.symbols["EURUSD"].decisions.date)
+        assert len(each.agent("sampled").trades) > 3
+    assert len(result.symbols["GBPUSD"].clock.time) < len(result.symbols["USDJPY"].clock.time)
+    assert [each.settings["two_sided"] for each in result.symbols.values()] == [True, False, False, False]
+    assert not any("in sample" in label for label in result.labels)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_each_symbol_has_the_bits_of_its_own_evaluation(setup, policy, result, symbol):
+    """The same weights and dates on the symbol's own market, unpadded: one- or two-sided, converting or not."""
+    number = SYMBOLS.index(symbol)
+    config = members_of(setup.market, setup.splits, setup.config)[symbol].config
+    market, padded = load_market(config), result.symbols[symbol]
+    assert len(market.data.close) < max(len(each.clock.time) for each in result.symbols.values()) or symbol != "GBPUSD"
+    dates = padded.decisions.date
+    sessions = session_set(np.flatnonzero(np.isin(market.trade_dates, dates)), market.num_sessions)
+    own = evaluate(setup.env, make_params(market, sessions, config), market, sessions, config,
+                   algorithm=setup.algorithm, policy=for_member(policy, number))
+    for one, other in zip(own.agents, padded.agents, strict=True):
+        for which in ("strategy", "account"):
+            expected, found = getattr(one, which), getattr(other, which)
+            for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+                np.testing.assert_array_equal(a, b)
+        for name in one.trades.__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(one.trades, name), getattr(other.trades, name))
+        assert one.strategy_figures == other.strategy_figures
+        assert one.account_figures == other.account_figures
+    same = set(own.settings) - {"config_sha256"}
+    assert {key: own.settings[key] for key in same} == {key: padded.settings[key] for key in same}
+
+
+def test_pooled_figures_are_sums_over_the_symbols(result):
+    for agent in result.agents:
+        own = [each.agent(agent.name) for each in result.symbols.values()]
+        for key in ("net_profit", "commission", "slippage", "trades", "illegal_actions"):
+            total = sum(each.strategy_figures[key] for each in own)
+            assert agent.strategy_figures[key] == pytest.approx(total, abs=1e-6)
+        for key in ("net_profit", "accounts", "bust", "trades"):
+            total = sum(each.account_figures[key] for each in own)
+            assert agent.account_figures[key] == pytest.approx(total, abs=1e-6)
+        assert agent.strategy_figures["return_pct"] == pytest.approx(agent.strategy_figures["net_profit"] / 2_000)
+        nets = np.concatenate([each.trades.net for each in own])
+        assert agent.strategy_figures["win_rate"] == metrics.win_rate(nets)
+        assert agent.trades == len(nets)
+        assert set(agent.strategy_figures) == set(own[0].strategy_figures)
+        assert set(agent.account_figures) == set(own[0].account_figures)
+
+
+def test_the_pooled_drawdown_is_of_the_total_equity(result):
+    """Against a slow sum: at every time, the latest mark of each symbol."""
+    name = "sampled"
+    marks: dict[int, dict[str, int]] = {}
+    for symbol, each in result.symbols.items():
+        equity = each.agent(name).strategy.equity
+        for row, money in zip(each.decisions.rows, equity, strict=True):
+            marks.setdefault(int(each.clock.time[row + 1]), {})[symbol] = int(money)
+    known, peak, worst = dict.fromkeys(SYMBOLS, 0), 0, 0
+    for time in sorted(marks):
+        known |= marks[time]
+        total = sum(known.values())
+        peak = max(peak, total)
+        worst = max(worst, peak - total)
+    assert result.agent(name).strategy_figures["max_drawdown"] == worst / 1000
+    assert worst < sum(1000 * each.agent(name).strategy_figures["max_drawdown"] for each in result.symbols.values())
+
+
+def test_the_table_shows_each_symbol_and_all_together(result):
+    text = result.table()
+    assert text.startswith("Evaluation on 4 symbols (EURUSD, GBPUSD, USDJPY, USDCHF), 6 trade dates (2016-06-0")
+    lines = text.splitlines()
+    titles = [*(f"{symbol} (6 sessions" for symbol in SYMBOLS), "All 4 symbols, strategy", "All 4 symbols, accounts"]
+    at = [next(i for i, line in enumerate(lines) if line.startswith(title)) for title in titles]
+    assert at == sorted(at)
+    net = result.symbols["USDJPY"].agent("greedy").strategy_figures["net_profit"]
+    assert f"{net:,.2f}" in lines[at[2] + 1]
+    assert f"{result.agent('greedy').strategy_figures['net_profit']:,.2f}" in lines[at[4] + 1]
+    assert "NOTE: GBPUSD, USDJPY, USDCHF: one-sided bars: the spread is charged as slippage" in lines
+    assert "NOTE: no overnight swap is charged (positions never stay overnight)" in lines
+    assert lines[-1].startswith("On 6 held-out trade dates of 4 symbols, 'greedy' ")
+    assert "per trade date" in lines[-1] or "never traded" in lines[-1]
+
+
+def test_the_document_holds_all_of_it(result, setup):
+    document = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert document["settings"]["symbols"] == list(SYMBOLS)
+    assert document["settings"]["config_sha256"] == setup.config.digest()
+    assert list(document["symbols"]) == list(SYMBOLS)
+    assert document["symbols"]["USDJPY"] == json.loads(json.dumps(result.symbols["USDJPY"].to_json()))
+    assert list(document["agents"]) == ["greedy", "sampled", "flat", "random", "buy_hold", "sma_cross"]
+    assert document["verdict"] == result.table().splitlines()[-1]
+
+
+def test_frames_have_a_column_symbol(result):
+    trades, equity = result.trades_of("random"), result.equity_of("random")
+    for frame, count in ((trades, lambda each: len(each.agent("random").trades)),
+                         (equity, lambda each: len(each.decisions.rows))):
+        assert frame.columns[0] == "symbol"
+        assert list(frame["symbol"].cat.categories) == list(SYMBOLS)
+        expected = {symbol: count(each) for symbol, each in result.symbols.items()}
+        assert frame["symbol"].value_counts().to_dict() == expected
+    assert trades["net_pnl"].sum() == pytest.approx(result.agent("random").strategy_figures["net_profit"])
+    assert result.plot("random").axes[0].lines[0].get_ydata()[-1] == pytest.approx(
+        200_000 + result.agent("random").strategy_figures["net_profit"])
+    assert "SetResult(EURUSD, GBPUSD" in repr(result)
+    assert result._repr_html_().count("<tr>") > 30
+
+
+def test_what_is_written_is_read_again(result, tmp_path):
+    write_set(result, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*SYMBOLS, "evaluation.json", "evaluation.txt"])
+    assert (tmp_path / "USDCHF" / "day.png").is_file()
+    stored = StoredSet(tmp_path, json.loads((tmp_path / "evaluation.json").read_text()), "America/New_York")
+    assert stored.table == result.table()
+    assert stored.trades.equals(result.trades)
+    assert stored.equity.equals(result.equity)
+    assert stored.symbols["GBPUSD"].figures.equals(result.symbols["GBPUSD"].figures)
+    assert stored.figures.equals(result.figures)
+
+
+def test_sessions_of_a_symbol_are_rows_of_its_own_table(setup):
+    for number, member in enumerate(setup.market.members):
+        own = member_sessions(setup.market, setup.splits["test"], number)
+        dates = member.trade_dates[np.asarray(own.ids)[:int(own.count)]]
+        assert (len(dates), str(dates[-1])) == (6, "2016-06-10")
+
+
+def test_agents_for_one_symbol_are_refused_for_a_set(setup):
+    agents = standard_agents(setup.env, setup.market.members[0], setup.config)
+    with pytest.raises(ConfigError, match="agents are made for one symbol"):
+        jt.evaluate(setup.env, setup.params, setup.market, setup.splits["test"], setup.config, agents)
+
+
+def test_what_works_on_one_symbol_says_so(setup):
+    with pytest.raises(ConfigError, match=r"the run has 4 \(EURUSD, GBPUSD, USDJPY, USDCHF\)"):
+        _ = setup.single
+    with pytest.raises(ConfigError, match=r"data\.markets = EURUSD, .*set data\.market instead"):
+        load_market(setup.config)

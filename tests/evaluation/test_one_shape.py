@@ -1,0 +1,108 @@
+"""Markets in one shape: one compiled program for all of them, and each keeps its own bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bench.learning import sections_of
+from jaxtrade.env import orders
+from jaxtrade.env.params import make_params
+from jaxtrade.env.state import EnvParams
+from jaxtrade.errors import DataError
+from jaxtrade.evaluation.agents import Agent, sampled
+from jaxtrade.evaluation.backtest import backtest, decision_bars
+from jaxtrade.evaluation.one_shape import in_one_shape
+from jaxtrade.evaluation.trades import assemble_trades
+from jaxtrade.rl.ppo import make_ppo
+from jaxtrade.rl.ppo.state import policy_of
+from jaxtrade.types import Quotes, TickValue
+from tests.evaluation.tiny import TinyMarket, setup, tiny_market, walk
+
+LENGTHS = ([60, 60, 40], [50, 30])
+MARKETS = [tiny_market(walk(lengths, seed=i, scale=6.0), lengths) for i, lengths in enumerate(LENGTHS)]
+SECTIONS = sections_of({"num_envs": 4, "num_steps": 8, "num_minibatches": 1, "num_shards": 1, "hidden": [16]})
+KEY = jax.random.key(3)
+
+
+def all_sessions(market: TinyMarket) -> Any:
+    return market.sessions(*range(market.num_sessions))
+
+
+@pytest.fixture(scope="module")
+def made() -> Any:
+    """(environment, parameters of each market alone): the second market is two-sided and converts its profits."""
+    env, dollars, config = setup(MARKETS[0], all_sessions(MARKETS[0]), **SECTIONS)
+    other = make_params(MARKETS[1], all_sessions(MARKETS[1]), config)  # type: ignore[arg-type]
+    data, rows = other.market, len(other.market.close)
+    ask = Quotes(data.open + 2, data.high + 3, data.low + 1, data.close + 2)
+    rate = jnp.asarray(np.random.default_rng(0).integers(90_000, 110_000, rows), jnp.int32)
+    converting = other.replace(market=data.replace(ask=ask, tick_value=TickValue(1_000_000_000 // rate, rate // 7)),
+                               contract=other.contract.replace(tick_mills=None))
+    return env, config, [dollars, converting]
+
+
+def policy_agent(env: Any, config: Any, params: EnvParams) -> Agent:
+    algorithm = make_ppo(config, env, 1)
+    return sampled(algorithm, policy_of(jax.jit(algorithm.init)(jax.random.key(1), params)), env)
+
+
+def test_the_program_of_all_markets_gives_each_the_bits_of_its_own(made):
+    env, config, alone = made
+    together = in_one_shape(alone)
+    assert jax.tree.structure(together[0]) == jax.tree.structure(together[1])
+    one, other = ([(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(each)] for each in together)
+    assert one == other
+    steps = max(len(decision_bars(each.market, each.sessions).rows) for each in alone)
+    agent = policy_agent(env, config, alone[0])
+    for own, padded in zip(alone, together, strict=True):
+        bars, padded_bars = (decision_bars(own.market, own.sessions),
+                             decision_bars(padded.market, padded.sessions, steps))
+        np.testing.assert_array_equal(bars.rows, padded_bars.rows)
+        for which in ("account", "strategy"):
+            expected = backtest(env, agent, own, bars, which, KEY)
+            found = backtest(env, agent, padded, padded_bars, which, KEY)
+            for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+                np.testing.assert_array_equal(one, other)
+        trades, theirs = assemble_trades(expected, bars, own), assemble_trades(found, padded_bars, padded)
+        assert len(trades) > 5
+        for name in trades.__dataclass_fields__:
+            np.testing.assert_array_equal(getattr(trades, name), getattr(theirs, name))
+
+
+def test_no_market_is_traced_again(made):
+    env, _, alone = made
+    together = in_one_shape(alone)
+    steps = max(len(decision_bars(each.market, each.sessions).rows) for each in alone)
+    traces = []
+
+    def counted(carry: Any, state: Any, ref: Any, params: Any, key: Any) -> Any:
+        traces.append(1)
+        return carry, orders.hold(state), jnp.int32(0)
+
+    agent = Agent("counted", counted, None, "stays flat, and counts how often it is traced")
+    for padded in together:
+        for which in ("account", "strategy"):
+            backtest(env, agent, padded, decision_bars(padded.market, padded.sessions, steps), which, KEY)
+            assert len(traces) == 1
+
+
+def test_one_market_stays_as_it_is(made):
+    assert in_one_shape(made[2][:1])[0] is made[2][0]
+
+
+def test_a_program_with_too_few_steps_is_refused(made):
+    params = made[2][0]
+    with pytest.raises(DataError, match="steps=3, but the sessions have 157 decision bars"):
+        decision_bars(params.market, params.sessions, 3)
+
+
+def test_markets_of_other_features_are_refused(made):
+    one, other = made[2]
+    changed = other.replace(market=other.market.replace(view=other.market.view.replace(scaling="seed")))
+    with pytest.raises(ValueError, match="build all of them from one configuration"):
+        in_one_shape([one, changed])

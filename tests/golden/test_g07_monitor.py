@@ -1,0 +1,114 @@
+"""G7: `monitor.csv` has a row with real values for every episode that ended: return, length, time, drawdown, turnover,
+Sharpe ratio, largest drawdown.
+
+In IntradayJules the four figures were missing from the `info` of the environment, so that `VecMonitor` would have ended
+with a KeyError at the first end of an episode.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jaxtrade.config import load_config
+from jaxtrade.env.monitored import FIGURES
+from jaxtrade.runs.monitoring import monitor_sink
+from jaxtrade.runs.setup import prepare
+from jaxtrade.storage.sinks import JsonlSink, TensorBoardSink, read_rows
+from jaxtrade.training.loop import train
+from jaxtrade.training.population import Stack
+
+COLUMNS = {"return": "r", "length": "l", "sharpe": "sharpe_ratio"}  # of a figure, where it is not the figure's name
+AGENTS, UPDATES = 2, 6
+
+
+class Run(NamedTuple):
+    path: Path
+    rows: list[dict[str, Any]]  # metrics.jsonl
+    frame: pd.DataFrame  # monitor.csv
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two agents on real E-mini minutes, episodes of at most 40 bars."""
+    path = tmp_path_factory.mktemp("run")
+    config = load_config("quickstart", [
+        "rollout.num_envs=8", "rollout.num_steps=64", "ppo.num_minibatches=2", "ppo.num_epochs=1",
+        "network.hidden=[16]", "env.task=entry", f"train.total_timesteps={UPDATES * 512}", "train.chunk_updates=3",
+        f"train.num_seeds={AGENTS}", "episode.max_steps=40", "monitor.rows=64"])
+    setup = prepare(config)
+    sinks = [JsonlSink(path / "metrics.jsonl"), TensorBoardSink(path / "tensorboard"),
+             monitor_sink(path, config, setup.market, None)]
+    train(setup.algorithm, setup.params, config=config.train, key=Stack.of(AGENTS).keys(0), sinks=sinks)
+    for sink in sinks:
+        sink.close()
+    return Run(path, read_rows(path / "metrics.jsonl"), pd.read_csv(path / "monitor.csv", skiprows=1))
+
+
+def test_the_columns_are_those_of_the_seed_and_of_sb3(run: Run) -> None:
+    first = (run.path / "monitor.csv").read_bytes().partition(b"\n")[0]
+    assert json.loads(first[1:]).keys() == {"t_start", "env_id"}
+    assert list(run.frame.columns) == ["r", "l", "t", "drawdown", "turnover", "sharpe_ratio", "max_drawdown", "symbol",
+                                       "agent", "update"]
+
+
+def test_each_ended_episode_has_a_row(run: Run) -> None:
+    """As many as the learner itself counts, by agent and update, in the order of the updates."""
+    counts = run.frame.groupby(["update", "agent"]).size()
+    assert [counts.get((row["update"], agent), 0) for row in run.rows for agent in range(AGENTS)] == [
+        count for row in run.rows for count in row["episodes/each"]]
+    assert len(run.frame) > 50
+    assert run.frame["update"].is_monotonic_increasing
+
+
+def test_each_row_has_real_values(run: Run) -> None:
+    frame = run.frame
+    assert frame.drop(columns="sharpe_ratio").notna().all(axis=None)
+    assert frame["l"].between(1, 40).all()
+    assert (frame["max_drawdown"] >= frame["drawdown"]).all()
+    assert (frame["drawdown"] >= 0).all()
+    traded = frame["turnover"] > 0
+    assert traded.mean() > 0.5
+    assert (frame.loc[~traded, ["r", "drawdown", "max_drawdown"]] == 0).all(axis=None)
+    assert frame.loc[~traded, "sharpe_ratio"].isna().all()
+    assert frame.loc[traded & (frame["l"] > 1), "sharpe_ratio"].notna().all()
+    for column in ("r", "drawdown", "turnover", "sharpe_ratio", "max_drawdown"):
+        assert frame[column].nunique() > 10, f"{column} hardly varies"
+    assert set(frame["symbol"]) == {"ES"}
+
+
+def test_returns_and_lengths_are_the_learners_own(run: Run) -> None:
+    """`episode_reward` and `episode_length` are summed by the learner, without the environment's statistics."""
+    means = run.frame.groupby(["update", "agent"])[["r", "l"]].mean()
+    for row in run.rows:
+        for agent in range(AGENTS):
+            if row["episodes/each"][agent]:
+                r, length = means.loc[(row["update"], agent)]
+                assert r == pytest.approx(row["episode_reward/each"][agent], rel=1e-4, abs=1e-6)
+                assert length == pytest.approx(row["episode_length/each"][agent], rel=1e-6)
+
+
+def test_the_means_of_an_update_are_those_of_its_rows(run: Run) -> None:
+    for row in run.rows:
+        mine = run.frame[run.frame["update"] == row["update"]]
+        for figure in FIGURES:
+            column = mine[COLUMNS.get(figure, figure)]
+            for agent in range(AGENTS):
+                value = row[f"monitor/{figure}/each"][agent]
+                expected = column[mine["agent"] == agent].mean()
+                assert (value is None) == np.isnan(expected)
+                assert value is None or value == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert all(row["monitor/lost"] == 0 for row in run.rows)
+    assert not [name for row in run.rows for name in row if "rows" in name], "the rows themselves are no metric"
+
+
+def test_tensorboard_shows_the_means(run: Run) -> None:
+    data = next((run.path / "tensorboard").iterdir()).read_bytes()
+    for figure in FIGURES:
+        assert f"monitor/{figure}".encode() in data
+    assert b"train/monitor" not in data

@@ -1,0 +1,185 @@
+"""The episode monitor in whole runs: the same policy with it and without it, kills, rollbacks, lost rows, Python."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import jaxtrade as jt
+from jaxtrade.config import load_config
+from jaxtrade.config.legacy import migrated
+from jaxtrade.errors import ConfigError
+from jaxtrade.runs.monitoring import lost, rows_of
+from jaxtrade.runs.rundir import read_run
+from jaxtrade.storage import monitor
+from jaxtrade.storage.sinks import read_rows
+from tests.reference_runs.__main__ import digests
+from tests.reference_runs.runs import TINY
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = (*TINY, "env.task=entry", "episode.max_steps=40", "monitor.on=true")
+
+
+def flags(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def trained(path: Path, *settings: str) -> jt.RunResult:
+    return jt.run("quickstart", path, set=[*SETTINGS, *settings])
+
+
+def content(path: Path) -> pd.DataFrame:
+    """The rows without their times."""
+    return jt.open_run(path).episodes.drop(columns="t")
+
+
+# ---- without a run
+
+
+def test_an_old_run_has_no_monitor() -> None:
+    """A run folder without the section was trained without it; one that has the section keeps what it says."""
+    assert migrated({"seed": 1})["monitor"] == {"on": False}
+    assert migrated({"monitor": {"on": True}})["monitor"] == {"on": True}
+    assert not read_run(ROOT / "tests" / "fixtures" / "run_0_1_0")[0].monitor.on
+    assert load_config("quickstart").monitor.on
+
+
+@pytest.mark.parametrize(("settings", "rows"), [
+    ([], 16), (["monitor.rows=5"], 5), (["monitor.csv=false"], 0)])
+def test_room_for_rows(settings: list[str], rows: int) -> None:
+    assert rows_of(load_config("quickstart", ["rollout.num_envs=8", *settings])) == rows
+
+
+@pytest.mark.parametrize("value", ["0", "many", "2.5"])
+def test_room_that_cannot_be(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"monitor\.rows"):
+        load_config("quickstart", [f"monitor.rows={value}"])
+
+
+def test_lost_rows_are_told_once_they_are_lost() -> None:
+    assert lost([{"update": 1, "monitor/lost": 0}, {"update": 2}]) == ""
+    text = lost([{"update": 1, "monitor/lost": 0}, {"update": 2, "monitor/lost": 1200}, {"update": 3}])
+    assert text.startswith("1,200 episodes of update 2 have no row in monitor.csv")
+    assert "raise it" in text
+
+
+# ---- whole runs
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("monitored") / "run"
+    trained(path)
+    return path
+
+
+@pytest.mark.slow
+def test_the_policy_learns_the_same_with_it_and_without_it(run: Path, tmp_path: Path) -> None:
+    """Bit by bit: parameters at every checkpoint and of the best state, evaluation and trades. Only the environments'
+    statistics differ, which a checkpoint holds too."""
+    off = tmp_path / "off"
+    trained(off, "monitor.on=false")
+    mine, others = digests(run), digests(off)
+    assert mine.keys() == others.keys()
+    differ = {name for name in mine if mine[name] != others[name]}
+    assert differ == {name for name in mine if name.endswith("whole state")}
+    assert not (off / "monitor.csv").exists()
+    assert not [name for row in read_rows(off / "metrics.jsonl") for name in row if name.startswith("monitor")]
+    with pytest.raises(ConfigError, match=r"monitor\.csv: no such file.*monitor\.on"):
+        _ = jt.open_run(off).episodes
+
+
+@pytest.mark.slow
+def test_the_rows_from_python(run: Path) -> None:
+    frame = jt.open_run(run).episodes
+    rows = read_rows(run / "metrics.jsonl")
+    assert len(frame) == sum(min(row["episodes"], 16) for row in rows) > 20
+    assert sum(row["monitor/lost"] for row in rows) == sum(max(row["episodes"] - 16, 0) for row in rows)
+    assert frame["t"].is_monotonic_increasing
+    assert set(frame["symbol"]) == {"ES"}
+    assert frame["l"].dtype == "int64"
+
+
+@pytest.mark.slow
+def test_lost_rows_are_reported_and_means_miss_nothing(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    trained(path, "monitor.rows=1", "rollout.num_steps=64", "train.total_timesteps=3072")
+    rows, log = read_rows(path / "metrics.jsonl"), (path / "run.log").read_text()
+    assert all(row["monitor/lost"] == max(row["episodes"] - 1, 0) for row in rows)
+    assert len(jt.open_run(path).episodes) == sum(row["episodes"] > 0 for row in rows)
+    assert log.count("have no row in monitor.csv") == 1
+    for row in rows:
+        if row["episodes"]:
+            assert row["monitor/return"] == pytest.approx(row["episode_reward"], rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_it_has_the_rows_of_an_unbroken_run(run: Path, tmp_path: Path) -> None:
+    """`kill -9` three times, at places that a seed draws after the first checkpoint of each process."""
+    path, draw, kills = tmp_path / "run", random.Random(0), 0
+    first = ["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]
+    environment = os.environ | {"NPROC": os.environ.get("NPROC", str(os.cpu_count() or 1))}
+    for _ in range(12):
+        command = first if not (path / "manifest.json").exists() else ["train", "--resume", str(path)]
+        before = len(list(path.glob("checkpoints/*/manifest.json")))
+        with (tmp_path / "output").open("a") as output:
+            process = subprocess.Popen([sys.executable, "-m", "jaxtrade.cli", *command], stdout=output, stderr=output,
+                                       env=environment, cwd=ROOT)
+            while kills < 3 and process.poll() is None and (
+                    len(list(path.glob("checkpoints/*/manifest.json"))) <= before):
+                time.sleep(0.002)
+            if kills < 3 and process.poll() is None:
+                time.sleep(draw.uniform(0.0, 0.05))
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+            if process.wait(300) in (0, 1):
+                break
+    assert process.returncode in (0, 1), (tmp_path / "output").read_text()[-3000:]
+    assert kills > 0
+    assert content(path).equals(content(run))
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_run_with_74_and_the_run_can_go_on(run: Path, tmp_path: Path, monkeypatch, capsys) -> None:
+    from jaxtrade.cli import main
+
+    class Full(monitor.MonitorSink):
+        def _append(self, data: bytes) -> None:
+            if self._size > 300:  # after the first chunk
+                self._file = Broken(self._file)
+            super()._append(data)
+
+    class Broken:
+        """A file that takes half of what it is given, and then nothing."""
+
+        def __init__(self, file) -> None:
+            self._file, self._first = file, True
+
+        def write(self, data) -> int:
+            if not self._first:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            self._first = False
+            return self._file.write(data[:len(data) // 2])
+
+        def __getattr__(self, name: str):
+            return getattr(self._file, name)
+
+    path = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr("jaxtrade.runs.monitoring.MonitorSink", Full)
+        assert main(["train", "quickstart", "--run-dir", str(path), *flags(*SETTINGS)]) == 74
+    assert "monitor.csv: the episodes of the last chunk could not be written" in capsys.readouterr().err
+    whole, kept = content(run), content(path)
+    assert 0 < len(kept) < len(whole)
+    assert kept.equals(whole.iloc[:len(kept)])
+    assert main(["train", "--resume", str(path)]) in (0, 1)
+    assert content(path).equals(whole)
