@@ -185,7 +185,8 @@ def device_bytes(tree: Any, where: Any) -> int:
 
     placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
     same = jax.jit(lambda tree: tree, donate_argnums=0, keep_unused=True)
-    return same.lower(placed).compile().memory_analysis().argument_size_in_bytes
+    used: Any = same.lower(placed).compile().memory_analysis()
+    return used.argument_size_in_bytes
 
 
 def q_phases(module: Any, chosen: dict[str, int], state: Any, where: Any) -> dict[str, int]:

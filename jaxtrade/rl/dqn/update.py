@@ -15,14 +15,17 @@ from jaxtrade.rl.dqn.learn import Objective, learn, values_of
 from jaxtrade.rl.dqn.state import HParams, Own, ring
 from jaxtrade.rl.listening.state import AdviceState
 from jaxtrade.rl.metrics import action_metrics, advice_metrics, advised, joined, new_statistics, tally_metrics
-from jaxtrade.rl.q.act import of_action
+from jaxtrade.rl.q.act import of_action, value_of
 from jaxtrade.rl.q.context import Q
 from jaxtrade.rl.q.rollout import explore_rollout
 from jaxtrade.rl.q.state import policy_of
 from jaxtrade.rl.replay import Ring
+from jaxtrade.rl.returns import next_values
 from jaxtrade.rl.reward_scale import scaled
+from jaxtrade.rl.rollout import final_values
 from jaxtrade.rl.schedules import linear, progress
 from jaxtrade.rl.state import Policy
+from jaxtrade.rl.symbols import followed
 from jaxtrade.rl.train_state import TrainState, staged
 from jaxtrade.types import Array, PyTree, Transition
 
@@ -41,6 +44,22 @@ def with_rewards(state: TrainState, seen: Transition) -> tuple[TrainState, Array
         return state, jnp.float32(1.0)
     scale, _, divisor = scaled(state.rewards, seen.reward, seen.terminated | seen.truncated, state.hparams.gamma)
     return state.replace(rewards=scale), divisor
+
+
+def followed_errors(ctx: Q, state: TrainState, policy: Policy, params: PyTree, seen: Transition, divisor: Array
+                    ) -> Array | None:
+    """`TrainState.errors` after a rollout: the sizes of its one-step TD errors, by symbol. None where the sampler reads
+    none. state: after the rollout."""
+    if state.errors is None:
+        return None
+
+    def value(carry: PyTree, ref: PyTree) -> Array:
+        return value_of(ctx, policy, carry, ref, params)
+
+    last = jax.vmap(value)(state.carry, state.ref)
+    following = next_values(seen.extras.value, last, final_values(value, seen), seen.truncated)
+    target = seen.reward / divisor + state.hparams.gamma * jnp.where(seen.terminated, 0.0, following)
+    return followed(ctx, state.errors, jnp.abs(target - seen.extras.q), seen, params)
 
 
 def is_active(ctx: Q, update: Array) -> Array:
@@ -98,7 +117,7 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
     fraction = progress(state.update, state.total_updates)
     learning_rate = linear(hparams.learning_rate, hparams.learning_rate_end, fraction)
     beta = linear(hparams.priority_beta, hparams.priority_beta_end, fraction)
-    params, figures = staged(ctx, params, fraction)
+    params, figures = staged(ctx, params, fraction, state.errors)
 
     policy, of = ready(ctx, policy), ring(ctx, state.ref)
     collected, seen, tally = explore_rollout(ctx, state, policy, params, key_rollout)
@@ -106,8 +125,9 @@ def update(ctx: Q, state: TrainState, params: PyTree, inputs: AdviceState | None
     objective = Objective(policy, params, hparams, divisor, learning_rate, beta, is_active(ctx, state.update),
                           state.update)
     learnt, history = learn(ctx, of, collected, objective, key_learn)
-    new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1)
-    episodes, summary = tally_metrics(ctx, tally)
+    new = learnt.replace(normaliser=new_statistics(ctx, state.normaliser, seen.ref, params), update=state.update + 1,
+                         errors=followed_errors(ctx, collected, policy, params, seen, divisor))
+    episodes, summary = tally_metrics(ctx, tally, seen, params)
     metrics: dict[str, Any] = episodes | step_metrics(ctx, history) | action_metrics(ctx, seen)
     metrics |= value_metrics(ctx, seen, policy, new.params, params) | replay_metrics(of, new.own) | {
         "learning_rate": learning_rate,
