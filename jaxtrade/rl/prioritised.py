@@ -51,12 +51,11 @@ def renewed(ring: Ring, priorities: Priorities, replay: Replay) -> Priorities:
     Rows that became starts get the highest priority. The newest n - 1 rows get 0, because their samples are not
     complete. All other rows keep theirs.
     """
-    age = ages(ring, replay)[:, None]
+    age = ages(ring, replay, jnp.arange(ring.length * ring.group_envs) // ring.group_envs)
     is_start = (age >= ring.n_steps) & (age <= replay.filled)
     is_new = age < ring.num_steps + ring.n_steps
-    leaves = priorities.trees.leaves.reshape(ring.groups, ring.length, ring.group_envs)
-    leaves = jnp.where(is_start, jnp.where(is_new, priorities.highest, leaves), 0.0)
-    return priorities.replace(trees=jax.vmap(sum_tree.tree_of)(leaves.reshape(ring.groups, -1)))
+    leaves = jnp.where(is_start, jnp.where(is_new, priorities.highest, priorities.trees.leaves), 0.0)
+    return priorities.replace(trees=jax.vmap(sum_tree.tree_of)(leaves))
 
 
 def chances(ring: Ring, key: Array, batch: int) -> Array:

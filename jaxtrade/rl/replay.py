@@ -141,9 +141,9 @@ def starts(ring: Ring, replay: Replay) -> Array:
     return jnp.maximum(replay.filled - ring.n_steps + 1, 0)
 
 
-def ages(ring: Ring, replay: Replay) -> Array:
-    """int32[L]: age of each row; 1 is the one that was written last, L the next to be overwritten."""
-    return (replay.position - 1 - jnp.arange(ring.length)) % ring.length + 1
+def ages(ring: Ring, replay: Replay, row: Array) -> Array:
+    """int32[...]: age of each row; 1 is the one that was written last, L the next to be overwritten."""
+    return (replay.position - 1 - row) % ring.length + 1
 
 
 def draw_uniform(ring: Ring, replay: Replay, key: Array, batch: int) -> tuple[Array, Array]:
