@@ -27,6 +27,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     "env": {"num_envs": 4096, "num_steps": 128},
     "evaluation": {"num_envs": 256, "num_steps": 128},
 }
+Q_SHAPES: dict[str, dict[str, Any]] = {  # one update of a Q-learner, on the work of `default`
+    "dqn": {"dqn": {"buffer_size": 1_048_576, "batch_size": 4096}},
+    "dqn_prioritised": {"dqn": {"buffer_size": 1_048_576, "batch_size": 4096, "replay": "prioritised"}},
+    "pqn": {"pqn": {"num_minibatches": 8}},
+}
+Q_ROLLOUT = {"num_envs": 256, "num_steps": 128}
 LEARNING = ("reference", "tf32", "bfloat16", "default", "gru")
 PRECISIONS = ("tf32", "bfloat16")  # shapes that are called by their precision; all others are float32
 QUICK = {"num_steps": 4, "num_minibatches": 2}
@@ -75,6 +81,32 @@ def update(world: Any, platform: str, steps: int) -> Work:
     return Work(lambda state, params: algorithm.update(state, params, None), (state, world.params), steps, (0,))
 
 
+def q_world(shape: str, quick: bool) -> tuple[Any, dict[str, int]]:
+    """The world of a Q-learner's shape, and its rollout with the number of gradient steps in a row."""
+    setting, rollout = benches("setting"), Q_ROLLOUT | ({"num_steps": 4} if quick else {})
+    algorithm = shape.partition("_")[0]
+    sections = {name: dict(values) for name, values in Q_SHAPES[shape].items()}
+    if quick and algorithm == "dqn":
+        sections["dqn"] |= {"batch_size": 128, "buffer_size": 65_536}
+    config = setting.learner_config(algorithm, SESSIONS, rollout=rollout, **sections)
+    count = config.dqn.gradient_steps(config.rollout) if algorithm == "dqn" else config.minibatches
+    return setting.world_of(config, SESSIONS), rollout | {"gradient_steps": count}
+
+
+def q_update(world: Any, platform: str) -> Work:
+    """One update of a Q-learner as `jaxtrade train` makes it."""
+    import jax
+
+    from jaxtrade.env.summary import summarise
+    from jaxtrade.parts import LEARNERS
+
+    algorithm = LEARNERS[world.config.algorithm].make(world.config, world.env, 100, summarise=summarise,
+                                                      platform=platform)
+    state = jax.eval_shape(algorithm.init, jax.random.key(0), world.params)
+    return Work(lambda state, params: algorithm.update(state, params, None), (state, world.params),
+                algorithm.steps_per_update, (0,))
+
+
 def env_loop(world: Any, num_envs: int, num_steps: int) -> Work:
     """The environment alone, every slot of every observation summed."""
     import jax
@@ -100,17 +132,25 @@ def evaluation(world: Any, platform: str) -> Work:
     return Work(run, (agent.carry, world.params, jax.random.key(0), jnp.bool_(False)), bars)
 
 
+def _with_tables(world: Any, platform: str) -> Any:
+    """The world with its windows as a table, as on a TPU, if the package knows such tables."""
+    if platform != "tpu" or not importlib.util.find_spec("jaxtrade.data.windows"):
+        return world
+    from jaxtrade.data.windows import with_tables
+
+    market = world.params.market
+    view = with_tables(market.view, world.config.env.window)
+    return world._replace(params=world.params.replace(market=market.replace(view=view)))
+
+
 def work_of(shape: str, platform: str, quick: bool) -> tuple[Work, dict[str, Any]]:
     """The program of a shape, and its configuration."""
+    if shape in Q_SHAPES:
+        world, chosen = q_world(shape, quick)
+        return q_update(_with_tables(world, platform), platform), chosen
     chosen = SHAPES[shape] | (QUICK if quick else {})
     precision = {"compute": {"precision": shape}} if shape in PRECISIONS else {}
-    world = benches("setting").world(SESSIONS, ppo=chosen, **precision)
-    if platform == "tpu" and importlib.util.find_spec("jaxtrade.data.windows"):
-        from jaxtrade.data.windows import with_tables
-
-        market = world.params.market
-        view = with_tables(market.view, world.config.env.window)
-        world = world._replace(params=world.params.replace(market=market.replace(view=view)))
+    world = _with_tables(benches("setting").world(SESSIONS, ppo=chosen, **precision), platform)
     if shape in LEARNING:
         return update(world, platform, chosen["num_envs"] * chosen["num_steps"]), chosen
     if shape == "env":
@@ -141,6 +181,31 @@ def phases(module: Any, chosen: dict[str, Any]) -> dict[str, int | float]:
             "after_rollout_per_step": round(after / chosen["num_steps"], 2)}
 
 
+def device_bytes(tree: Any, where: Any) -> int:
+    """Bytes of a tree's arrays as a device lays them out, with its padding. where: sharding."""
+    import jax
+
+    placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where), tree)
+    same = jax.jit(lambda tree: tree, donate_argnums=0, keep_unused=True)
+    used: Any = same.lower(placed).compile().memory_analysis()
+    return used.argument_size_in_bytes
+
+
+def q_phases(module: Any, chosen: dict[str, int], state: Any, where: Any) -> dict[str, int]:
+    """Launches of a rollout step and of a gradient step, loops inside it included, and bytes of replay and priorities
+    on the device.
+
+    The rollout is the outer loop of its length with the most launches. The gradient steps are the loop of their number
+    with the most launches.
+    """
+    loops = module.loops()
+    rollout = max((loop for loop in loops if not loop.path and loop.trips == chosen["num_steps"]),
+                  key=lambda loop: loop.own)
+    steps = max((loop for loop in loops if loop.trips == chosen["gradient_steps"]), key=lambda loop: loop.own)
+    replay = 0 if state.own is None else device_bytes((state.own.replay, state.own.priorities), where)
+    return {"rollout_step": rollout.own, "gradient_step": steps.own, "replay_bytes": replay}
+
+
 def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
     """Figures of the compiled program.
 
@@ -166,7 +231,10 @@ def report(target: str, shape: str, quick: bool) -> dict[str, Any]:
         module = hlo.parse(text)
     except jax.errors.JaxRuntimeError as error:  # a compiler may know operations that this version of JAX does not
         return found | {"unread": str(error).splitlines()[0]}
-    found |= phases(module, chosen) if shape in LEARNING else {"step": max(loop.own for loop in module.loops())}
+    if shape in Q_SHAPES:
+        found |= q_phases(module, chosen, work.arguments[0], where)
+    else:
+        found |= phases(module, chosen) if shape in LEARNING else {"step": max(loop.own for loop in module.loops())}
     return found | {
         "text_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "launches": module.launches(), "bytes": module.bytes(), "cycles": module.cycles(),

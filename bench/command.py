@@ -23,7 +23,7 @@ from jaxtrade import interrupt
 from jaxtrade.errors import ConfigError, DataError
 
 from . import catalogue, device, figures, idle, table
-from .described import COMPILED_SHAPES, DEVICES
+from .described import COMPILED_SHAPES, DEVICES, Q_SHAPES
 from .device_parts import PARTS
 
 REPEATS, LEAST_REPEATS, QUICK_REPEATS = catalogue.Options().repeats, 5, 2
@@ -69,7 +69,7 @@ def request(names: Sequence[str] = (), quick: bool = False, repeats: int | None 
     if (parts or again) and chosen != ("device",):
         raise ConfigError("--part and --again belong to `jaxtrade bench device`; leave them out, or run that bench "
                           "alone")
-    for flag, given, known in (("--target", targets, DEVICES), ("--shape", shapes, COMPILED_SHAPES),
+    for flag, given, known in (("--target", targets, DEVICES), ("--shape", shapes, (*COMPILED_SHAPES, *Q_SHAPES)),
                                ("--part", parts, PARTS)):
         if unknown := [name for name in given if name not in known]:
             raise ConfigError(f"{flag} {unknown[0]}: expected one of {', '.join(known)}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 # Programs of `accelerator_child`.
 COMPILED_SHAPES = ("reference", "tf32", "bfloat16", "default", "gru", "env", "evaluation")
+Q_SHAPES = ("dqn", "dqn_prioritised", "pqn")  # one update of a Q-learner; compiled where `--shape` names them
 
 
 @dataclass(frozen=True)

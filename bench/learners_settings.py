@@ -42,6 +42,9 @@ _PQN_CONTROL = ("rollout.num_envs=32", "rollout.num_steps=64", "pqn.num_minibatc
                 "pqn.learning_rate=0.001", "pqn.learning_rate_end=0.00001", "pqn.gamma=0.99", "pqn.q_lambda=0.95",
                 "pqn.epsilon_end=0.05", "pqn.epsilon_until=0.2", "network.hidden=128,128", "network.activation=relu",
                 "train.total_timesteps=500_000")
+_DQN_CONTROL = ("rollout.num_envs=8", "rollout.num_steps=8", "dqn.buffer_size=80_000", "dqn.batch_size=64",
+                "dqn.replay_ratio=8", "dqn.learning_starts=1000", "dqn.target_every=500", "dqn.epsilon_until=0.2",
+                "dqn.learning_rate=0.0005", "dqn.learning_rate_end=0.00001", "train.total_timesteps=80_000")
 # (task, learner) -> keys. `train.total_timesteps` is the budget too: a seed that has not met the target by then counts
 # as all of it.
 ROWS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -51,6 +54,10 @@ ROWS: dict[tuple[str, str], tuple[str, ...]] = {
                        "pqn.learning_rate=0.001", "pqn.learning_rate_end=0.00001", "pqn.gamma=0.95",
                        "pqn.q_lambda=0.9", "pqn.epsilon_end=0.02", "pqn.epsilon_until=0.5",
                        "network.activation=relu", "train.total_timesteps=800_000"),
+    ("cartpole", "dqn"): _DQN_CONTROL,
+    ("acrobot", "dqn"): _DQN_CONTROL,
+    ("chain", "dqn"): ("train.total_timesteps=800_000", "train.chunk_updates=1", "dqn.replay_ratio=4",
+                       "dqn.gamma=0.95"),
     ("cartpole", "ppo"): ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=4",
                           "ppo.learning_rate=0.001", "ppo.learning_rate_end=0.0001", "ppo.gamma=0.99",
                           "ppo.ent_coef=0.0", "train.total_timesteps=400_000"),
@@ -69,4 +76,8 @@ SB3: dict[str, tuple[dict[str, Any], int]] = {
                   "gamma": 0.99, "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
                   "exploration_fraction": 0.16 * 50_000 / 200_000, "exploration_final_eps": 0.04,
                   "policy_kwargs": {"net_arch": [256, 256]}}, 200_000),
+    "chain": ({"learning_rate": 1e-3, "batch_size": 256, "buffer_size": 100_000, "learning_starts": 10_000,
+               "gamma": 0.95, "target_update_interval": 10_000, "train_freq": 64, "gradient_steps": 1,
+               "exploration_fraction": 0.5, "exploration_final_eps": 0.05, "policy_kwargs": {"net_arch": [64, 64]}},
+              800_000),
 }

@@ -52,9 +52,23 @@ def _market(sessions: int) -> Market:
     return load_market(config(sessions))
 
 
+def learner_config(algorithm: str, sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> RunConfig:
+    """The shared configuration for another learner than PPO, whose own section has the package's defaults."""
+    own = {name: dict(values) for name, values in fixed_sections().items() if name != "ppo"} | {
+        "algorithm": algorithm, "data": {"market": "NQ", "source": "synthetic", "synthetic_sessions": sessions},
+        "split": {"test_sessions": 0}}
+    for name, values in sections.items():
+        own[name] = own.get(name, {}) | dict(values)
+    return make_config(own)
+
+
 def world(sessions: int = SESSIONS, **sections: Mapping[str, Any]) -> World:
     """Environment and parameters of `config(...)` over all its sessions."""
-    chosen = config(sessions, **sections)
+    return world_of(config(sessions, **sections), sessions)
+
+
+def world_of(chosen: RunConfig, sessions: int) -> World:
+    """Environment and parameters of a configuration over all sessions of the shared market."""
     market = _market(sessions)
     every = split_sessions(market, chosen.split)["train"]
     return World(chosen, TradingEnv(chosen.env), make_params(market, every, chosen), market, every)

@@ -23,7 +23,8 @@ CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {"advised": "jaxtrade.
 
 SAMPLERS: Registry[Any] = Registry("sampler", {name: f"jaxtrade.env.sampler:{name}" for name in (
     "uniform", "balanced", "round_robin", "prioritised")})
-LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER", "pqn": "jaxtrade.rl.pqn:LEARNER"})
+LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER", "dqn": "jaxtrade.rl.dqn:LEARNER",
+                                              "pqn": "jaxtrade.rl.pqn:LEARNER"})
 NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
                                                "gru": "jaxtrade.networks.heads:make_actor_critic"})
 # Networks of the Q-learners, by the same names.

@@ -26,6 +26,8 @@ def check(config: Any) -> None:
     _minibatches_fit(config)
     if config.algorithm in Q_LEARNERS:
         _fits_q_learner(config)
+    if config.algorithm == "dqn":
+        _fits_dqn(config)
 
 
 def _only_its_own_keys(config: Any) -> None:
@@ -68,6 +70,13 @@ def _fits_q_learner(config: Any) -> None:
         Q_NETWORKS.check(config.network.kind)
     except ConfigError as error:
         raise ValueError(f"network.kind={config.network.kind} with algorithm={algorithm}: {error}") from None
+
+
+def _fits_dqn(config: Any) -> None:
+    if config.network.kind == "gru":
+        raise ValueError("network.kind=gru has a memory, and the samples of DQN's replay are too short to rebuild it: "
+                         "set algorithm=pqn, which learns from whole rollouts, or network.kind=mlp")
+    config.dqn.check(config.rollout)
 
 
 def minibatches(config: Any) -> int:

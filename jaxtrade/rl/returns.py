@@ -61,6 +61,34 @@ def gae(reward: Array, value: Array, next_value: Array, terminated: Array, trunc
     return advantage
 
 
+def n_step(reward: Array, terminated: Array, truncated: Array, gamma: Array | float) -> tuple[Array, Array, Array]:
+    """Returns of n steps from rows of n consecutive steps (Sutton and Barto 2018, equation 7.1).
+
+        m = steps to the first end of an episode, at most n
+        R = sum over k < m of gamma^k r_k
+
+    Both ends stop the sum. A sum that a termination stopped is not bootstrapped; any other is, by gamma^m times the
+    value after step m.
+
+    Args:
+        reward: float32[B, n]. terminated, truncated: bool[B, n]. gamma: discount, a scalar in [0, 1].
+    Returns:
+        (R float32[B], gamma^m or 0 if terminated float32[B], m - 1 int32[B]: the last step of the sum).
+    """
+    chex.assert_rank([reward, terminated, truncated], 2)
+    chex.assert_equal_shape([reward, terminated, truncated])
+    chex.assert_type([reward, terminated, truncated], [float, bool, bool])
+    total, discount, last = reward[:, 0], jnp.full_like(reward[:, 0], gamma), jnp.zeros(len(reward), jnp.int32)
+    over, dead = terminated[:, 0] | truncated[:, 0], terminated[:, 0]
+    for k in range(1, reward.shape[1]):
+        total = jnp.where(over, total, total + discount * reward[:, k])
+        discount = jnp.where(over, discount, discount * gamma)
+        last = jnp.where(over, last, k)
+        dead = jnp.where(over, dead, terminated[:, k])
+        over |= terminated[:, k] | truncated[:, k]
+    return total, jnp.where(dead, 0.0, discount), last
+
+
 def q_lambda(reward: Array, next_value: Array, terminated: Array, truncated: Array, gamma: Array | float,
              weight: Array | float) -> Array:
     """Targets of Q(lambda) in Peng's form (Gallici et al. 2024, section 3.2), float32[T, N].

@@ -8,6 +8,7 @@ the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes i
     rollout       S x N x T x (PER_STEP + 8 R + MONITORED)      stored words, advantages, targets, a GRU's memory
     gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
+    replay        S x 2 x dqn.buffer_size x bytes               only of DQN (`replay_memory`): exact, and in two copies
     bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
     process       PROCESS                                       Python, JAX, compiling (not on a device)
 
@@ -27,6 +28,7 @@ from jaxtrade.config import RunConfig
 from jaxtrade.config.learners import Q_LEARNERS
 from jaxtrade.data.features.schema import context_features
 from jaxtrade.errors import ConfigError, OutOfMemoryError
+from jaxtrade.runs.replay_memory import replay_bytes, too_large
 
 FACTOR = 1.5  # the estimate is at most this many times too high or too low
 PROCESS = 1_000_000_000
@@ -72,11 +74,11 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
     envs, steps, seeds = config.rollout.num_envs, config.rollout.num_steps, config.train.num_seeds
     memory = config.network.rnn_width if config.network.kind == "gru" else 0
     slots, units = observation_slots(config), sum(config.network.hidden)
-    rows = envs * steps // config.minibatches
+    rows = config.dqn.batch_size if config.algorithm == "dqn" else envs * steps // config.minibatches
     if not memory and config.algorithm not in Q_LEARNERS:
         most = config.ppo.gradient_rows
         rows = min(rows, ROWS["device" if device else "cpu"] if most == "auto" else most)
-    gradient = ("rollout.num_envs",) if config.algorithm in Q_LEARNERS else ("ppo.gradient_rows",)
+    gradient = {"dqn": "dqn.batch_size", "pqn": "rollout.num_envs"}.get(config.algorithm, "ppo.gradient_rows")
     several = ("train.num_seeds",) if seeds > 1 else ()
     widths = ("network.hidden", *(("network.rnn_width",) if memory else ()))
     found = [
@@ -85,9 +87,11 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
         Part("rollout", seeds * envs * steps * (PER_STEP + 8 * memory + MONITORED * config.monitor.on),
              ("rollout.num_envs", "rollout.num_steps", *several)),
         Part("gradient", seeds * rows * 4 * (4 * slots + 2 * units + 9 * memory),
-             (*gradient, *widths, "env.window", *several)),
+             (gradient, *widths, "env.window", *several)),
         Part("acting", seeds * envs * 4 * (2 * slots + 4 * units), ("rollout.num_envs", *widths, *several)),
     ]
+    if replay := replay_bytes(config):
+        found.append(Part("replay", replay, ("dqn.buffer_size", *several)))
     if config.data.source == "synthetic" and not device:
         found.append(Part("bars", config.data.synthetic_sessions * PER_SESSION, ("data.synthetic_sessions",)))
     if not device:
@@ -103,10 +107,16 @@ def need(config: RunConfig, device: bool = False) -> int:
 def check(config: RunConfig, limit: int, where: str, device: bool = False) -> None:
     """Refuse a run that cannot fit. limit: bytes. where: whose they are ("this machine").
 
-    Raises ConfigError if even a `FACTOR`-th of the estimate is above the limit, or a rollout has too many rows.
+    Raises ConfigError if even a `FACTOR`-th of the estimate is above the limit, or a rollout has too many rows. What a
+    replay takes is known exactly, so it counts in full; the message names the largest that fits.
     """
     rows = config.rollout.num_envs * config.rollout.num_steps
-    if need(config, device) > FACTOR * limit:
+    replay = replay_bytes(config)
+    rest = (need(config, device) - replay) / FACTOR
+    if replay and rest < limit < rest + replay:
+        raise ConfigError(f"memory: the replay needs {size(replay)} beside about {size(rest)}, and {where} has "
+                          f"{size(limit)}: {too_large(config, limit - rest)}")
+    if rest + replay > limit:
         raise ConfigError(f"memory: the run needs about {size(need(config, device))}, and {where} has {size(limit)}. "
                           f"{made_of(config, device)}")
     if rows >= MOST_ROWS:

@@ -134,6 +134,7 @@ def train(algorithm: Algorithm, params: PyTree, *, config: TrainConfig, key: Arr
         first = _first(compiling, stacked, params, key, state, stack, config, exchange)
         stack.check(first.state)
         run = _Run(stacked, params, first.state, config, stack, io, hooks, exchange, compiling, first.chunk, ahead)
+        del first  # else a third copy of a large state (a replay) would stay in memory beside the run's two
         _loop(run, max_rollbacks)
     return run.result()
 
