@@ -76,8 +76,8 @@ SB3: dict[str, tuple[dict[str, Any], int]] = {
                   "gamma": 0.99, "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
                   "exploration_fraction": 0.16 * 50_000 / 200_000, "exploration_final_eps": 0.04,
                   "policy_kwargs": {"net_arch": [256, 256]}}, 200_000),
-    "chain": ({"learning_rate": 1e-3, "batch_size": 256, "buffer_size": 100_000, "learning_starts": 10_000,
-               "gamma": 0.95, "target_update_interval": 10_000, "train_freq": 64, "gradient_steps": 1,
+    "chain": ({"learning_rate": 1e-3, "batch_size": 256, "buffer_size": 200_000, "learning_starts": 10_000,
+               "gamma": 0.95, "target_update_interval": 2_000, "train_freq": 64, "gradient_steps": 1, "n_steps": 3,
                "exploration_fraction": 0.5, "exploration_final_eps": 0.05, "policy_kwargs": {"net_arch": [64, 64]}},
               800_000),
 }

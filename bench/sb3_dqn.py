@@ -14,7 +14,9 @@ from .sb3 import vector_env
 DIFFERENCES = (
     "Stable-Baselines3's DQN knows no action masks: on the chain an illegal action is executed as HOLD, and its "
     "targets take the maximum over all actions",
-    "its DQN is neither double nor dueling, and draws from its replay uniformly",
+    "its DQN is neither double nor dueling; on the chain its learning rate is constant, and it neither normalises "
+    "observations nor scales rewards",
+    "it trains with one environment, as its tuned settings do; ours has the environments of its row",
 )
 
 
