@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.learning import AUTO_ROWS
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.storage.programs import DETERMINISTIC, is_deterministic, jax_started, pin_threads, use_determinism
@@ -74,7 +75,7 @@ def minibatch_work(config: RunConfig) -> float | None:
     widths = (width, *network.hidden)
     outputs = len(task_of(config.env).actions(config.env)) + 1  # the logits, and the value
     weights += 2 * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
-    rows = rollout.num_envs * rollout.num_steps / config.minibatches
+    rows = AUTO_ROWS if rollout.auto else rollout.num_envs * rollout.num_steps / config.minibatches
     return 2.0 * weights * rows * config.train.num_seeds
 
 

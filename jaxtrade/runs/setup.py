@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.env.summary import summarise
+from jaxtrade.errors import ConfigError
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.state import Policy
@@ -82,6 +83,9 @@ def prepare(config: RunConfig) -> Setup:
 
     Raises ConfigError, DataError.
     """
+    if config.rollout.auto:
+        raise ConfigError("rollout.num_envs=auto: it is measured by `jaxtrade train` and jaxtrade.run alone; give a "
+                          "number")
     market = load_market(config)
     splits = split_sessions(market, config.split)
     env = make_env(config)
@@ -91,10 +95,20 @@ def prepare(config: RunConfig) -> Setup:
         table = empty_table(len(market.bars) * config.advisor.advisors)
         view = view_of(config.advisor, market.data.sessions, table, True)
         params = params.replace(advice=view)
+    return Setup(config, market, splits, env, params, *_learner(config, env, fusion), fusion)
+
+
+def _learner(config: RunConfig, env: TradingEnv, fusion: Fusion | None) -> tuple[Plan, Algorithm]:
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
-    algorithm = make_algorithm(config, env, plan.total_updates, summarise=summarise, stage=make_stages(config.stages),
-                               fusion=fusion)
-    return Setup(config, market, splits, env, params, plan, algorithm, fusion)
+    return plan, make_algorithm(config, env, plan.total_updates, summarise=summarise,
+                                stage=make_stages(config.stages), fusion=fusion)
+
+
+def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
+    """The setup with another learner on the same market. config: differs from `setup.config` in keys of the learner
+    alone. Raises ConfigError."""
+    plan, algorithm = _learner(config, setup.env, setup.fusion)
+    return replace(setup, config=config, plan=plan, algorithm=algorithm)
 
 
 def stack_of(config: RunConfig) -> Stack:

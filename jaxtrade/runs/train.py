@@ -26,6 +26,7 @@ from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
 from jaxtrade.runs import board, calibration, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
+from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
 from jaxtrade.runs.beginning import Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
@@ -36,7 +37,7 @@ from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare, seeds_of
+from jaxtrade.runs.setup import Setup, params_shown, policies_of, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
@@ -76,10 +77,16 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         shown.phase("loading", "the market")
         config = with_model(config, shown.message)  # before anything is compiled
         with explained(config):
-            setup = prepare(config)
-            check_device(config)
-            with programs_of(setup, store) as programs:
-                return _run(setup, path, source, programs, shown)
+            sized = prepared(config, store, shown)
+        where = path or rundir.new_run_path(sized.setup.market.contract.symbol, config.env.task)
+
+        def begin(sized: Sized) -> RunResult:
+            with explained(sized.setup.config):
+                check_device(sized.setup.config)
+                with programs_of(sized.setup, store) as programs:
+                    return _run(sized, where, source, programs, shown)
+
+        return shrinking(sized, where, begin, shown.message)
 
 
 def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
@@ -87,11 +94,12 @@ def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
     return Plain() if screen is None else nullcontext(screen)
 
 
-def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
-    config = setup.config
+def _run(sized: Sized, path: Path, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
+    setup, config = sized.setup, sized.setup.config
     begins = Fresh() if source is None else transferred(setup, source, programs)
-    path = path or rundir.new_run_path(setup.market.contract.symbol, config.env.task)
     manifest = rundir.provenance(config, setup.market.fingerprint)
+    if sized.choice is not None:
+        manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
     if source is not None and begins.coverage is not None:
         manifest["source"] = describe(source, begins.coverage, path)
     check_advisor(config, setup.market)
