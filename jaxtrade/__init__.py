@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.rl.algorithms import make_algorithm
     from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.runs.performance import performance_info
     from jaxtrade.runs.python import run
     from jaxtrade.runs.setup import make_env
     from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
@@ -72,6 +73,7 @@ _HOME = {
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
     "open_run": "runs.stored",
+    "performance_info": "runs.performance",
     "plan_run": "training.loop",
     "register_envs": "interop.registration",
     "run": "runs.python",
@@ -116,6 +118,7 @@ __all__ = [
     "make_params",
     "make_ppo",
     "open_run",
+    "performance_info",
     "plan_run",
     "register_envs",
     "run",

@@ -6,6 +6,7 @@ import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from jaxtrade.runs.auto_envs import Sized, prepared, shrinking
 from jaxtrade.runs.limits import available_memory
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
+from jaxtrade.storage.sizes import tree_bytes
 
 TINY = ("data.source=synthetic", "data.synthetic_sessions=4", "network.hidden=[8]", "rollout.num_steps=16",
         "train.total_timesteps=51200", "train.chunk_updates=2", "train.tensorboard=false", "ppo.num_epochs=1")
@@ -58,7 +60,8 @@ def machine(speeds: dict[int, float], bytes_per_env: int = 1, limit: int | None 
 def test_doublings_end_where_they_gain_less_than_a_tenth() -> None:
     choice = search([8, 16, 32, 64, 128], machine({8: 100, 16: 190, 32: 300, 64: 310, 128: 900}), None)
     assert choice.num_envs == 32, "64 is 3 % faster, and the smallest that is about as fast is chosen"
-    assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64] and choice.reason == "64 gain +3% over 32"
+    assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64]
+    assert choice.reason == "64 gain +3% over 32"
     assert search([8, 16, 32], machine({8: 100, 16: 190, 32: 206}), None).num_envs == 32, "8 % faster is faster"
 
 
@@ -71,12 +74,13 @@ def test_the_end_of_memory_or_of_the_run_ends_the_search(limit: int | None, dies
                                                          said: str) -> None:
     speeds = {number: float(number) for number in (16, 32, 64, 128)}
     choice = search(speeds, machine(speeds, 10, limit, dies_at), limit)
-    assert choice.num_envs == chosen and said in choice.reason
+    assert choice.num_envs == chosen
+    assert said in choice.reason
 
 
 def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number() -> None:
     for kind in (machine({16: 1.0}, 10, 50), machine({16: 1.0}, dies_at=1)):
-        with pytest.raises(OutOfMemoryError, match="rollout.num_envs=auto: .*lower rollout.num_steps"):
+        with pytest.raises(OutOfMemoryError, match=r"rollout.num_envs=auto: .*lower rollout.num_steps"):
             search([16], kind, 50)
 
 
@@ -108,14 +112,15 @@ def test_minibatches_keep_their_rows() -> None:
 
 def test_the_first_size_fits_groups_and_minibatches_and_the_last_leaves_updates() -> None:
     assert list(sizes(config())) == [32, 64], "51,200 steps / 50 updates / 16 steps = 64"
-    assert list(sizes(config("ppo.num_minibatches=24", "rollout.num_shards=5")))[0] == 45, (
+    assert next(iter(sizes(config("ppo.num_minibatches=24", "rollout.num_shards=5")))) == 45, (
         "5 groups, 512 rows or more, and 16 x 9 rows of each group are 24 x 6")
-    assert list(sizes(config("train.total_timesteps=1")))[0] == 32, "a short run still has a size"
+    assert next(iter(sizes(config("train.total_timesteps=1")))) == 32, "a short run still has a size"
 
 
 def test_a_memory_keeps_whole_rollouts_in_a_minibatch() -> None:
     found = sized(config("network.kind=gru"), 64)
-    assert found.ppo.num_minibatches == 2 and 64 // 8 % 2 == 0
+    assert found.ppo.num_minibatches == 2
+    assert 64 // 8 % 2 == 0
 
 
 def test_what_fits_nothing_is_refused_with_its_reason() -> None:
@@ -148,17 +153,19 @@ def at_once(setup: Setup, limit: int | None) -> Measured:
 def test_an_update_is_measured_and_one_that_needs_too_much_is_not_run() -> None:
     setup = prepare(sized(config(), 32))
     found = auto_envs.measure_update(setup, None)
-    assert found.steps_per_second is not None and found.steps_per_second > 0
+    assert found.steps_per_second is not None
+    assert found.steps_per_second > 0
     state = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
-    assert found.bytes > auto_envs.tree_bytes(setup.params) + 2 * auto_envs.tree_bytes(state), (
+    assert found.bytes > tree_bytes(setup.params) + 2 * tree_bytes(state), (
         "the market and the state are arguments of the program, and the loop keeps a second state")
     refused = auto_envs.measure_update(setup, found.bytes - 1)
-    assert refused.steps_per_second is None and refused.bytes == found.bytes
+    assert refused.steps_per_second is None
+    assert refused.bytes == found.bytes
 
 
 def test_bytes_of_a_tree_by_hand() -> None:
     tree = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(5, jnp.int8), "key": jax.random.key(0)}
-    assert auto_envs.tree_bytes(tree) == 24 + 5 + 8
+    assert tree_bytes(tree) == 24 + 5 + 8
 
 
 def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_path: Path) -> None:
@@ -166,7 +173,8 @@ def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_p
                                                            "why")
     auto_envs._write(path, choice, Told())
     assert auto_envs.read_choice(path, [32, 64], None) == choice == auto_envs.read_choice(path, [32, 64], 20)
-    assert auto_envs.read_choice(path, [32, 64], 19) is None and auto_envs.read_choice(path, [32], None) is None
+    assert auto_envs.read_choice(path, [32, 64], 19) is None
+    assert auto_envs.read_choice(path, [32], None) is None
     for damaged in ('{"num_envs": 64', "{}", '{"num_envs": "64", "measured": [], "reason": ""}', "[]"):
         path.write_text(damaged)
         assert auto_envs.read_choice(path, [32, 64], None) is None
@@ -175,7 +183,8 @@ def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_p
 def test_what_was_chosen_is_said_in_one_line() -> None:
     told = Told()
     found = prepared(config(), None, told, at_once, lambda: None)
-    assert found.setup.config.rollout.num_envs == 64 and found.setup.plan.steps_per_update == 64 * 16
+    assert found.setup.config.rollout.num_envs == 64
+    assert found.setup.plan.steps_per_update == 64 * 16
     [said] = told.lines
     assert said.startswith("rollout.num_envs: auto is 64 (1,024 steps per update; measured on ")
     assert "32: 32, 64: 64; more would leave the run fewer than 50 updates" in said
@@ -187,7 +196,7 @@ def test_what_was_chosen_is_said_in_one_line() -> None:
 
 @pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])
 def test_an_advisor_is_refused(overrides: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match="auto with advisor.kind=rules.*give a number"):
+    with pytest.raises(ConfigError, match=r"auto with advisor.kind=rules.*give a number"):
         prepared(config(*overrides), None, Told(), at_once, lambda: None)
     with pytest.raises(ConfigError, match="measured by `jaxtrade train`"):
         prepare(config())
@@ -197,7 +206,7 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch: p
                                                                   tmp_path: Path) -> None:
     begun, told, real = list[int](), Told(), training._run
 
-    def dies_with_64(found: Sized, path: Path, *rest: object) -> object:
+    def dies_with_64(found: Sized, path: Path, *rest: Any) -> object:
         number = found.setup.config.rollout.num_envs
         begun.append(number)
         if number == 64:
@@ -209,11 +218,12 @@ def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch: p
                                                                                      lambda: None))
     monkeypatch.setattr(training, "_run", dies_with_64)
     path = training.run(config(), tmp_path / "shrunk", screen=told).path
-    assert begun == [64, 32] and json.loads((path / "manifest.json").read_text())["auto_envs"]["num_envs"] == 32
-    assert [line for line in told.lines if line.startswith("warning: memory ran out")][0].endswith(
+    assert begun == [64, 32]
+    assert json.loads((path / "manifest.json").read_text())["auto_envs"]["num_envs"] == 32
+    assert next(line for line in told.lines if line.startswith("warning: memory ran out")).endswith(
         "Trying again with 32 environments instead of 64 (rollout.num_envs: auto)")
     written = read_values(path / "config.yaml")
-    assert (written["rollout"]["num_envs"], written["ppo"]["num_minibatches"]) == (32, 1), "integers: a resume sees them"
+    assert (written["rollout"]["num_envs"], written["ppo"]["num_minibatches"]) == (32, 1), "a resume sees ints"
     assert rundir.read_run(path)[0].rollout.num_envs == 32
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError, OutOfMemoryError
@@ -27,8 +26,8 @@ from jaxtrade.runs.setup import Setup, prepare, with_learner_of
 from jaxtrade.runs.sizing import SHARE, Choice, Measured, line, search, sized, sizes
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.kept import Store
+from jaxtrade.storage.sizes import program_bytes, tree_bytes
 from jaxtrade.storage.source import described, surroundings
-from jaxtrade.types import PyTree
 from jaxtrade.version import __version__
 
 FOLDER = "sizes"  # beside the kept programs
@@ -47,24 +46,6 @@ class Sized(NamedTuple):
     setup: Setup
     asked: RunConfig
     choice: Choice | None = None
-
-
-def tree_bytes(tree: PyTree) -> int:
-    """Bytes of the arrays of a tree, abstract or not. Typed keys count with their data."""
-    def of(leaf: Any) -> int:
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.eval_shape(jax.random.key_data, leaf)
-        return leaf.size * leaf.dtype.itemsize
-    return sum(of(leaf) for leaf in jax.tree.leaves(tree))
-
-
-def program_bytes(program: jax.stages.Compiled) -> int | None:
-    """Bytes that a compiled program works on: arguments, results and temporaries. None if XLA does not tell."""
-    found: Any = program.memory_analysis()
-    if found is None:
-        return None
-    return (found.argument_size_in_bytes + found.output_size_in_bytes + found.temp_size_in_bytes
-            - found.alias_size_in_bytes)
 
 
 def memory_left() -> int | None:

@@ -17,6 +17,7 @@ from jaxtrade.runs.setup import Setup, figure_names
 from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
 from jaxtrade.training.health import Watch
+from jaxtrade.training.wall_clock import WallClock
 
 
 class Job:
@@ -37,6 +38,8 @@ class Job:
             board.describe(self.board, self.config, setup.evaluation_split())
             self.files.append(self.board)
         self.watch = Watch.of(setup.algorithm, self.tell, names)
+        limit = self.config.control.wall_clock
+        self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
     def tell(self, line: str) -> None:
@@ -47,6 +50,11 @@ class Job:
     def close(self) -> None:
         for sink in self.files:
             sink.close()
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the wall clock has ended the run; None if it has not."""
+        return None if self.wall_clock is None else self.wall_clock.reason
 
     @property
     def agent_steps(self) -> int:
