@@ -79,7 +79,7 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         config = with_model(config, shown.message)  # before anything is compiled
         with explained(config):
             sized = prepared(config, store, shown)
-        where = path or rundir.new_run_path(sized.setup.market.contract.symbol, config.env.task)
+        where = path or rundir.new_run_path(sized.setup.market.name, config.env.task)
 
         def begin(sized: Sized) -> RunResult:
             with explained(sized.setup.config):
@@ -250,7 +250,7 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
 def _draw(job: Job, controller: control.Controller | None, results: dict[int, EvaluationResult], steps: int) -> None:
     """Write `training.png` and `advice.png`, from the metrics of all processes, and all results to TensorBoard."""
     config, metrics = job.config, [column.metric for column in job.setup.algorithm.progress]
-    title = f"Training on {job.setup.market.contract.symbol}: task {config.env.task}, learner {config.algorithm}"
+    title = f"Training on {job.setup.market.name}: task {config.env.task}, learner {config.algorithm}"
     scores, best = (controller.state.scores, controller.state.best_update) if controller else ((), None)
     training_picture.draw(history(job.path), metrics, title, job.path / "training.png", scores, best)
     calibration.draw(config, job.setup.market, job.setup.splits["train"], job.path, history(job.path),
