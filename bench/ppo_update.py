@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jaxtrade.rl.form import form_of
+from jaxtrade.rl.metrics import update_statistics
 from jaxtrade.rl.minibatches import minibatch_rows
-from jaxtrade.rl.ppo.form import form_of
 from jaxtrade.rl.ppo.loss import Batch, rows_of
 from jaxtrade.rl.ppo.network import make_network
-from jaxtrade.rl.ppo.update import update_statistics
 from jaxtrade.types import Array
 
 from . import harness, programs, setting

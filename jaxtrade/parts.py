@@ -10,8 +10,8 @@ from typing import Any
 from jaxtrade.registry import Registry
 
 # The types of the parts live above this module: `env.tasks.base.Task`, `rl.algorithms.Learner`,
-# `networks.heads.Network` (what makes one), `data.features.columns.Feature`, `advisor.host.registry.AdvisorKind`,
-# `evaluation.report.Section`, `env.rewards.Term`.
+# `networks.heads.Network` and `networks.q_heads.ActionValues` (what makes one), `data.features.columns.Feature`,
+# `advisor.host.registry.AdvisorKind`, `evaluation.report.Section`, `env.rewards.Term`.
 TASKS: Registry[Any] = Registry("task", {
     "entry": "jaxtrade.env.tasks.entry:ENTRY",
     "manage": "jaxtrade.env.tasks.manage:MANAGE",
@@ -21,9 +21,12 @@ TASKS: Registry[Any] = Registry("task", {
 # Features of the decision bar itself that a task shows. Data reads this table, so that it need not import tasks.
 CONTEXTS: Registry[tuple[str, ...]] = Registry("context", {"advised": "jaxtrade.data.features.schema:CONTEXT_FEATURES"})
 
-LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER"})
+LEARNERS: Registry[Any] = Registry("learner", {"ppo": "jaxtrade.rl.ppo:LEARNER", "pqn": "jaxtrade.rl.pqn:LEARNER"})
 NETWORKS: Registry[Any] = Registry("network", {"mlp": "jaxtrade.networks.heads:make_actor_critic",
                                                "gru": "jaxtrade.networks.heads:make_actor_critic"})
+# Networks of the Q-learners, by the same names.
+Q_NETWORKS: Registry[Any] = Registry("Q-network", {"mlp": "jaxtrade.networks.q_heads:make_q_network",
+                                                   "gru": "jaxtrade.networks.q_heads:make_q_network"})
 # Users' own alone: the built-in features are declared in `data.features.schema`, the built-in advisors in
 # `advisor.host.registry`, the built-in sections in `evaluation.report`.
 FEATURES: Registry[Any] = Registry("feature", {})

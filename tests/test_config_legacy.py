@@ -31,7 +31,18 @@ def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
     today = migrated(OLD)
     assert json.dumps(OLD) == before
     assert migrated(today) == today
-    assert migrated(RunConfig().model_dump(mode="json")) == RunConfig().model_dump(mode="json")
+    whole = RunConfig().model_dump(mode="json")
+    assert migrated(whole) == {key: value for key, value in whole.items() if key not in ("dqn", "pqn")}
+    assert make_config(migrated(whole)) == RunConfig()
+
+
+def test_what_a_run_holds_about_other_learners_is_left_out() -> None:
+    """Its values were the defaults of its time; a default that has changed since must not look like a changed key."""
+    old = {"algorithm": "pqn", "ppo": {"gamma": 0.5}, "pqn": {"gamma": 0.9}, "seed": 1}
+    assert migrated(old) == {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1}
+    assert migrated({"ppo": {"gamma": 0.5}, "dqn": {"gamma": 0.4}})["ppo"]["gamma"] == 0.5
+    own = {"algorithm": "my_learner", "ppo": {"gamma": 0.5}, "dqn": {}}
+    assert migrated(own).keys() == own.keys()
 
 
 @pytest.mark.parametrize(("old", "new"), [(1500, 1.5), (1, 0.001), (3, 0.003), (1_000_000, 1000.0), (300_000, 300.0)])

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from jaxtrade.config.learners import LEARNER, SECTIONS, chosen_key
 from jaxtrade.errors import ConfigError
 
 
@@ -26,14 +27,15 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
-def placed(settings: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+def placed(settings: Mapping[str, Any], model: type[BaseModel], algorithm: Any = SECTIONS[0]) -> dict[str, Any]:
     """Settings by their dotted keys.
 
     Args:
         settings: name -> value. A name is a key without its section where only one section has it (`gamma`), a dotted
             key (`ppo.gamma`), or a section with a mapping of its keys. A section that has a `preset` also takes the
             name of one (`account="..."`), and `data` takes a file.
-        model: the configuration.
+        model: the configuration. algorithm: the learner of this configuration. A key that only sections of learners
+            have is that of its section.
     Raises:
         ConfigError: a name is unknown (with a suggestion), belongs to several sections, or a key is given twice. The
             message has one line for each fault.
@@ -42,7 +44,7 @@ def placed(settings: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any
     faults: list[str] = []
     for name, value in settings.items():
         try:
-            for key, plain in _keys_and_values(name, value, model):
+            for key, plain in _keys_and_values(name, value, model, algorithm):
                 if key in found:
                     faults.append(f"{name}=...: the key '{key}' is given twice; give it once")
                 found[key] = os.fspath(plain) if isinstance(plain, os.PathLike) else plain
@@ -53,14 +55,16 @@ def placed(settings: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any
     return found
 
 
-def _keys_and_values(name: str, value: Any, model: type[BaseModel]) -> Iterator[tuple[str, Any]]:
+def _keys_and_values(name: str, value: Any, model: type[BaseModel], algorithm: Any) -> Iterator[tuple[str, Any]]:
     sections = sections_of(model)
     if name in sections:
         yield from _of_section(name, value, sections[name])
+    elif name == LEARNER and isinstance(value, Mapping):
+        yield from ((chosen_key(f"{name}.{key}", algorithm), inner) for key, inner in value.items())
     elif "." in name or name in model.model_fields:
-        yield name, value
+        yield chosen_key(name, algorithm), value
     else:
-        yield _whole_key(name, model), value
+        yield _whole_key(name, model, algorithm), value
 
 
 def _of_section(name: str, value: Any, section: type[BaseModel]) -> Iterator[tuple[str, Any]]:
@@ -83,11 +87,14 @@ def _kind(value: Any) -> str:
     return repr(value) if isinstance(value, str | int | float) else f"<{type(value).__name__}>"
 
 
-def _whole_key(name: str, model: type[BaseModel]) -> str:
+def _whole_key(name: str, model: type[BaseModel], algorithm: Any) -> str:
     known = keys_of(model)
     same = [key for key in known if key.rpartition(".")[2] == name]
     if len(same) == 1:
         return same[0]
+    own = f"{algorithm}.{name}"
+    if own in same and all(key.rpartition(".")[0] in SECTIONS for key in same):
+        return own
     if same:
         *most, last = (key.rpartition(".")[0] for key in same)
         section = most[0]

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from jaxtrade.config.base import AUTO, AutoCount, Count, Seconds, Section, Widths, listed, whole
 from jaxtrade.config.context import ContextConfig
+from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
 from jaxtrade.config.service import ServiceOptions
 from jaxtrade.config.shortcuts import combined
 from jaxtrade.errors import ConfigError
@@ -28,7 +29,6 @@ def name_in(registry: Registry[Any]) -> AfterValidator:
     return AfterValidator(check)
 
 
-AUTO_ROWS, AUTO_MOST = 512, 32  # of `ppo.num_minibatches: auto`: rows of a minibatch, and how many there may be
 
 
 class NetworkConfig(Section, frozen=True):

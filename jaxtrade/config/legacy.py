@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from jaxtrade.config.learners import SECTIONS
+
 # Until 2026 the keys of the sections `network` and `rollout` were part of `ppo`.
 MOVED = {
     "ppo.network": "network.kind",
@@ -48,6 +50,9 @@ def migrated(values: Mapping[str, Any]) -> dict[str, Any]:
     data = result.get("data")
     if isinstance(data, dict):  # a month alone was read as its first day
         data |= {key: f"{data[key]}-01" for key in ("start", "end") if _MONTH.fullmatch(str(data.get(key)))}
+    algorithm = result.get("algorithm", "ppo")
+    for section in set(SECTIONS) - {algorithm} if algorithm in SECTIONS else ():
+        result.pop(section, None)  # defaults that had no effect; those of today may be others
     if isinstance(result.get("ppo"), dict):  # a run writes every key: one without this key did not scale its rewards
         result["ppo"].setdefault("normalise_rewards", False)
     if isinstance(result.get("advisor"), dict):

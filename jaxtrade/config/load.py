@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from jaxtrade.config.faults import faults_of, of_bars, of_folder, suggest, without
 from jaxtrade.config.keywords import placed
+from jaxtrade.config.learners import chosen_key
 from jaxtrade.config.run import RunConfig
 from jaxtrade.config.yaml12 import dump_yaml, parse_yaml
 from jaxtrade.errors import ConfigError, ConfigFaultsError
@@ -26,6 +27,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 Changes = Iterable[str] | Mapping[str, Any]  # ["ppo.gamma=0.99"] or {"ppo.gamma": 0.99}
 MAX_BYTES = 1_000_000  # largest size of a configuration file
 BARS = (".csv", ".tsv", ".gz", ".zip", ".parquet")  # endings of files that are no text of keys
+ALGORITHM, DEFAULT = "algorithm", RunConfig.model_fields["algorithm"].default
 SET = "--set"  # where a value came from, in messages, if it is no file
 
 
@@ -179,27 +181,33 @@ def _changed(values: Mapping[str, Any], origin: str, changes: Changes, settings:
         raise ConfigError(f"set={changes!r}: give a list, set=[{changes!r}], or a dict")
     if isinstance(changes, Mapping):
         merged, origins = copy.deepcopy(dict(values)), dict.fromkeys(changes, "set")
+        algorithm = changes.get(ALGORITHM, merged.get(ALGORITHM, DEFAULT))
         for key, value in changes.items():
-            _merge(merged, key, value, f"set={{'{key}': ...}}")
+            _merge(merged, chosen_key(key, algorithm), value, f"set={{'{key}': ...}}")
     else:
         changes = list(changes)
         merged, origins = overridden(values, changes), origins_of(changes)
-    for key, value in placed(settings, RunConfig).items():
+    algorithm = settings.get(ALGORITHM, merged.get(ALGORITHM, DEFAULT))
+    for key, value in placed(settings, RunConfig, algorithm).items():
         _merge(merged, key, value, f"{key}=...")
         origins[key] = "keywords"
     return make_config(merged, origin, origins)
 
 
 def overridden(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. Raises ConfigError, with every
-    override that cannot be read."""
+    """Nested `values` with overrides `a.b=value` applied. Each value is read as YAML. `learner.KEY` is the key of the
+    learner that is chosen in the end. Raises ConfigError, with every override that cannot be read."""
     merged, faults = copy.deepcopy(dict(values)), list[tuple[str, str]]()
+    overrides = list(overrides)
+    chosen = [text.strip() for key, _, text in (each.partition("=") for each in overrides) if key.strip() == ALGORITHM]
+    algorithm = chosen[-1] if chosen else merged.get(ALGORITHM, DEFAULT)
     for override in overrides:
         key, sign, text = override.partition("=")
         try:
             if not sign or not key.strip():
                 raise ConfigError(f"{SET} {override}: expected {SET} section.key=value")
-            _merge(merged, key.strip(), parse_yaml(text, f"{SET} {override}"), f"{SET} {override}")
+            _merge(merged, chosen_key(key.strip(), algorithm), parse_yaml(text, f"{SET} {override}"),
+                   f"{SET} {override}")
         except ConfigError as error:
             faults.append(("", str(error)))
     if faults:

@@ -10,13 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, model_validator
 
+from jaxtrade.config import learners
 from jaxtrade.config.allocate import AllocateConfig
 from jaxtrade.config.base import Names, Section
 from jaxtrade.config.compute import ComputeConfig
 from jaxtrade.config.dqn import DQNConfig
 from jaxtrade.config.learning import (
-    AUTO_MOST,
-    AUTO_ROWS,
     AdvisorConfig,
     ControlConfig,
     EvaluationConfig,
@@ -109,31 +108,19 @@ class RunConfig(Section, frozen=True):
         return self
 
     @model_validator(mode="after")
-    def _minibatches_fit(self) -> RunConfig:
-        if self.algorithm != "ppo":
-            return self
-        rollout, count = self.rollout, self.ppo.num_minibatches
-        if count == "auto":
-            return self
-        envs = rollout.num_envs // rollout.shards
-        if envs * rollout.num_steps % count:
-            raise ValueError(f"rollout.num_envs/rollout.num_shards*rollout.num_steps ({envs * rollout.num_steps}) must "
-                             f"be a multiple of ppo.num_minibatches ({count})")
-        if self.network.kind == "gru" and envs % count:
-            raise ValueError(f"network.kind=gru: rollout.num_envs/rollout.num_shards ({envs}) must be a multiple of "
-                             f"ppo.num_minibatches ({count}), because a minibatch holds whole rollouts of some envs")
+    def _learner_fits(self) -> RunConfig:
+        learners.check(self)
         return self
 
     @property
+    def learner(self) -> Section | None:
+        """The section of the chosen learner; None for a learner of the user's own."""
+        return getattr(self, self.algorithm) if self.algorithm in learners.SECTIONS else None
+
+    @property
     def minibatches(self) -> int:
-        """Minibatches per epoch. For `auto`, the most that have `AUTO_ROWS` rows or more, at most `AUTO_MOST`; a
-        network with a memory keeps whole rollouts together, so it may get fewer."""
-        if self.ppo.num_minibatches != "auto":
-            return self.ppo.num_minibatches
-        rollout = self.rollout
-        sequences = rollout.num_envs // rollout.shards * (rollout.num_steps if self.network.kind == "mlp" else 1)
-        wanted = min(max(rollout.num_envs * rollout.num_steps // AUTO_ROWS, 1), AUTO_MOST)
-        return next(count for count in range(wanted, 0, -1) if sequences % count == 0)
+        """Minibatches per epoch (`learners.minibatches`)."""
+        return learners.minibatches(self)
 
     def __repr__(self) -> str:
         """The keys whose values are not the defaults."""

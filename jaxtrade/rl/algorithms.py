@@ -15,7 +15,7 @@ from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Algorithm, Array, Env, Stage, Summary
 
-__all__ = ["LEARNERS", "Learner", "Make", "first_policy", "make_algorithm"]
+__all__ = ["LEARNERS", "Head", "Learner", "Make", "first_policy", "make_algorithm"]
 
 
 class Make(Protocol):
@@ -35,11 +35,27 @@ class FirstPolicy(Protocol):
                  fusion: Fusion | None = None) -> Policy: ...
 
 
+class Head(NamedTuple):
+    """The layer of a network whose outputs are one number for each action, so that a transfer can widen it.
+
+    name: its name in the parameters. value: name of the layer of V if the layer `name` gives advantages that are
+    centred over all actions (a dueling Q-network may lack it). held: new actions of a transfer start with the weights
+    of the first action (HOLD), so that the greedy policy stays the same; False: with weight zero, and `rl.opening`
+    opens them.
+    """
+
+    name: str
+    value: str = ""
+    held: bool = False
+
+
 class Learner(NamedTuple):
-    """An entry of the registry `LEARNERS`."""
+    """An entry of the registry `LEARNERS`. head: None if no run can go on with what the learner has learned. With a
+    head, the learner's state must be a `train_state.TrainState`."""
 
     make: Make
     first_policy: FirstPolicy
+    head: Head | None = None
 
 
 def make_algorithm(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,

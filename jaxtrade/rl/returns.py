@@ -1,4 +1,4 @@
-"""Advantages and value targets. Time is the first axis; all arrays are [T, N] unless said otherwise."""
+"""Advantages, value targets and Q targets. Time is the first axis; all arrays are [T, N] unless said otherwise."""
 
 from __future__ import annotations
 
@@ -59,3 +59,36 @@ def gae(reward: Array, value: Array, next_value: Array, terminated: Array, trunc
     _, advantage = jax.lax.scan(step, jnp.zeros_like(delta[0]), (delta, decay), reverse=True,
                                 unroll=min(UNROLL, len(delta)))
     return advantage
+
+
+def q_lambda(reward: Array, next_value: Array, terminated: Array, truncated: Array, gamma: Array | float,
+             weight: Array | float) -> Array:
+    """Targets of Q(lambda) in Peng's form (Gallici et al. 2024, section 3.2), float32[T, N].
+
+        G_t = r_t + gamma (1 - terminated_t) [(1 - lambda) max Q(s_{t+1}, .) + lambda G_{t+1}]
+
+    The lambda is 0 at an episode's end and at the last step of the rollout. There the target is one step and the value
+    of the next reference: of the last reference of the episode (`final_ref`) after a truncation, 0 after a
+    termination, and of the reference after the rollout at its last step. Exploring actions do not cut the sum.
+
+    Args:
+        reward: float32[T, N].
+        next_value: float32[T, N] as from `next_values`: the largest Q of a legal action at the next reference.
+        terminated, truncated: bool[T, N].
+        gamma, weight: discount and lambda, scalars in [0, 1].
+    """
+    chex.assert_rank([reward, next_value, terminated, truncated], 2)
+    chex.assert_equal_shape([reward, next_value, terminated, truncated])
+    chex.assert_type([reward, next_value, terminated, truncated], [float, float, bool, bool])
+    goes_on = ~(terminated | truncated)
+    weights = jnp.where(goes_on.at[-1].set(False), weight, 0.0)
+    one_step = reward + gamma * jnp.where(terminated, 0.0, (1.0 - weights) * next_value)
+
+    def step(later: Array, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        one_step_t, weight_t = now
+        target = one_step_t + gamma * weight_t * later
+        return target, target
+
+    _, targets = jax.lax.scan(step, jnp.zeros_like(reward[0]), (one_step, weights), reverse=True,
+                              unroll=min(UNROLL, len(reward)))
+    return targets

@@ -17,13 +17,15 @@ class Policy(struct.PyTreeNode):
 
     parameters: network parameters. normaliser: observation statistics, None for a learner without them. fusion: state
     of an advice fusion (`rl.listening.fusion.Trust`), None without advice. opening: schedule state of actions that a
-    transfer added. It is None if there are none, or once they are fully open.
+    transfer added. It is None if there are none, or once they are fully open. epsilon: float32[], probability of a
+    random legal action where a Q-learner explores; None for a learner whose network gives a distribution.
     """
 
     parameters: PyTree
     normaliser: RunningStats | None = None
     fusion: Any = None
     opening: Opening | None = None
+    epsilon: Array | None = None
 
 
 class EpisodeTotals(struct.PyTreeNode):

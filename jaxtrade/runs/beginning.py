@@ -26,7 +26,7 @@ from jaxtrade.errors import ConfigError
 from jaxtrade.rl.coverage import Coverage, coverage_lines
 from jaxtrade.rl.listening.state import AdviceState, start_advice
 from jaxtrade.rl.opening import OpeningPlan
-from jaxtrade.rl.ppo.state import TrainState
+from jaxtrade.rl.train_state import TrainState
 from jaxtrade.runs.setup import Setup
 from jaxtrade.runs.source import Source, begin, open_source
 from jaxtrade.storage import checkpoint

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from jaxtrade.config import RunConfig
-from jaxtrade.config.learning import AUTO_ROWS
+from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.storage.programs import DETERMINISTIC, is_deterministic, jax_started, pin_threads, use_determinism

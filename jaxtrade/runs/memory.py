@@ -30,7 +30,7 @@ FACTOR = 1.5  # the estimate is at most this many times too high or too low
 PROCESS = 1_000_000_000
 PER_PARAMETER, PER_ENVIRONMENT, PER_STEP, PER_SESSION = 52, 600, 220, 1_000_000
 OTHER_SLOTS, ACTIONS = 20, 8  # slots besides the windows and the context; actions of the shipped tasks, at most
-ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.ppo.form`
+ROWS = {"cpu": 16_384, "device": 65_536}  # `ppo.gradient_rows: auto`, as in `rl.form`
 MOST_ROWS = 1 << 31  # rows of a rollout are numbered in int32
 
 

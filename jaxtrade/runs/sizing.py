@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from jaxtrade.config import RunConfig, changed_config
-from jaxtrade.config.learning import AUTO_ROWS
+from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.errors import ConfigError, OutOfMemoryError
 from jaxtrade.runs.memory import MOST_ROWS, first_line, is_exhausted, size
 
@@ -49,7 +49,7 @@ def sized(config: RunConfig, num_envs: int) -> RunConfig:
     Raises ConfigError if the number does not fit the groups, the minibatches or the learner.
     """
     given = changed_config(config, {"rollout.num_envs": num_envs})
-    if getattr(getattr(given, given.algorithm, None), "num_minibatches", None) != "auto":
+    if getattr(given.learner, "num_minibatches", None) != "auto":
         return given
     rollout = given.rollout
     sequences = num_envs // rollout.shards * (rollout.num_steps if given.network.kind == "mlp" else 1)

@@ -17,9 +17,9 @@ from jaxtrade.networks.normalize import RunningStats
 from jaxtrade.rl import transfer
 from jaxtrade.rl.coverage import Coverage, require_complete
 from jaxtrade.rl.listening.fusion import make_fusion
-from jaxtrade.rl.ppo.state import TrainState
 from jaxtrade.rl.reward_scale import init_scale
 from jaxtrade.rl.schedules import optimiser
+from jaxtrade.rl.train_state import TrainState
 from jaxtrade.rl.transfer import Layout
 from jaxtrade.runs import files, rundir
 from jaxtrade.storage import checkpoint

@@ -17,8 +17,8 @@ from jaxtrade.networks import distributions
 from jaxtrade.networks.heads import ActorCritic
 from jaxtrade.networks.pair import PAIR, pack, unpack
 from jaxtrade.rl.flat import layout_of, map_parts
+from jaxtrade.rl.form import CPU, DEVICE, form_of
 from jaxtrade.rl.ppo import make_ppo
-from jaxtrade.rl.ppo.form import CPU, DEVICE, form_of
 from jaxtrade.rl.schedules import optimiser
 from jaxtrade.runs.setup import Setup, prepare
 

@@ -10,12 +10,12 @@ import pytest
 from bench.learning import Learning
 from jaxtrade.networks import distributions
 from jaxtrade.networks.normalize import init_stats, merge, scaler_of
+from jaxtrade.rl.form import CPU
 from jaxtrade.rl.losses import standardised
 from jaxtrade.rl.ppo import loss as loss_module
 from jaxtrade.rl.ppo import make as make_module
 from jaxtrade.rl.ppo import make_ppo
 from jaxtrade.rl.ppo.act import PolicyOutput
-from jaxtrade.rl.ppo.form import CPU
 from jaxtrade.rl.ppo.loss import Batch, Objective, block_count, ppo_loss
 from jaxtrade.rl.ppo.state import make_hparams
 from jaxtrade.rl.rollout import count_illegal, reset_all, unroll

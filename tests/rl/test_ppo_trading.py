@@ -12,7 +12,8 @@ import pytest
 from jaxtrade.config import load_config
 from jaxtrade.env.summary import summarise
 from jaxtrade.networks.normalize import init_stats, merge, scaler_of
-from jaxtrade.rl.ppo import loss, make_ppo, rollout
+from jaxtrade.rl import collecting
+from jaxtrade.rl.ppo import loss, make_ppo
 from jaxtrade.runs.setup import Setup, prepare
 from jaxtrade.storage import checkpoint
 
@@ -112,7 +113,7 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
         return real(parameters, objective, wrong, batch, likelihood)
 
     if fault == "reset":  # the references of after the step, as a mask or an observation shipped too late would be
-        unroll = rollout.unroll
+        unroll = collecting.unroll
 
         def late(*arguments, **options):
             carry, seen, tally = unroll(*arguments, **options)
@@ -120,7 +121,7 @@ def test_planted_faults_break_the_ratio(monkeypatch, fault):
                                              seen.ref, carry[1]))
             return carry, late, tally
 
-        monkeypatch.setattr(rollout, "unroll", late)
+        monkeypatch.setattr(collecting, "unroll", late)
     monkeypatch.setattr(loss, "ppo_loss", faulty)
     learner = Learner()
     _, history = learner.run(learner.start(), 2)

@@ -5,9 +5,8 @@ observation statistics that were used for acting. The probability ratio is there
 (metric `ratio_error`). The memory of a recurrent policy is rebuilt too. It starts from its value at the beginning of
 the rollout, runs through all steps, and is reset at the start of each episode. Gradients flow through these steps.
 
-    form      the form of the program for a platform
-    context   the static part: configuration, environment, network, fusion, stage
-    state     the part carried from update to update: TrainState, HParams
+    context   the static part (`rl.context`): configuration, environment, network, fusion, stage
+    state     the tunable floats, and the policy of a `rl.train_state.TrainState`
     network   the network and its initial parameters
     act       acting, and the policy's output for the rows of a rollout
     rollout   acting in all environments, advantages, targets
@@ -15,12 +14,14 @@ the rollout, runs through all steps, and is reset at the start of each episode. 
     update    one update: rollout, epochs, metrics
     reports   health checks, warnings, console columns
     make      make_ppo
+
+What other learners share is one level up: `rl.acting`, `rl.collecting`, `rl.epochs`, `rl.metrics`, `rl.form`.
 """
 
-from jaxtrade.rl.algorithms import Learner
+from jaxtrade.rl.algorithms import Head, Learner
 from jaxtrade.rl.ppo.make import make_ppo
 from jaxtrade.rl.ppo.network import first_policy
 
-LEARNER = Learner(make_ppo, first_policy)
+LEARNER = Learner(make_ppo, first_policy, Head("policy_head"))
 
 __all__ = ["LEARNER", "make_ppo"]

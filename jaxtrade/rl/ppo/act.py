@@ -1,6 +1,6 @@
 """PPO's policy: acting on one reference, and the output for the rows of a rollout that the loss needs.
 
-All functions but `act` and `ready` take a policy that `ready` has made.
+All functions but `act` take a policy that `acting.ready` has made.
 """
 
 from __future__ import annotations
@@ -11,27 +11,12 @@ import jax
 
 from jaxtrade.networks import distributions
 from jaxtrade.networks.memory import recall
-from jaxtrade.networks.normalize import RunningStats, normalise, scaler_of
+from jaxtrade.rl.acting import ActExtras, advice_terms, chance_of, fused, network_input, ready
 from jaxtrade.rl.listening.fusion import AdviceTerms, Fused
 from jaxtrade.rl.opening import opened
 from jaxtrade.rl.ppo.context import PPO
-from jaxtrade.rl.ppo.network import packed
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
-
-
-class ActExtras(NamedTuple):
-    """Further results of `act`.
-
-    log_prob: float32[]. value: float32[]. logits: float32[A]. mask: bool[A]. overridden: bool[], True if the same
-    random number would have drawn another action without advice; None without a fusion or without exploration.
-    """
-
-    log_prob: Array
-    value: Array
-    logits: Array
-    mask: Array
-    overridden: Array | None = None
 
 
 class PolicyOutput(NamedTuple):
@@ -45,37 +30,6 @@ class PolicyOutput(NamedTuple):
     value: Array
     mask: Array
     cost: Array | None
-
-
-def ready(ppo: PPO, policy: Policy) -> Policy:
-    """The policy in the form that the functions of this module use: packed parameters, and a `Scaler` instead of the
-    statistics. Computed once, not in every step."""
-    normaliser = policy.normaliser
-    if ppo.settings.normalise_observations and isinstance(normaliser, RunningStats):
-        normaliser = scaler_of(normaliser)
-    return policy.replace(parameters=packed(ppo, policy.parameters), normaliser=normaliser)
-
-
-def network_input(ppo: PPO, policy: Policy, ref: PyTree, params: PyTree) -> Array:
-    """float32[D]: the observation, normalised if the configuration says so."""
-    observation = ppo.env.observe(ref, params)
-    if not ppo.settings.normalise_observations:
-        return observation
-    assert policy.normaliser is not None
-    return normalise(policy.normaliser, observation)
-
-
-def advice_terms(ppo: PPO, policy: Policy, ref: PyTree) -> AdviceTerms | None:
-    """The advice terms of `ref`, which `fused` needs. None without a fusion."""
-    return None if ppo.fusion is None else ppo.fusion.terms(policy.fusion, ref)
-
-
-def fused(ppo: PPO, policy: Policy, observation: Array, ref: PyTree, terms: AdviceTerms | None, logits: Array,
-          mask: Array) -> Fused:
-    """Logits and mask after the fusion with advice. observation: float32[D] as from `network_input`."""
-    if ppo.fusion is None or terms is None:
-        return Fused(logits, mask, None)
-    return ppo.fusion.fuse(terms, policy.parameters, observation, ref, logits, mask)
 
 
 def forward(ppo: PPO, policy: Policy, carry: PyTree, refs: PyTree, first: Array, terms: PyTree,
@@ -139,10 +93,4 @@ def act_by_chance(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: 
 def act(ppo: PPO, policy: Policy, carry: PyTree, ref: PyTree, params: PyTree, key: Array | None,
         explore: bool) -> tuple[PyTree, Array, ActExtras]:
     """`Algorithm.act`. Raises ValueError if `explore` is True and `key` is None."""
-    policy = ready(ppo, policy)
-    if not explore:
-        return act_by_chance(ppo, policy, carry, ref, params, None)
-    if key is None:
-        raise ValueError("act explores by a key, and none is given; give one, or set explore to False")
-    chance = jax.random.uniform(key, ppo.env.action_mask(ref).shape[:-1])
-    return act_by_chance(ppo, policy, carry, ref, params, chance)
+    return act_by_chance(ppo, ready(ppo, policy), carry, ref, params, chance_of(ppo.env, ref, key, explore))

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxtrade.rl import losses
-from jaxtrade.rl.packing import Packed, Packing, packing_of
+from jaxtrade.rl import batches, losses
+from jaxtrade.rl.batches import Rows
 from jaxtrade.rl.ppo.act import PolicyOutput, forward, log_prob_and_entropy
-from jaxtrade.rl.ppo.context import PPO
+from jaxtrade.rl.ppo.context import PPO, gradient_rows
 from jaxtrade.rl.ppo.state import HParams
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 class Objective(NamedTuple):
     """Arguments of the loss that stay the same in all gradient steps of an update.
 
-    policy: the policy that collected the rollout, from `act.ready`. params: environment parameters. ent_coef:
+    policy: the policy that collected the rollout, from `acting.ready`. params: environment parameters. ent_coef:
     float32[], entropy coefficient of this update.
     """
 
@@ -96,35 +96,14 @@ def block_count(rows: int, gradient_rows: int, sequence: int) -> int:
     return 1 if sequence > 1 else next((n for n in range(least, 2 * least + 1) if rows % n == 0), 1)
 
 
-class Rows(NamedTuple):
-    """All rows of a rollout in the form from which minibatches are picked.
-
-    packed: the words of each row lie side by side, int32[T * N, C], so one look-up picks a whole row. packing: how they
-    are packed. carry: as in `Batch`, of all environments.
-    """
-
-    packed: Packed
-    packing: Packing
-    carry: PyTree
-
-
 def rows_of(batch: Batch) -> Rows:
     """The rows of a rollout [T, N, ...], without their advantages: these are picked for a whole epoch at once."""
-    rest = batch._replace(carry=None, advantage=None)
-    flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rest)
-    packing = packing_of(flat)
-    return Rows(packing.pack(flat, axis=1), packing, batch.carry)
+    return batches.rows_of(batch._replace(advantage=None))
 
 
 def pick(ppo: PPO, rows: Rows, of: Array, advantage: Array) -> Batch:
-    """The rows `of` int32[B] of a rollout. advantage: float32[B], theirs.
-
-    With a memory, each sequence starts at the first step of the rollout. The row numbers of these first steps are then
-    the numbers of their environments.
-    """
-    envs = of[:ppo.rollout.num_envs // ppo.num_minibatches]
-    picked = rows.packing.unpack(jax.tree.map(lambda x: x[of], rows.packed), axis=1)
-    return picked._replace(advantage=advantage, carry=jax.tree.map(lambda x: x[envs], rows.carry))
+    """The rows `of` int32[B] of a rollout (`batches.pick`). advantage: float32[B], theirs."""
+    return batches.pick(ppo, rows, of)._replace(advantage=advantage)
 
 
 def gradient_of_rows(ppo: PPO, objective: Objective, parameters: PyTree, batch: Batch) -> Gradient:
@@ -162,7 +141,7 @@ def gradient(ppo: PPO, objective: Objective, parameters: PyTree, rows: Rows, of:
         rows: of the rollout. of: int32[B], the rows of the minibatch. advantage: float32[B], their advantages, which
             are normalised over the minibatch if the configuration says so.
     """
-    blocks = block_count(len(of), ppo.gradient_rows, ppo.sequence)
+    blocks = block_count(len(of), gradient_rows(ppo), ppo.sequence)
     if blocks == 1:
         loss, terms, grads = gradient_of_rows(ppo, objective, parameters, pick(ppo, rows, of, advantage))
     else:

@@ -4,52 +4,29 @@ from __future__ import annotations
 
 from functools import partial
 
-import jax
-import jax.numpy as jnp
-
 from jaxtrade.config import RunConfig
 from jaxtrade.errors import ConfigError
-from jaxtrade.networks.normalize import init_stats, merge
 from jaxtrade.networks.precision import dot_general_of
 from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.form import form_of
 from jaxtrade.rl.listening.fusion import Fusion
 from jaxtrade.rl.ppo import reports
 from jaxtrade.rl.ppo.act import act
 from jaxtrade.rl.ppo.context import PPO
-from jaxtrade.rl.ppo.form import form_of
-from jaxtrade.rl.ppo.network import first_parameters, in_precision, make_network
-from jaxtrade.rl.ppo.state import TrainState, halved_rates, make_hparams, policy_of
+from jaxtrade.rl.ppo.network import first_parameters, make_network
+from jaxtrade.rl.ppo.state import make_hparams, policy_of
 from jaxtrade.rl.ppo.update import update
-from jaxtrade.rl.reward_scale import init_scale
-from jaxtrade.rl.rollout import reset_all
-from jaxtrade.rl.schedules import optimiser
-from jaxtrade.rl.state import EpisodeTotals, strong_types
+from jaxtrade.rl.train_state import TrainState, first_state, halved_rates
 from jaxtrade.types import Algorithm, Array, Env, PyTree, Stage, Summary
 
 
 def init(ppo: PPO, key: Array, params: PyTree) -> TrainState:
     """`Algorithm.init`. Raises TypeError if the key is not a typed key."""
-    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        raise TypeError("init needs a typed key: jax.random.key(seed), not jax.random.PRNGKey(seed)")
-    if ppo.stage is not None:
-        params, _ = ppo.stage(params, jnp.float32(0))
-    env, num_envs = ppo.env, ppo.rollout.num_envs
-    key_network, key_reset, key_run = jax.random.split(key, 3)
-    env_state, ref = reset_all(env, key_reset, params, num_envs, ppo.first_env)
-    parameters = first_parameters(ppo.settings, env.num_actions, env.observation_size, key_network, ppo.fusion)
-    stats = init_stats(env.observation_size)
-    if ppo.settings.normalise_observations:
-        # Without these first statistics the first rollout would normalise by mean 0 and variance 1. Prices would then
-        # all be clipped to the same number.
-        stats = merge(stats, jax.vmap(env.observe, (0, None))(ref, params), reduce=ppo.reduce)
-    return strong_types(TrainState(
-        params=parameters, opt_state=optimiser().init(parameters), normaliser=stats, env_state=env_state,
-        ref=ref, first=jnp.ones(num_envs, bool),
-        carry=jax.tree.map(lambda x: jnp.broadcast_to(x, (num_envs, *x.shape)), ppo.first_carry),
-        episodes=EpisodeTotals(jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)), key=key_run,
-        update=jnp.int32(0), total_updates=jnp.int32(ppo.total_updates), hparams=make_hparams(ppo.config),
-        rollbacks=jnp.int32(0), rewards=init_scale(num_envs) if ppo.config.normalise_rewards else None,
-    ))
+
+    def parameters(key: Array) -> PyTree:
+        return first_parameters(ppo.settings, ppo.env.num_actions, ppo.env.observation_size, key, ppo.fusion)
+
+    return first_state(ppo, key, params, parameters, make_hparams(ppo.config))
 
 
 def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summary | None = None,
@@ -80,7 +57,8 @@ def make_ppo(config: RunConfig, env: Env, total_updates: int, *, summarise: Summ
     rollout, count, precision = config.rollout, config.minibatches, config.compute.precision
     exact = PPO(config.ppo, count, rollout, config.network, env, make_network(config.network, env.num_actions),
                 total_updates, summarise, stage, fusion, reduce, form_of(platform))
-    ppo = in_precision(exact, dot_general_of(precision, platform))
+    products = dot_general_of(precision, platform)
+    ppo = exact.with_products(make_network(config.network, env.num_actions, products), products)
     if ppo.first_carry is not None and rollout.num_envs // rollout.shards % count:
         raise ConfigError(f"network.kind={config.network.kind} has a memory: rollout.num_envs/rollout.num_shards "
                           f"({rollout.num_envs // rollout.shards}) must be a multiple of ppo.num_minibatches ({count})")

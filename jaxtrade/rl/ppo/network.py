@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 
@@ -13,7 +11,6 @@ from jaxtrade.networks.normalize import init_stats
 from jaxtrade.networks.precision import FLOAT32, DotGeneral
 from jaxtrade.parts import NETWORKS
 from jaxtrade.rl.listening.fusion import Fusion
-from jaxtrade.rl.ppo.context import PPO
 from jaxtrade.rl.state import Policy
 from jaxtrade.types import Array, PyTree
 
@@ -24,24 +21,6 @@ def make_network(config: NetworkConfig, num_actions: int, dot_general: DotGenera
     Raises ConfigError if no network is registered under `config.kind`.
     """
     return NETWORKS[config.kind](config, num_actions, dot_general)
-
-
-def in_precision(ppo: PPO, dot_general: DotGeneral) -> PPO:
-    """The same learner with other matrix products, those of the network and of the fusion."""
-    fusion = None if ppo.fusion is None else replace(ppo.fusion, dot_general=dot_general)
-    return replace(ppo, network=make_network(ppo.settings, ppo.env.num_actions, dot_general), fusion=fusion)
-
-
-def packed(ppo: PPO, parameters: PyTree) -> PyTree:
-    """The parameters as training uses them: by `network.pack` if the form is a pair and the network has it."""
-    pack = getattr(ppo.network, "pack", None) if ppo.form.pair else None
-    return parameters if pack is None else pack(parameters)
-
-
-def unpacked(ppo: PPO, parameters: PyTree, like: PyTree) -> PyTree:
-    """The inverse of `packed`. like: parameters, or their shapes, that are not packed."""
-    unpack = getattr(ppo.network, "unpack", None) if ppo.form.pair else None
-    return parameters if unpack is None else unpack(parameters, like)
 
 
 def first_parameters(config: NetworkConfig, num_actions: int, size: int, key: Array,

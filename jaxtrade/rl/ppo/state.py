@@ -1,4 +1,4 @@
-"""The training state of PPO. Everything that influences training from update to update is here."""
+"""PPO's tunable floats, and the policy of its state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxtrade.config import PPOConfig
-from jaxtrade.networks.normalize import RunningStats
-from jaxtrade.rl.listening.state import AdviceState
-from jaxtrade.rl.opening import OpeningPlan, opening_at
-from jaxtrade.rl.reward_scale import RewardScale
+from jaxtrade.rl.opening import opening_at
 from jaxtrade.rl.schedules import progress
-from jaxtrade.rl.state import EpisodeTotals, Policy
-from jaxtrade.types import Array, PyTree
+from jaxtrade.rl.state import Policy
+from jaxtrade.rl.train_state import TrainState
+from jaxtrade.types import Array
 
 
 class HParams(struct.PyTreeNode):
@@ -38,44 +36,6 @@ def make_hparams(config: PPOConfig) -> HParams:
     if values["ent_coef_end"] is None:
         values["ent_coef_end"] = config.ent_coef
     return HParams(**{name: jnp.float32(value) for name, value in values.items()})
-
-
-def halved_rates(hparams: HParams, times: int) -> HParams:
-    """`Algorithm.retry`: each of the `times` rollbacks halves the start and the end of the learning rate."""
-    return hparams.replace(learning_rate=hparams.learning_rate * 0.5**times,
-                           learning_rate_end=hparams.learning_rate_end * 0.5**times)
-
-
-class TrainState(struct.PyTreeNode):
-    """The whole state of a PPO run between two updates (a `LoopState`).
-
-    ref: next reference of each environment. first: bool[N], True if `ref` starts an episode.
-    carry: float32[N, H], memory of the policy before `ref`. It is not yet reset where `first`. None without a memory.
-    key: typed key that only a rollback changes. Update `u` draws from `fold_in(key, u)`.
-    update, total_updates: int32[]. Environment steps are `update * num_envs * num_steps`. The host counts them, because
-        they would overflow int32.
-    rollbacks: int32[], number of times that the run went back to a checkpoint.
-    opening: schedule of actions that a transfer added, else None.
-    advice: state of the advisor, shared by all agents of a population; None without an advisor.
-    rewards: what rewards are divided by; None without `normalise_rewards`.
-    """
-
-    params: PyTree
-    opt_state: PyTree
-    normaliser: RunningStats
-    env_state: PyTree
-    ref: PyTree
-    first: Array
-    carry: PyTree
-    episodes: EpisodeTotals
-    key: Array
-    update: Array
-    total_updates: Array
-    hparams: HParams
-    rollbacks: Array
-    opening: OpeningPlan | None = None
-    advice: AdviceState | None = None
-    rewards: RewardScale | None = None
 
 
 def policy_of(state: TrainState) -> Policy:

@@ -1,4 +1,4 @@
-"""The form of PPO's program for a platform: the same mathematics, in the operations that are fast there.
+"""The form of a learner's program for a platform: the same mathematics, in the operations that are fast there.
 
 On a GPU or a TPU the time of an update goes into starting programs, so few and large operations are fast. On a CPU it
 goes into the operations themselves, so those that read memory in order are fast. The forms agree up to rounding.

@@ -1,0 +1,72 @@
+"""The static part of a learner: everything that stays the same during training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from jaxtrade.config import NetworkConfig, RolloutConfig
+from jaxtrade.networks.precision import DotGeneral
+from jaxtrade.networks.reductions import LOCAL, Reduce
+from jaxtrade.rl.form import CPU, Form
+from jaxtrade.rl.listening.fusion import Fusion
+from jaxtrade.types import Env, PyTree, Stage, Summary
+
+ConfigT = TypeVar("ConfigT")
+NetworkT = TypeVar("NetworkT")
+
+
+@dataclass(frozen=True)
+class Context(Generic[ConfigT, NetworkT]):
+    """The static context, first argument of a learner's functions.
+
+    config: the learner's own section. num_minibatches: per epoch, what `config` says or what its `auto` means here
+    (`RunConfig.minibatches`). settings: configuration of the network. network: made from it. summary: extra metrics,
+    computed from the environment's `info`. stage: changes the environment's parameters as the run goes on. fusion:
+    combines the policy with advice. reduce: forms figures over environments that several devices share; the counts of
+    `rollout` are then those of one device. form: see `form`.
+    """
+
+    config: ConfigT
+    num_minibatches: int
+    rollout: RolloutConfig
+    settings: NetworkConfig
+    env: Env
+    network: NetworkT
+    total_updates: int
+    summary: Summary | None = None
+    stage: Stage | None = None
+    fusion: Fusion | None = None
+    reduce: Reduce = LOCAL
+    form: Form = CPU
+
+    @property
+    def first_carry(self) -> Any:
+        """The policy's memory before the first observation of an episode; None without a memory."""
+        network: Any = self.network
+        return network.first_carry()
+
+    @property
+    def first_env(self) -> Any:
+        """Global number of this device's first environment."""
+        return self.reduce.offset(self.rollout.num_envs)
+
+    @property
+    def sequence(self) -> int:
+        """Consecutive steps of one environment that a minibatch keeps together: with a memory the whole rollout."""
+        return 1 if self.first_carry is None else self.rollout.num_steps
+
+    def with_products(self, network: NetworkT, dot_general: DotGeneral) -> Context[ConfigT, NetworkT]:
+        """The same learner with other matrix products: `network`, which computes by them, and the fusion."""
+        fusion = None if self.fusion is None else replace(self.fusion, dot_general=dot_general)
+        return replace(self, network=network, fusion=fusion)
+
+    def packed(self, parameters: PyTree) -> PyTree:
+        """The parameters as training uses them: by `network.pack` if the form is a pair and the network has it."""
+        pack = getattr(self.network, "pack", None) if self.form.pair else None
+        return parameters if pack is None else pack(parameters)
+
+    def unpacked(self, parameters: PyTree, like: PyTree) -> PyTree:
+        """The inverse of `packed`. like: parameters, or their shapes, that are not packed."""
+        unpack = getattr(self.network, "unpack", None) if self.form.pair else None
+        return parameters if unpack is None else unpack(parameters, like)
