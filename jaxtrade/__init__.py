@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jaxtrade.runs.setup import make_env
     from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
     from jaxtrade.runs.train import RunResult
+    from jaxtrade.runs.trainer import Trainer
     from jaxtrade.training.loop import TrainResult, plan_run, train
 
 
@@ -59,6 +60,7 @@ _HOME = {
     "StoredRun": "runs.stored",
     "TradingEnv": "env.dynamics",
     "TrainResult": "training.loop",
+    "Trainer": "runs.trainer",
     "build_market": "data.market",
     "evaluate": "evaluation.evaluate",
     "from_frame": "data.read.bars",
@@ -104,6 +106,7 @@ __all__ = [
     "StoredRun",
     "TradingEnv",
     "TrainResult",
+    "Trainer",
     "build_market",
     "evaluate",
     "from_frame",
