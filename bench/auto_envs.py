@@ -37,7 +37,8 @@ def grid_side(setup: Setup, num_envs: int) -> harness.Side:
     """One update of a size, from one state."""
     own = with_learner_of(setup, sized(setup.config, num_envs))
     state = jax.jit(own.algorithm.init)(jax.random.key(0), own.params)
-    program = jax.jit(lambda state, params: own.algorithm.update(state, params, None)).lower(state, own.params).compile()
+    update = jax.jit(lambda state, params: own.algorithm.update(state, params, None))
+    program = update.lower(state, own.params).compile()
     return harness.side(lambda: program(state, own.params), own.algorithm.steps_per_update)
 
 
@@ -46,8 +47,8 @@ def one(learner: dict[str, Any], options: Options) -> dict[str, Any]:
     setup, most = setup_of(learner, options.quick), QUICK_MOST if options.quick else MOST
     free = memory_left()
     limit = None if free is None else int(SHARE * free)
-    grid = [number for number in sizes(setup.config.model_copy(update={
-        "train": setup.config.train.model_copy(update={"total_timesteps": most * NUM_STEPS * 50})}))]
+    grid = list(sizes(setup.config.model_copy(update={
+        "train": setup.config.train.model_copy(update={"total_timesteps": most * NUM_STEPS * 50})})))
     choice = search(grid, lambda number: measure_update(with_learner_of(setup, sized(setup.config, number)), limit),
                     limit)
     measured = harness.compare({str(number): grid_side(setup, number) for number in grid}, options.repeats)
