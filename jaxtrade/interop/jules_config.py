@@ -183,8 +183,7 @@ def symbols(value: Any) -> dict[str, Any]:
     """`symbols` as keys of ours. Raises ConfigError."""
     if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
         raise ConfigError(f"symbols = {value!r}: expected a list of symbols, such as [EURUSD, GBPUSD]")
-    names = [each.upper() for each in value]
-    return {"data.markets": names} if len(names) > 1 else {"data.market": names[0]}
+    return {"data.markets": [each.upper() for each in value]}
 
 
 def folder(value: Any) -> dict[str, Any]:
