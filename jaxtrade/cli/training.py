@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jaxtrade.runs.result import RunResult
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
-_KEPT = ("config", "overrides", "modules", *MARKET, *flags.NAMES, "test", "run_dir", "source", "advisor", "eager")
+_KEPT = ("config", "overrides", "modules", *MARKET, *flags.NAMES, "test", "run_dir", "source", "advisor")
 _INHERITED = ("config", "source", "market", "contract", "test")
 
 
@@ -84,7 +84,7 @@ def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    kept = [name for name in (*_KEPT, "onward") if name != "data"]
+    kept = [name for name in (*_KEPT, "onward", "eager") if name != "data"]
     refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration")
     rundir.read_run(Path(args.resume))
     with screen_of(args) as screen:

@@ -1,7 +1,7 @@
 """Programs that are not compiled: every operation runs by itself, in the order of the source code (`compute.eager`).
 
 A debugger, `print` and an exception's line number then see values and not tracers. The numbers are those of the
-compiled program up to rounding, because XLA fuses and reorders sums. It is slower by a factor of hundreds.
+compiled program up to rounding, because XLA fuses and reorders sums. It is very slow.
 """
 
 from __future__ import annotations
