@@ -84,6 +84,12 @@ def test_it_goes_on_where_it_stopped(limited: Path, tmp_path: Path) -> None:
     assert (summary["stopped_early"], summary["stop_reason"]) == (False, None)
 
 
+def test_a_set_of_symbols_has_a_folder_of_a_safe_name() -> None:
+    path = rundir.new_run_path("EURUSD+USDJPY", "entry")
+    assert path.name.startswith("EURUSD-USDJPY-entry-")
+    assert rundir.NAME.fullmatch(path.name)
+
+
 # --- figures
 
 def test_what_was_measured_is_told_with_units(limited: Path) -> None:

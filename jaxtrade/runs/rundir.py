@@ -27,9 +27,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
 def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
-    """`runs/<market>-<task>-<utc>-<id>`, not created yet."""
+    """`runs/<market>-<task>-<utc>-<id>`, not created yet. The symbols of a set (`A+B`) get dashes between them."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    return (root or Path("runs")) / f"{market}-{task}-{stamp}-{secrets.token_hex(2)}"
+    return (root or Path("runs")) / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
 
 
 def check_new(path: Path) -> None:
