@@ -27,7 +27,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # of a run's folder
 
 
 def new_run_path(market: str, task: str, root: Path | None = None) -> Path:
-    """`runs/<market>-<task>-<utc>-<id>`, not created yet. The symbols of a set (`A+B`) get dashes between them."""
+    """`runs/<market>-<task>-<utc>-<id>`, not created yet. market: its name, or that of a set (EURUSD+USDJPY)."""
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     return (root or Path("runs")) / f"{market.replace('+', '-')}-{task}-{stamp}-{secrets.token_hex(2)}"
 
