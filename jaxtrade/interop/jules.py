@@ -185,6 +185,6 @@ class TrainerAgent:
 def _run_of(path: Path) -> Path:
     """The run folder of a policy folder. Raises DataError if there is none."""
     for each in (path, *path.parents):
-        if (each / "manifest.json").is_file():
+        if (each / "config.yaml").is_file():  # a policy's folder has a manifest too
             return each
     raise DataError(f"{path}: neither a run nor in one; give the path that train() returned")

@@ -190,6 +190,13 @@ def test_the_recommended_number_is_measured(here: Path, monkeypatch: pytest.Monk
     assert (info["num_workers"], info["expected_speedup"]) == (None, None)
 
 
+def test_the_run_of_a_policy_is_found(tmp_path: Path) -> None:
+    for name in ("run/config.yaml", "run/manifest.json", "run/policy/manifest.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert jules._run_of(tmp_path / "run" / "policy") == jules._run_of(tmp_path / "run") == tmp_path / "run"
+
+
 def test_an_environment_is_needed_and_must_be_ours() -> None:
     agent = TrainerAgent({"algorithm": "PPO"})
     with pytest.raises(ConfigError, match=r"call create_vectorized_env"):
