@@ -135,7 +135,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-SMALL = ("train.total_timesteps=512", "train.chunk_updates=1", "rollout.num_steps=16", "network.hidden=[8]",
+SMALL = ("train.total_timesteps=512", "train.chunk_updates=1", "rollout.num_steps=32", "network.hidden=[8]",
          "split.test_sessions=3", "rollout.num_envs=8", "train.tensorboard=false", "evaluation.policy_samples=1")
 
 
