@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -139,7 +139,7 @@ def test_an_unfinished_run_has_no_figures(limited: Path, tmp_path: Path) -> None
 def test_the_command_prints_them(limited: Path, monkeypatch: pytest.MonkeyPatch,
                                  capsys: pytest.CaptureFixture[str]) -> None:
     result = jt.open_run(limited)
-    monkeypatch.setattr(training, "run", lambda *given: training.RunResult(limited, Any, {}, 0))
+    monkeypatch.setattr(training, "run", lambda *given: training.RunResult(limited, cast(Any, None), {}, 0))
     monkeypatch.setattr(training.RunResult, "table", property(lambda self: result.table))
     assert main(["train", "--perf", "--name", "unused", "--quiet"]) == 0
     out = capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -26,7 +27,7 @@ def trained(setup: Setup, programs: Programs) -> TrainResult:
 
 
 def plain(leaf: Any) -> np.ndarray:
-    typed = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    typed = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
     return np.asarray(jax.random.key_data(leaf) if typed else leaf)
 
 
