@@ -29,6 +29,7 @@ BENCHES = {  # module -> what it measures
     "first_result": "seconds from `git clone` to the quickstart's table, with nothing installed and nothing cached",
     "data": "seconds and memory from a file of ten years of minute bars to a market, and at a second start",
     "scaling": "cost against num_envs, num_steps, bars",
+    "auto_envs": "`rollout.num_envs: auto` against a grid of sizes: how near its choice is to the fastest",
     "advisor": "what an advisor costs the training loop, by transport and latency",
     "monitor": "what the episode monitor costs the training loop: on the device, and with its files",
     "trust": "how often an advisor is trusted: without skill, and with it",

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.rl.algorithms import make_algorithm
     from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.runs.performance import performance_info
     from jaxtrade.runs.python import run
     from jaxtrade.runs.setup import make_env
     from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
     from jaxtrade.runs.train import RunResult
+    from jaxtrade.runs.trainer import Trainer
     from jaxtrade.training.loop import TrainResult, plan_run, train
 
 
@@ -63,6 +65,7 @@ _HOME = {
     "StoredRun": "runs.stored",
     "TradingEnv": "env.dynamics",
     "TrainResult": "training.loop",
+    "Trainer": "runs.trainer",
     "build_market": "data.market",
     "evaluate": "evaluation.evaluate_set",
     "from_frame": "data.read.bars",
@@ -78,6 +81,7 @@ _HOME = {
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
     "open_run": "runs.stored",
+    "performance_info": "runs.performance",
     "plan_run": "training.loop",
     "register_envs": "interop.registration",
     "run": "runs.python",
@@ -110,6 +114,7 @@ __all__ = [
     "StoredRun",
     "TradingEnv",
     "TrainResult",
+    "Trainer",
     "build_market",
     "evaluate",
     "from_frame",
@@ -125,6 +130,7 @@ __all__ = [
     "make_params",
     "make_ppo",
     "open_run",
+    "performance_info",
     "plan_run",
     "register_envs",
     "run",

@@ -26,9 +26,11 @@ MOST_MAPS = 15_000
 # compiling is most of what they do. What they check does not depend on it. Left out are files that read compiled
 # programs, that measure speed or memory, or that run long. Folders end in "/".
 LIGHTLY_COMPILED = (
-    "test_advisor_run.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py", "test_kept_runs.py",
-    "test_old_run.py", "test_python.py", "test_readme.py", "test_seams.py", "test_source.py", "test_user_parts.py",
-    "test_without_torch.py", "ablation/test_command.py", "ablation/test_matrix.py", "rl/test_form.py",
+    "test_advisor_run.py", "test_auto_envs.py", "test_checkpoint.py", "test_cli.py", "test_experiment.py",
+    "test_kept_runs.py",
+    "test_old_run.py", "test_python.py", "test_readme.py", "test_run_doors.py", "test_seams.py", "test_source.py",
+    "test_trainer.py", "test_user_parts.py", "test_without_torch.py", "ablation/test_command.py",
+    "ablation/test_matrix.py", "rl/test_form.py",
     "advisor/test_advising.py", "advisor/test_bridge_in_training.py", "advisor/test_outcomes.py",
     "advisor/test_fusion.py", "advisor/test_table.py", "bench/test_peers.py", "curriculum/", "data/test_market_runs.py",
     "differential/", "env/", "evaluation/", "interop/", "networks/", "oracle/", "rl/test_control.py",

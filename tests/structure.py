@@ -27,9 +27,10 @@ ROOMS = {
     "advisor": (4, 0, "advice, host threads"),
     "env": (5, 0, "fills, rules, tasks"),
     "rl": (6, 1, "learners, rollouts"),
-    "evaluation": (7, 1, "backtest, report"), "interop": (7, 2, "gymnax, gymnasium, SB3"),
+    "evaluation": (7, 1, "backtest, report"),
     "runs": (8, 1, "a run and its folder"),
     "curriculum": (9, 0, "phases, gates"), "ablation": (9, 1, "advisor matrix"), "doctor": (9, 2, "machine checks"),
+    "interop": (9, 3, "gymnax, gymnasium, SB3"),
     "cli": (10, 1, "the command line"),
     "__main__": (11, 1, "the process"),
 }

@@ -15,9 +15,11 @@ import jaxtrade
 PUBLIC = {
     "Bars", "CheckpointError", "ConfigError", "Contract", "DataError", "EnvParams", "EvaluationResult",
     "JaxtradeError", "LoadedPolicy", "Market", "MarketSet", "RunConfig", "RunResult", "SetResult", "StoredEvaluation",
-    "StoredRun", "TradingEnv", "TrainResult", "build_market", "evaluate", "from_frame", "from_gymnax", "get_contract",
+    "StoredRun", "TradingEnv", "TrainResult", "Trainer", "build_market", "evaluate", "from_frame",
+    "from_gymnax", "get_contract",
     "load_bars", "load_config", "load_market", "load_markets", "load_policy", "make_algorithm",
-    "make_env", "make_params", "make_ppo", "open_run", "plan_run", "register_envs", "run", "split_sessions",
+    "make_env", "make_params", "make_ppo", "open_run", "performance_info", "plan_run", "register_envs",
+    "run", "split_sessions",
     "standard_agents", "synthetic_bars", "to_gymnasium", "to_gymnasium_vec", "to_gymnax", "to_sb3", "train",
 }
 

@@ -50,7 +50,8 @@ def test_reward_presets() -> None:
 
 
 def test_control_keys() -> None:
-    written = {name: float(cells[0]) for name, cells in rows("training.md", "key").items()}
+    written = {name: None if cells[0] == "none" else float(cells[0])
+               for name, cells in rows("training.md", "key").items()}
     assert written == {f"control.{name}": value for name, value in ControlConfig().model_dump().items()}
 
 

@@ -1,14 +1,15 @@
-"""`jaxtrade config show`, `explain` and `keys`. Imports no heavy library."""
+"""`jaxtrade config show`, `explain`, `keys` and `import`. Imports no heavy library."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jaxtrade.cli import examples, flags
-from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, with_absent
+from jaxtrade.cli.shared import ADVISOR, data_options, flag_overrides, resolve, say, with_absent
 from jaxtrade.cli.tables import columns, table
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import NO_KEYS, alike
@@ -16,7 +17,9 @@ from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
 from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import MOVED
 from jaxtrade.config.load import shipped
-from jaxtrade.errors import ConfigError
+from jaxtrade.config.yaml12 import dump_yaml
+from jaxtrade.errors import ConfigError, StorageError
+from jaxtrade.interop.jules_config import imported, nested
 from jaxtrade.text import aligned
 
 DEFAULT, FILE, SET = "default", "file", "--set"
@@ -56,6 +59,11 @@ def add_parser(commands: Any) -> None:
     explain.add_argument("key", metavar="KEY", help="section.key, a section, or a key's own name if only one section "
                          "has it")
     keys = actions.add_parser("keys", help="a table of all keys")
+    foreign = actions.add_parser("import", help="turn a configuration of IntradayJules (Stable-Baselines3 keys) into "
+                                 "one of ours; stderr says what became of each key")
+    foreign.add_argument("file", type=Path, metavar="FILE", help="its YAML file")
+    foreign.add_argument("-o", "--out", type=Path, metavar="FILE", help="write ours there instead of to stdout; it "
+                         "must not exist")
     keys.add_argument("prefix", nargs="?", default="", metavar="PREFIX", help="a section, or the beginning of a key")
 
 
@@ -65,9 +73,36 @@ def run(args: argparse.Namespace) -> int:
         print(show(args))
     elif args.action == "explain":
         print("\n".join(explain(args.key)))
+    elif args.action == "import":
+        import_file(args.file, args.out)
     else:
         print("\n".join(key_table(chosen_keys(args.prefix), columns())))
     return 0
+
+
+def import_file(file: Path, out: Path | None) -> None:
+    """Print or write our YAML for a foreign file, and say on stderr what became of each key.
+
+    Raises ConfigError: no such file, an unknown key or value, values that do not fit together, or `out` exists.
+    """
+    if not file.is_file():
+        raise ConfigError(f"{file}: there is no such file")
+    if out is not None and out.exists():
+        raise ConfigError(f"-o {out}: exists; choose another name")
+    found = imported(read_values(file), str(file))
+    found.config(str(file))
+    text = f"# made of {file.name} by `jaxtrade config import`\n{dump_yaml(nested(found.values))}"
+    if out is None:
+        print(text, end="")
+    else:
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"-o {out}: cannot be written: {error.strerror}") from None
+    for line in aligned([(fate.key, fate.kind, fate.text) for fate in found.fates], (0, 1, 2)):
+        say(line)
+    if out is not None:
+        say(f"written: {out}; next: jaxtrade train {out}")
 
 
 def show(args: argparse.Namespace) -> str:

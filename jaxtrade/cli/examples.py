@@ -67,6 +67,7 @@ _GIVEN: dict[str, tuple[str, ...]] = {
     "control.patience": ("control.patience=8", "control.evaluate_every=5", "split.validation_sessions=1"),
     "control.plateau_patience": ("control.plateau_patience=4", "control.evaluate_every=5",
                                  "split.validation_sessions=1"),
+    "control.wall_clock": ("control.wall_clock=2h",),
     "imports": ("imports=[my_module]",),
 }
 

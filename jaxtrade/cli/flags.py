@@ -52,6 +52,11 @@ def count(text: str) -> int:
     return value
 
 
+def count_or_auto(text: str) -> int | str:
+    """A count, or `auto`, for argparse. Raises ArgumentTypeError for any other text."""
+    return text if text == "auto" else count(text)
+
+
 def whole(text: str) -> int:
     """A whole number of at least 0, for argparse. Raises ArgumentTypeError for any other text."""
     if not text.isascii() or not text.isdigit():
@@ -69,7 +74,8 @@ def key_options(parser: argparse.ArgumentParser, what: str | None = None, seed: 
         parser.add_argument("--seed", type=whole, metavar="N", help="seed of everything random (key seed)")
     parser.add_argument("--timesteps", type=count, metavar="N", help="environment steps to train, e.g. 250k, 1M, 1e6 "
                         "(key train.total_timesteps)")
-    parser.add_argument("--envs", type=count, metavar="N", help="environments in parallel (key rollout.num_envs)")
+    parser.add_argument("--envs", type=count_or_auto, metavar="N", help="environments in parallel, or auto: as many as "
+                        "train fastest here, measured first (key rollout.num_envs)")
     parser.add_argument("--account", metavar="PRESET", help="account rules; `jaxtrade list accounts` shows them (key "
                         "account.preset)")
     parser.add_argument("--algorithm", metavar="NAME", help="the learner; `jaxtrade list learners` shows them (key "

@@ -42,7 +42,7 @@ TEST_OVERRIDES = (
 )
 FATAL_ONLY = "3"  # of XLA's messages
 _ABSENT = {"config": None, "overrides": (), **dict.fromkeys((*MARKET, *flags.NAMES)), "test": False, "advisor": None,
-           "modules": ()}
+           "modules": (), "eager": False}
 _WRITTEN = {"config": "CONFIG", "overrides": "--set", "source": "--from", "onward": "--continue", "modules": "--import"}
 
 
@@ -143,6 +143,7 @@ def flag_overrides(args: argparse.Namespace) -> list[tuple[str, str]]:
     return [*(("--test", override) for override in (TEST_OVERRIDES if args.test else ())),
             *(("--import", override) for override in import_flags(args.modules)),
             *data_flags(args), *flags.key_flags(args),
+            *((("--eager", "compute.eager=true"),) if getattr(args, "eager", False) else ()),
             *(("--advisor", override) for override in advisor_flags(args.advisor))]
 
 

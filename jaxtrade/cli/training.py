@@ -33,6 +33,8 @@ from jaxtrade.runs.preflight import check_memory
 
 if TYPE_CHECKING:
     from jaxtrade.curriculum.config import Curriculum
+    from jaxtrade.progress.screen import Screen
+    from jaxtrade.runs.result import RunResult
 
 # Flags that --resume refuses, because the folder holds these settings, and those that --continue takes from its source.
 _KEPT = ("config", "overrides", "modules", *MARKET, *flags.NAMES, "test", "run_dir", "source", "advisor")
@@ -68,12 +70,22 @@ def _begin(args: argparse.Namespace, config: RunConfig, source: str | None) -> i
         if loaded is not None and args.onward:
             require_same(loaded, config)
         result = run(config, path, loaded, store, screen)
-    print_result(result.table, screen)
+    return _ended(result, args, screen)
+
+
+def _ended(result: RunResult, args: argparse.Namespace, screen: Screen) -> int:
+    """Print the result of a run, and with `--perf` what was measured of it. Returns the exit code."""
+    text = result.table
+    if args.perf or args.perf_one:
+        from jaxtrade.runs.performance import lines, performance_info
+
+        text = "\n".join([text, "", *lines(performance_info(result, args.perf_one))])
+    print_result(text, screen)
     return result.exit_code
 
 
 def _resume(args: argparse.Namespace) -> int:
-    kept = [name for name in (*_KEPT, "onward") if name != "data"]
+    kept = [name for name in (*_KEPT, "onward", "eager") if name != "data"]
     refuse(args, kept, f"--resume {args.resume}: a resumed run keeps its configuration")
     rundir.read_run(Path(args.resume))
     with screen_of(args) as screen:
@@ -82,8 +94,7 @@ def _resume(args: argparse.Namespace) -> int:
         from jaxtrade.runs.train import resume
 
         result = resume(Path(args.resume), store, None if args.data is None else Path(args.data), screen)
-    print_result(result.table, screen)
-    return result.exit_code
+    return _ended(result, args, screen)
 
 
 def _continue(args: argparse.Namespace) -> int:

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}
 _COUNT = re.compile(rf"([0-9][0-9_]*(?:\.[0-9]+)?)([{''.join(UNITS)}])", re.IGNORECASE)
+AUTO = 0  # the value of a count that is written `auto`: it is measured before it is used
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_TIME = re.compile(rf"([0-9]+(?:\.[0-9]+)?)([{''.join(SECONDS)}])")
 MOST_ATRS = 100  # a larger whole number is one of the thousandths that earlier versions used
 OLD_ATRS = 1000  # runs of earlier versions hold up to so many
 
@@ -49,6 +52,33 @@ def whole(text: str) -> Any:
     return int(text) if re.fullmatch(r"[0-9][0-9_]*", text) else counted(text)
 
 
+def _auto_count(value: Any) -> Any:
+    """`auto` as `AUTO`; a count as `counted` reads it. Raises ValueError for a count below 1."""
+    if value == "auto":
+        return AUTO
+    count = counted(value)
+    if type(count) is int and count < 1:
+        raise ValueError("expected at least 1, or auto")
+    if isinstance(count, str):
+        raise ValueError("expected a whole number, or auto")
+    return count
+
+
+def _seconds(value: Any) -> Any:
+    """A time written with a unit, `90s`, `15m`, `2h` or `1d`, in seconds. Anything else is left as it is.
+
+    Raises ValueError for other text and for a time that is not above 0.
+    """
+    if isinstance(value, str):
+        found = _TIME.fullmatch(value.strip())
+        if found is None:
+            raise ValueError("expected seconds, or a time such as 90s, 15m, 2h or 1d")
+        value = float(found[1]) * SECONDS[found[2]]
+    if type(value) in (int, float) and not 0 < value < math.inf:
+        raise ValueError("expected a time above 0 (null: no limit)")
+    return value
+
+
 def _atrs(value: Any) -> Any:
     """Refuse thousandths of an ATR, and more decimals than the market's whole thousandths can hold."""
     if type(value) is int and value > MOST_ATRS:
@@ -63,6 +93,12 @@ def _atrs(value: Any) -> Any:
 
 
 Count = Annotated[int, BeforeValidator(counted)]  # a number of things; it may be written as 250k or 1M
+AutoCount = Annotated[int, BeforeValidator(_auto_count),
+                      PlainSerializer(lambda count: "auto" if count == AUTO else count),
+                      WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]})]
+Seconds = Annotated[float | None, BeforeValidator(_seconds),
+                    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0},
+                                              {"type": "string", "description": "15m"}, {"type": "null"}]})]
 Names = Annotated[tuple[str, ...], Field(strict=False), listed(str)]
 Widths = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(strict=False), listed(whole)]
 # A multiple of the average true range, in whole thousandths. What people read of its limit is the one for new values.

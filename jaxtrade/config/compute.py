@@ -19,6 +19,8 @@ class ComputeConfig(Section, frozen=True):
                                  "operands, which is slower than float32")
     deterministic: bool = Field(default=True, description="on a GPU, XLA is asked for programs that repeat a run to "
                                 "the same bits; false: the fastest programs, which XLA picks by timing them")
+    eager: bool = Field(default=False, description="compile nothing: every operation of training runs by itself, which "
+                        "is very slow; to find a fault (train --eager)")
     threads: Annotated[int, Field(ge=1, le=4096)] | Literal["auto"] = Field(
         default="auto", description="compute threads on a CPU; auto: one if minibatches are small, otherwise all "
         "cores; the variable NPROC overrides both")

@@ -23,7 +23,8 @@ AUTO_ROWS, AUTO_MOST = 512, 32  # of `num_minibatches: auto`: rows of a minibatc
 def check(config: Any) -> None:
     """Raises ValueError where the learner and the rest of the configuration do not fit."""
     _only_its_own_keys(config)
-    _minibatches_fit(config)
+    if not config.rollout.auto:  # counts are checked once they are known
+        _minibatches_fit(config)
     if config.algorithm in Q_LEARNERS:
         _fits_q_learner(config)
     if config.algorithm == "dqn":

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from jaxtrade.config.base import Count, Section, Widths, listed, whole
+from jaxtrade.config.base import AUTO, AutoCount, Count, Seconds, Section, Widths, listed, whole
 from jaxtrade.config.context import ContextConfig
 from jaxtrade.config.learners import AUTO_MOST, AUTO_ROWS
 from jaxtrade.config.service import ServiceOptions
@@ -51,17 +51,23 @@ class NetworkConfig(Section, frozen=True):
 class RolloutConfig(Section, frozen=True):
     """The rollout: how many environments run in parallel, and how many steps they take between two updates. Static."""
 
-    num_envs: Count = Field(default=64, ge=1, description="environments in parallel")
+    num_envs: AutoCount = Field(default=64, description="environments in parallel; auto: as many as train fastest "
+                                "here, measured before the run, which writes the number into its config.yaml")
     num_steps: Count = Field(default=32, ge=1, description="steps of each environment between two updates")
     num_shards: int = Field(default=8, ge=1, description="fixed groups of environments; minibatches are shuffled "
                             "inside each group")
 
     @model_validator(mode="after")
     def _equal_groups(self) -> Self:
-        if self.shards > 1 and self.num_envs % self.shards:
+        if not self.auto and self.shards > 1 and self.num_envs % self.shards:
             raise ValueError(f"rollout.num_envs ({self.num_envs}) must be a multiple of rollout.num_shards "
                              f"({self.shards})")
         return self
+
+    @property
+    def auto(self) -> bool:
+        """Whether `num_envs` is still to be measured; it is `AUTO`, 0, until then."""
+        return self.num_envs == AUTO
 
     @property
     def shards(self) -> int:
@@ -286,6 +292,9 @@ class ControlConfig(Section, frozen=True):
     plateau_ent_max: float = Field(default=0.1, ge=0, description="adjustments raise no entropy bonus above this")
     plateau_cooldown: int = Field(default=0, ge=0, description="evaluations after an adjustment that do not count "
                                   "towards the next")
+    wall_clock: Seconds = Field(default=None, description="ends the run after the first chunk that passes this time, "
+                                "as 90s, 15m or 2h, compilation included; it is saved and can be resumed, each resume "
+                                "with the whole time again; null: no limit")
     max_rollbacks: int = Field(default=2, ge=0, le=1000, description="how often a run may go back to its last "
                                "checkpoint after a loss or gradient that is not finite; 0: it ends at once")
 

@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import Any
 
 from jaxtrade.config import RunConfig
+from jaxtrade.config.learners import AUTO_ROWS
 from jaxtrade.env.observation import make_spec
 from jaxtrade.env.tasks.base import task_of
 from jaxtrade.runs.memory import torsos
@@ -75,7 +76,8 @@ def minibatch_work(config: RunConfig) -> float | None:
     widths = (width, *network.hidden)
     outputs = len(task_of(config.env).actions(config.env)) + 1  # the logits, and the value
     weights += torsos(config) * sum(a * b for a, b in itertools.pairwise(widths)) + widths[-1] * outputs
-    rows = getattr(config.learner, "batch_size", rollout.num_envs * rollout.num_steps / config.minibatches)
+    given = AUTO_ROWS if rollout.auto else rollout.num_envs * rollout.num_steps / config.minibatches
+    rows = getattr(config.learner, "batch_size", given)
     return 2.0 * weights * rows * config.train.num_seeds
 
 

@@ -24,6 +24,7 @@ from jaxtrade.storage.compiling import Programs
 from jaxtrade.storage.sinks import JsonlSink, LogSink, MetricSink, TensorBoardSink
 from jaxtrade.text import several
 from jaxtrade.training.health import Watch
+from jaxtrade.training.wall_clock import WallClock
 
 
 class Job:
@@ -47,6 +48,8 @@ class Job:
         if self.config.monitor.on and self.config.monitor.csv:
             self.files.append(monitor_sink(path, self.config, setup.market, update))
         self.watch = Watch.of(setup.algorithm, self.tell, names)
+        limit = self.config.control.wall_clock
+        self.wall_clock = None if limit is None else WallClock(limit, setup.plan.total_updates)
         self.metadata = {"config_sha256": rundir.config_digest(path), "data_sha256": setup.market.fingerprint}
 
     def tell(self, line: str) -> None:
@@ -57,6 +60,11 @@ class Job:
     def close(self) -> None:
         for sink in self.files:
             sink.close()
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the wall clock has ended the run; None if it has not."""
+        return None if self.wall_clock is None else self.wall_clock.reason
 
     @property
     def agent_steps(self) -> int:

@@ -94,3 +94,28 @@ def usable_memory(system: str, read: Read = read_text) -> int | None:
     """Bytes that this process may use: physical memory, or less if a control group says so. None if unknown."""
     known = [size for size in (total_memory(system, read), cgroup_limits(read).memory) if size is not None]
     return min(known, default=None)
+
+
+def available_memory(system: str, read: Read = read_text) -> int | None:
+    """Bytes that are free for this process now: what the kernel calls available, or less if a control group says so.
+
+    Where the system does not tell, all memory that the process may use. None if that is unknown too.
+    """
+    if system == "Windows":
+        status = _MemoryStatus(length=ctypes.sizeof(_MemoryStatus))
+        known = ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))  # type: ignore[attr-defined]
+        return int(status.available) if known else None
+    free = next((int(line.split()[1]) * 1024 for line in (read("/proc/meminfo") or "").splitlines()
+                 if line.startswith("MemAvailable:")), None)
+    limit, used = cgroup_limits(read).memory, _cgroup_used(read)
+    left = None if limit is None or used is None else max(limit - used, 0)
+    return min((each for each in (free, left) if each is not None), default=usable_memory(system, read))
+
+
+def _cgroup_used(read: Read) -> int | None:
+    """Bytes in use in this process's control group (the root of a container), without pages that can be dropped."""
+    for folder, name in (("/sys/fs/cgroup", "memory.current"), ("/sys/fs/cgroup/memory", "memory.usage_in_bytes")):
+        if (text := read(f"{folder}/{name}")) is not None:
+            stat = dict(line.split() for line in (read(f"{folder}/memory.stat") or "").splitlines())
+            return int(text) - int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))
+    return None

@@ -44,10 +44,7 @@ def run(config: RunConfig | str | Path = "quickstart", path: Path | str | None =
         ConfigError, DataError: before anything is trained.
         DivergedError, PreemptedError, InterruptedRunError, StorageError: as `train`.
     """
-    if data is not None:
-        settings |= {"source": "file"} if _in_memory(data) else {"data": data}
-    chosen = changed_config(config, set, **settings) if isinstance(config, RunConfig) else load_config(
-        config, set, **settings)
+    chosen = configured(config, data, set, settings)
     folder = None if path is None else Path(path)
     if folder is not None:
         rundir.check_new(folder)
@@ -57,6 +54,14 @@ def run(config: RunConfig | str | Path = "quickstart", path: Path | str | None =
             _check_keywords(data, settings)
         chosen = with_bars(chosen, bars, (Path("runs") if folder is None else folder.parent) / BARS)
     return run_config(chosen, folder, None if from_run is None else load_source(Path(from_run)))
+
+
+def configured(config: RunConfig | str | Path, data: object, set: Changes, settings: Mapping[str, Any]) -> RunConfig:
+    """The configuration that `run` trains with such arguments. Raises ConfigError."""
+    if data is not None:
+        settings = {**settings, **({"source": "file"} if _in_memory(data) else {"data": data})}
+    return changed_config(config, set, **settings) if isinstance(config, RunConfig) else load_config(
+        config, set, **settings)
 
 
 def _in_memory(data: object) -> TypeGuard[pd.DataFrame | Bars]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,9 @@ def prepare(config: RunConfig) -> Setup:
 
     Raises ConfigError, DataError.
     """
+    if config.rollout.auto:
+        raise ConfigError("rollout.num_envs=auto: it is measured by `jaxtrade train` and jaxtrade.run alone; give a "
+                          "number")
     market = load_markets(config)
     splits = split_sessions(market, config.split)
     env = make_env(config)
@@ -109,10 +112,22 @@ def prepare(config: RunConfig) -> Setup:
         view = view_of(config.advisor, market.data.sessions, table, True)
         params = params.replace(advice=view)
     params = params.replace(monitor=config.monitor.on)
+    return Setup(config, market, splits, env, params, *_learner(config, env, market, fusion), fusion)
+
+
+def _learner(config: RunConfig, env: TradingEnv, market: Market | MarketSet, fusion: Fusion | None
+             ) -> tuple[Plan, Algorithm]:
     plan = plan_run(config.train, config.rollout.num_envs, config.rollout.num_steps)
     algorithm = make_algorithm(config, env, plan.total_updates, summarise=summary_of(config, market),
                                stage=make_stages(config.stages), fusion=fusion)
-    return Setup(config, market, splits, env, params, plan, with_warning(config, algorithm), fusion)
+    return plan, with_warning(config, algorithm)
+
+
+def with_learner_of(setup: Setup, config: RunConfig) -> Setup:
+    """The setup with another learner on the same market. config: differs from `setup.config` in keys of the learner
+    alone. Raises ConfigError."""
+    plan, algorithm = _learner(config, setup.env, setup.market, setup.fusion)
+    return replace(setup, config=config, plan=plan, algorithm=algorithm)
 
 
 def stack_of(config: RunConfig) -> Stack:

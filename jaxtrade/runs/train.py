@@ -25,8 +25,9 @@ from jaxtrade.progress.plain import Plain
 from jaxtrade.progress.screen import Screen
 from jaxtrade.rl.coverage import coverage_json
 from jaxtrade.rl.state import finished
-from jaxtrade.runs import board, calibration, rundir
+from jaxtrade.runs import board, calibration, performance, rundir
 from jaxtrade.runs.advice import TrainingAdvisor, check_advisor, figure_lines
+from jaxtrade.runs.auto_envs import Sized, document, prepared, shrinking
 from jaxtrade.runs.beginning import Beginning, Fresh, resumed, transferred
 from jaxtrade.runs.compiled import begin_for_run, programs_of
 from jaxtrade.runs.computing import settle
@@ -37,11 +38,12 @@ from jaxtrade.runs.machine import differences, facts
 from jaxtrade.runs.memory import explained
 from jaxtrade.runs.preflight import check, check_device, check_memory
 from jaxtrade.runs.result import RunResult
-from jaxtrade.runs.setup import Setup, params_shown, policies_of, prepare, seeds_of
+from jaxtrade.runs.setup import Setup, params_shown, policies_of, seeds_of
 from jaxtrade.runs.source import Source, adopt, check_alone, describe
 from jaxtrade.runs.symbols import policy_for, steps_of
 from jaxtrade.storage import checkpoint
 from jaxtrade.storage.compiling import Programs
+from jaxtrade.storage.eager import EagerPrograms
 from jaxtrade.storage.kept import Store
 from jaxtrade.training import control
 from jaxtrade.training.health import health_labels, population_health
@@ -78,10 +80,16 @@ def run(config: RunConfig, path: Path | None = None, source: Source | None = Non
         shown.phase("loading", "the market")
         config = with_model(config, shown.message)  # before anything is compiled
         with explained(config):
-            setup = prepare(config)
-            check_device(config)
-            with programs_of(setup, store) as programs:
-                return _run(setup, path, source, programs, shown)
+            sized = prepared(config, store, shown)
+        where = path or rundir.new_run_path(sized.setup.market.name, config.env.task)
+
+        def begin(sized: Sized) -> RunResult:
+            with explained(sized.setup.config):
+                check_device(sized.setup.config)
+                with programs_of(sized.setup, store) as programs:
+                    return _run(sized, where, source, programs, shown)
+
+        return shrinking(sized, where, begin, shown.message)
 
 
 def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
@@ -89,11 +97,12 @@ def _shown(screen: Screen | None) -> AbstractContextManager[Screen]:
     return Plain() if screen is None else nullcontext(screen)
 
 
-def _run(setup: Setup, path: Path | None, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
-    config = setup.config
+def _run(sized: Sized, path: Path, source: Source | None, programs: Programs, screen: Screen) -> RunResult:
+    setup, config = sized.setup, sized.setup.config
     begins = Fresh() if source is None else transferred(setup, source, programs)
-    path = path or rundir.new_run_path(setup.market.name, config.env.task)
     manifest = rundir.provenance(config, setup.market.fingerprint)
+    if sized.choice is not None:
+        manifest["auto_envs"] = document(sized.choice, config.rollout.num_envs)
     if source is not None and begins.coverage is not None:
         manifest["source"] = describe(source, begins.coverage, path)
     if isinstance(setup.market, Market):  # a set has no advisor
@@ -184,16 +193,19 @@ def _train(job: Job, controller: control.Controller | None, advisor: TrainingAdv
         steps = beginning.update * job.setup.plan.steps_per_update
         return TrainResult(beginning.state, [], {}, beginning.update, steps, 0.0, float("nan"), True)
     hooks: list[Hook] = [] if controller is None else [controller]
+    if job.wall_clock is not None:
+        hooks.append(job.wall_clock)
     exchange = None if advisor is None else advisor.exchange
     if advisor is not None:
         advisor.recall(beginning.memory(advisor.exchange.name))
         hooks.append(advisor.exchange)
     start = beginning.arguments(job.setup, exchange.start if exchange else None)
+    programs = EagerPrograms() if config.compute.eager else job.programs
     try:
         return train(job.setup.algorithm, job.setup.params, config=config.train,
                      sinks=[job.screen, *job.files, job.watch], metadata=job.metadata,
                      checkpoint_dir=job.path / "checkpoints", hooks=hooks,
-                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=job.programs,
+                     max_rollbacks=config.control.max_rollbacks, exchange=exchange, programs=programs,
                      ahead=lambda state: begin_for_run(job.programs, job.setup, state, job.validation), **start)
     except (InterruptedRunError, PreemptedError) as stop:
         raise type(stop)(f"{stop}; continue with: {quoted(['jaxtrade', 'train', '--resume', str(job.path)])}") from None
@@ -234,6 +246,8 @@ def _train_and_evaluate(setup: Setup, path: Path, beginning: Beginning, programs
         _draw(job, controller, results, trained.steps)
         for line in _closing_lines(trained, controller, health_labels(setup.algorithm.health)):
             job.tell(line)
+        if job.stop_reason is not None:
+            job.tell(f"{job.stop_reason}; saved; {how_to_continue(path)}")
         if advice is not None:
             for line in figure_lines(advice, history(path), len(trained.history) * job.agent_steps):
                 job.tell(line)
@@ -266,9 +280,17 @@ def _summary(job: Job, trained: TrainResult, controller: control.Controller | No
     summary = {"health": {name: {"passed": ok, "value": value} for name, (ok, value) in trained.health.items()},
                "updates": trained.updates, "steps": trained.steps, "compile_seconds": trained.compile_seconds,
                "steps_per_second": None if math.isnan(trained.steps_per_second) else trained.steps_per_second,
-               "stopped_early": trained.stopped,
+               "stopped_early": trained.stopped, "stop_reason": _stop_reason(job, trained, controller),
+               "performance": performance.measured(job, trained),
                "rollbacks": job.setup.stack.first(trained.state.rollbacks), "warnings": job.watch.seen}
     return summary if controller is None else summary | {"validation": controller.state._asdict()}
+
+
+def _stop_reason(job: Job, trained: TrainResult, controller: control.Controller | None) -> str | None:
+    """Why the run ended before its last update. None if it did not."""
+    if job.stop_reason is not None or not trained.stopped or controller is None:
+        return job.stop_reason
+    return f"control.patience: {controller.state.since_best} evaluations without a better score"
 
 
 def _whole_health(job: Job, trained: TrainResult) -> dict[str, tuple[bool, float]]:

@@ -27,14 +27,23 @@ THREADS = 2  # XLA uses further threads of its own for large programs
 
 
 class Pending:
-    """A program that is being compiled or read. kept: whether it comes from an earlier start, once it is ready."""
+    """A program that is being compiled or read. kept: whether it comes from an earlier start, once it is ready. eager:
+    whether it is a function that is not compiled at all (`storage.eager`)."""
 
     def __init__(self) -> None:
-        self.kept = False
+        self.kept = self.eager = False
         self.seconds = 0.0  # spent on this program, in whatever thread
         self._future: Future[Any] = Future()
         self._lowered: jax.stages.Lowered | None = None
         self._described: Callable[[], PyTree | None] = lambda: None
+
+    @classmethod
+    def ready(cls, function: Callable[..., Any], result_like: PyTree) -> Self:
+        """A function that takes a program's place. result_like: shapes and dtypes of its result."""
+        made = cls()
+        made.eager, made._described = True, lambda: result_like
+        made._future.set_result(function)
+        return made
 
     @property
     def result_like(self) -> PyTree:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from jaxtrade.storage.compiling import Pending, Programs
+from jaxtrade.storage.sizes import program_bytes
 from jaxtrade.training.hooks import Exchange
 from jaxtrade.types import Algorithm, Array, PyTree
 
@@ -69,6 +70,16 @@ class Chunk:
         """Whether the program was read."""
         return self._pending.kept
 
+    @property
+    def eager(self) -> bool:
+        """Whether the chunk is not compiled."""
+        return self._pending.eager
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes that the program works on: arguments, results and temporaries. None if XLA does not tell."""
+        return program_bytes(self._pending.wait())
+
     def wait(self) -> None:
         """Wait until the program is ready. Raises what its compilation raised."""
         self._pending.wait()
@@ -83,7 +94,7 @@ class Chunk:
         before = counted.count
         state, metrics, news = program(state, params, inputs)
         state, (measured, news) = jax.block_until_ready(state), jax.device_get((metrics, news))
-        self.recompiles += counted.count - before
+        self.recompiles += 0 if self.eager else counted.count - before  # without jit, each operation is compiled
         return state, measured, news
 
 

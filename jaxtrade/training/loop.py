@@ -47,7 +47,7 @@ class TrainResult(NamedTuple):
 
     health: check -> (passed, value), see `health.learning_health`. stopped: True if a hook ended the run early. With
     several agents, `state` is stacked, `steps` counts the steps of one agent, and `steps_per_second` is that of all
-    agents together.
+    agents together. program_bytes: what the compiled chunk works on; None if it is unknown or none was compiled.
     """
 
     state: PyTree
@@ -58,6 +58,7 @@ class TrainResult(NamedTuple):
     compile_seconds: float
     steps_per_second: float
     stopped: bool
+    program_bytes: int | None = None
 
     def __repr__(self) -> str:
         failed = [name for name, (passed, _) in self.health.items() if not passed]
@@ -239,7 +240,8 @@ class _Run:
             self.ahead(jax.eval_shape(lambda state: state, self.state))
         self.chunk.wait()
         how = "ready, as an earlier start compiled it," if self.chunk.kept else "compiled"
-        self.io.message(f"{how} in {self.chunk.compile_seconds:.1f} s")
+        self.io.message("compute.eager: nothing is compiled, which is very slow" if self.chunk.eager else
+                        f"{how} in {self.chunk.compile_seconds:.1f} s")
         self.io.phase("training", f"{self.total * self.steps_per_update:,} steps in {self.total} updates")
 
     def _inputs(self) -> PyTree:
@@ -309,7 +311,7 @@ class _Run:
         if self.history:
             health = population_health(self.history, recompiles, self.stack, self.algorithm.health)
         return TrainResult(self.state, self.history, health, self.update, self.update * self.steps_per_update, seconds,
-                           self.speed, self.stopped)
+                           self.speed, self.stopped, None if self.chunk is None else self.chunk.bytes)
 
 
 def _loop(run: _Run, max_rollbacks: int | None) -> None:

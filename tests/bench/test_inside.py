@@ -14,7 +14,8 @@ from bench.scaling import points
 QUICK = catalogue.Options(quick=True, repeats=1)
 
 
-LONG = ("population", "scaling", "intrabar", "converted", "ablation", "advisor", "monitor", "memory", "ppo_update")
+LONG = ("population", "scaling", "intrabar", "converted", "ablation", "advisor", "monitor", "memory", "ppo_update",
+        "auto_envs")
 
 
 @pytest.fixture(params=["rollout", "compile",
@@ -36,6 +37,11 @@ def test_a_quick_result(result):
         assert sum(result["stored_leaves"].values()) == result["targets"]["stored_bytes_per_step"]["measured"]
     if result["bench"] == "scaling":
         assert "symbols" in result["left_out"]
+    if result["bench"] == "auto_envs":
+        speeds = {name: side["steps_per_second"] for name, side in result["sides"].items()}
+        for name, learner in result["learners"].items():
+            fastest = max(speed for side, speed in speeds.items() if side.startswith(f"{name}/"))
+            assert learner["share"] == pytest.approx(speeds[f"{name}/{learner['chosen']}"] / fastest, rel=1e-3)
     if result["bench"] == "ppo_update":
         parts = result["settings"]["small_256"]["parts"]
         assert {"rollout", "learn", "normaliser", "shuffle", "rest"} == parts.keys()

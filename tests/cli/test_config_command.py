@@ -101,8 +101,9 @@ def test_explain_says_all_of_a_key(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "explain", "rollout.num_envs"]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "rollout.num_envs",
-        "  environments in parallel",
-        "  type        whole number, at least 1",
+        "  environments in parallel; auto: as many as train fastest here, measured before the run, which writes the "
+        "number into its config.yaml",
+        "  type        whole number, at least 1 or auto",
         "  default     64",
         "  flag        --envs",
         "  documented  docs/training.md",

@@ -7,7 +7,7 @@ from collections import Counter
 from tests.mutation.faults import ROOT, read_faults
 
 FAULTS = read_faults()
-PACKAGES = {"env", "rl", "networks", "evaluation", "data", "transfer", "advisor"}
+PACKAGES = {"env", "rl", "networks", "evaluation", "data", "transfer", "advisor", "runs"}
 
 
 def test_every_fault_has_one_place_in_the_source() -> None:

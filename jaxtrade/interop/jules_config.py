@@ -1,0 +1,272 @@
+"""Read a configuration of IntradayJules: ours, and the fate of each of its keys (`jaxtrade config import`).
+
+Pure functions of plain values; imports no heavy library.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jaxtrade.config import RunConfig, make_config
+from jaxtrade.config.accounts import PRESETS
+from jaxtrade.config.faults import suggest
+from jaxtrade.data.features.schema import table_columns
+from jaxtrade.errors import ConfigError, ConfigFaultsError
+from jaxtrade.interop.jules_keys import (
+    ALGORITHMS,
+    DQN,
+    MADE,
+    NO_MEANING,
+    NOT_HERE,
+    PARAMETERS,
+    PLAIN,
+    PPO,
+    UNSUPPORTED,
+)
+
+TAKEN, NONE, REFUSED = "taken as", "has no meaning here:", "not supported:"
+PARAMS, VECTOR = "training.algo_params.", "training.vectorized_training."
+TIMES = ("hour_sin", "hour_cos", "day_of_week_sin", "day_of_week_cos", "time_sin", "time_cos")  # always observed
+_VWAP = re.compile(r"vwap_[0-9]+")
+SHARDS = 8  # the default of `rollout.num_shards`
+
+
+class Fate(NamedTuple):
+    """What became of one key. kind: TAKEN, NONE or REFUSED. text: our keys, or why."""
+
+    key: str
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.kind} {self.text}"
+
+
+class Imported(NamedTuple):
+    """values: dotted key of ours -> value, of all keys that are not defaults. fates: one for each key that was read."""
+
+    values: dict[str, Any]
+    fates: tuple[Fate, ...]
+
+    def config(self, name: str = "imported") -> RunConfig:
+        """The configuration. Raises ConfigFaultsError if its values do not fit together."""
+        return make_config(nested(self.values), name)
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested sections of dotted keys."""
+    result: dict[str, Any] = {}
+    for key, value in values.items():
+        *path, last = key.split(".")
+        node = result
+        for part in path:
+            node = node.setdefault(part, {})
+        node[last] = value
+    return result
+
+
+def imported(values: Mapping[str, Any], name: str = "configuration") -> Imported:
+    """Our values for a configuration of IntradayJules.
+
+    values: nested, as read from YAML or given to `TrainerAgent`. name: the source, for messages. Raises
+    ConfigFaultsError naming every unknown key, with a suggestion, and every value that cannot be used.
+    """
+    given = dict(_flat(values))
+    faults, found, fates = list[tuple[str, str]](), dict[str, Any](), list[Fate]()
+    try:
+        learner, own = _algorithm(given)
+    except ConfigError as error:
+        raise ConfigFaultsError([(name, str(error))]) from None
+    found |= {"algorithm": learner, **own}
+    for key in given:
+        try:
+            kind, outcome = _fate(key, given, learner)
+        except ConfigError as error:
+            faults.append((name, str(error)))
+            continue
+        if isinstance(outcome, dict):
+            found |= outcome
+            outcome = ", ".join(f"{ours}={_shown(value)}" for ours, value in outcome.items()) + _remark(key, given[key])
+        fates.append(Fate(key, kind, outcome))
+    if faults:
+        raise ConfigFaultsError(faults)
+    return Imported(found, tuple(fates))
+
+
+def _shown(value: Any) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _algorithm(given: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    name = given.get("algorithm", given.get("training.algorithm", "DQN"))
+    if "algorithm" in given and given.get("training.algorithm", name) != name:
+        raise ConfigError(f"algorithm = {name} and training.algorithm = {given['training.algorithm']}: give one of the "
+                          "two")
+    known = {each.lower(): each for each in ALGORITHMS}
+    if str(name).lower() in known:
+        return ALGORITHMS[known[str(name).lower()]]
+    if str(name).upper() in NOT_HERE:
+        raise ConfigError(f"algorithm = {name}: not supported; expected one of {', '.join(ALGORITHMS)}")
+    raise ConfigError(f"algorithm = {name!r}: no learner has this name{suggest(str(name), ALGORITHMS)} (known: "
+                      f"{', '.join(ALGORITHMS)})")
+
+
+def _fate(key: str, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
+    """(kind, our values or the reason). Raises ConfigError for an unknown key or a value that cannot be used."""
+    value = given[key]
+    if key in PLAIN:
+        return TAKEN, {PLAIN[key]: value}
+    if key in MADE:
+        return _made(key, value, given, learner)
+    for table, kind in ((NO_MEANING, NONE), (UNSUPPORTED, REFUSED)):
+        for name, why in table.items():
+            if key == name or (name.endswith(".*") and f"{key}.".startswith(name[:-1])):
+                return kind, why
+    known = [*PLAIN, *MADE, *(name.removesuffix(".*") for name in (*NO_MEANING, *UNSUPPORTED))]
+    raise ConfigError(f"unknown key '{key}'{suggest(key, known)}")
+
+
+def _made(key: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
+    if key.startswith(PARAMS):
+        return _parameter(key.removeprefix(PARAMS), value, given, learner)
+    match key.rpartition(".")[2]:
+        case "algorithm":
+            return TAKEN, {"algorithm": learner, **_algorithm(given)[1]}
+        case "n_envs":
+            return TAKEN, number_of_envs(value)
+        case "symbols":
+            return TAKEN, symbols(value)
+        case "data_dir":
+            return TAKEN, folder(value)
+        case "enabled":  # the monitor's
+            return (NONE, "a run always writes monitor.csv") if value else (REFUSED, "set monitor.on=false")
+        case "observation_feature_cols":
+            return _features(value)
+        case "initial_balance":
+            return TAKEN, _account(value)
+        case "reward_type":
+            return _reward(value)
+        case "action_type":
+            if value != "discrete":
+                raise ConfigError(f"environment.action_type = {value!r}: expected discrete; all tasks have numbered "
+                                  "actions")
+            return NONE, "all tasks have numbered actions (env.task)"
+        case _:  # torch_threads
+            return (TAKEN, {"compute.threads": value}) if value is not None else (NONE, "compute.threads is auto")
+
+
+def number_of_envs(value: Any) -> dict[str, Any]:
+    """`n_envs` as keys of ours; None is auto. Raises ConfigError."""
+    if value is None:
+        return {"rollout.num_envs": "auto"}
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"n_envs = {value!r}: expected a whole number of at least 1, or null for as many as train "
+                          "fastest")
+    groups = {} if value < SHARDS or value % SHARDS == 0 else {"rollout.num_shards": math.gcd(value, SHARDS)}
+    return {"rollout.num_envs": value} | groups
+
+
+def symbols(value: Any) -> dict[str, Any]:
+    """`symbols` as keys of ours. Raises ConfigError."""
+    if not isinstance(value, list | tuple) or not value or not all(isinstance(each, str) for each in value):
+        raise ConfigError(f"symbols = {value!r}: expected a list of symbols, such as [EURUSD, GBPUSD]")
+    return {"data.markets": [each.upper() for each in value]}
+
+
+def folder(value: Any) -> dict[str, Any]:
+    """`data_dir` as keys of ours: one file for each symbol, stamps of a bar's open in UTC. Raises ConfigError."""
+    if not isinstance(value, str | Path) or not str(value):
+        raise ConfigError(f"data_dir = {value!r}: expected the folder that has a file of bars for each symbol")
+    return {"data.source": "file", "data.folder": str(value), "data.stamp": "open", "data.time_zone": "UTC"}
+
+
+def _remark(key: str, value: Any) -> str:
+    """What a taken value does not say by itself."""
+    if key.endswith("data_dir"):
+        return " (one file per symbol; stamps are read as the open of a bar, in UTC: change them if they are not)"
+    if not key.endswith("observation_feature_cols"):
+        return ""
+    times, vwaps = [each for each in value if each in TIMES], [each for each in value if _VWAP.fullmatch(str(each))]
+    said = [f"{', '.join(times)}: every observation has the time of day"] if times else []
+    said += [f"{', '.join(vwaps)}: vwap counts from the trade date's first bar"] if vwaps else []
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _features(value: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(value, list | tuple) or not value:
+        raise ConfigError(f"environment.observation_feature_cols = {value!r}: expected a list of features")
+    kept = ["vwap" if _VWAP.fullmatch(str(each)) else str(each) for each in value if each not in TIMES]
+    for each in kept:
+        try:
+            table_columns((each,))
+        except ConfigError as error:
+            raise ConfigError(f"environment.observation_feature_cols: {error}") from None
+    return TAKEN, {"env.features": kept or ["close"]}
+
+
+def _account(value: Any) -> dict[str, Any]:
+    """An account of this start balance without rules. Raises ConfigError."""
+    balances = {preset.start_balance: name for name, preset in reversed(PRESETS.items())
+                if name.startswith("apex_like") and name.endswith("k_2025")}
+    if value not in balances:
+        raise ConfigError(f"environment.initial_balance = {value!r}: accounts begin with "
+                          f"{', '.join(f'{each:,.0f}' for each in sorted(balances))}; choose one of them")
+    return {"account.preset": balances[value], "account.drawdown": "off", "account.profit_target": "off",
+            "account.freeze": "never", "account.min_days": 0}
+
+
+def _reward(value: Any) -> tuple[str, dict[str, Any] | str]:
+    if value != "pnl":
+        return REFUSED, f"{value!r}: compose the reward of terms (reward.preset, reward.weights)"
+    return TAKEN, {"reward.preset": "jules_net"}
+
+
+def _parameter(name: str, value: Any, given: Mapping[str, Any], learner: str) -> tuple[str, dict[str, Any] | str]:
+    """The fate of a key of `training.algo_params`."""
+    if name in PARAMETERS[learner]:
+        return TAKEN, {f"{learner}.{PARAMETERS[learner][name]}": value}
+    match name:
+        case "learning_rate":
+            return TAKEN, {f"{learner}.learning_rate": value, f"{learner}.learning_rate_end": value}
+        case "seed":
+            return TAKEN, {"seed": value}
+        case "n_steps":
+            return TAKEN, {"rollout.num_steps": value}
+        case "policy":
+            return TAKEN, {"network.kind": "gru" if "Lstm" in str(value) else "mlp"}
+        case "policy_kwargs.net_arch":
+            return TAKEN, {"network.hidden": value}
+        case "train_freq" | "gradient_steps" if learner == DQN:
+            return _replay_ratio(given)
+        case "tau" if learner == DQN:
+            return (NONE, "the whole network is copied every dqn.target_every steps") if value == 1 else (
+                TAKEN, {"dqn.tau": value})
+        case "prioritized_replay" if learner == DQN:
+            return TAKEN, {"dqn.replay": "prioritised" if value else "uniform"}
+        case "batch_size" if learner == PPO:
+            return REFUSED, "a minibatch has rollout.num_envs * rollout.num_steps / ppo.num_minibatches rows"
+    return REFUSED, f"{learner} has no such setting"
+
+
+def _replay_ratio(given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Samples trained per environment step. SB3 takes `gradient_steps` steps of `batch_size` samples each time that
+    every environment has taken `train_freq` steps; here the ratio does not fall with the number of environments."""
+    frequency, steps, batch = (given.get(PARAMS + name, default) for name, default in (
+        ("train_freq", 4), ("gradient_steps", 1), ("batch_size", 32)))
+    for name, value in (("train_freq", frequency), ("gradient_steps", steps), ("batch_size", batch)):
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"{PARAMS}{name} = {value!r}: expected a whole number of at least 1")
+    return TAKEN, {"dqn.replay_ratio": steps * batch / frequency}

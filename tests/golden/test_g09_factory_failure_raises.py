@@ -1,0 +1,48 @@
+"""G9: an environment that cannot be built is an error; no other environment takes its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import jaxtrade as jt
+from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
+from jaxtrade.runs import setup
+
+CONFIG = {"algorithm": "PPO"}
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(jt.DataError, match="there is no such folder"):
+        build_vec_env(["EURUSD", "GBPUSD"], tmp_path / "nowhere", CONFIG)
+
+
+def test_a_file_that_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "EURUSD.csv").write_text("time,open,high,low,close\n")
+    with pytest.raises(jt.DataError, match="no file is named after GBPUSD"):
+        build_vec_env(["EURUSD", "GBPUSD"], tmp_path, CONFIG)
+
+
+def test_an_unknown_symbol() -> None:
+    with pytest.raises(jt.ConfigError, match=r"unknown market .*did you mean 'GBPUSD'"):
+        build_vec_env(["EURUSD", "GBPUSX"], None, CONFIG)
+
+
+def test_a_file_that_cannot_be_read_stops_training(tmp_path: Path) -> None:
+    for symbol in ("EURUSD", "GBPUSD"):
+        (tmp_path / f"{symbol}.csv").write_text("time,open,high,low,close\nyesterday,1,1,1,1\n")
+    agent = TrainerAgent(CONFIG, path=tmp_path / "run")
+    agent.set_env(agent.create_vectorized_env(["EURUSD", "GBPUSD"], tmp_path, n_envs=8))
+    with pytest.raises(jt.DataError, match=r"EURUSD\.csv"):
+        agent.train()
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_error_inside_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object, **more: object) -> None:
+        raise RuntimeError("a bug in the factory")
+
+    monkeypatch.setattr(setup, "load_markets", broken)
+    with pytest.raises(RuntimeError, match="a bug in the factory"):
+        get_optimal_n_envs(["EURUSD", "GBPUSD"])

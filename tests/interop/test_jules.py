@@ -1,0 +1,291 @@
+"""`jaxtrade.interop.jules`: the quick start of IntradayJules, its YAML, and the fate of each of its keys."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxtrade.cli.entry import main
+from jaxtrade.config import load_config, make_config
+from jaxtrade.config.dqn import DQNConfig
+from jaxtrade.config.yaml12 import parse_yaml
+from jaxtrade.errors import ConfigError, DataError
+from jaxtrade.interop import jules, jules_keys
+from jaxtrade.interop.jules import TrainerAgent, build_vec_env, get_optimal_n_envs
+from jaxtrade.interop.jules_config import imported, nested
+
+QUICK_START = """
+from pathlib import Path
+from jaxtrade.interop.jules import TrainerAgent
+
+# Create trainer configuration
+config = {
+    'algorithm': 'ALGORITHM',
+    'environment': {
+        'observation_feature_cols': ['rsi_14', 'ema_10', 'ema_20'],
+        'initial_balance': 100000,
+        'action_type': 'discrete'
+    },
+    'training': {
+        'total_timesteps': 500000,  # Increased for vectorized training
+        'log_interval': 1000
+    }
+}
+
+# Create trainer
+trainer = TrainerAgent(config)
+
+# Create vectorized environment
+symbols = ['EURUSD', 'GBPUSD', 'USDJPY', 'USDCHF']
+data_dir = Path('data/forex')
+
+vec_env = trainer.create_vectorized_env(
+    symbols=symbols,
+    data_dir=data_dir,
+    n_envs=None,  # Auto-detect optimal number
+    use_shared_memory=False  # Use SubprocVecEnv
+)
+
+# Set as training environment
+trainer.set_env(vec_env)
+
+# Train with improved throughput
+model_path = trainer.train()
+"""  # word for word but for the import and the learner's name
+PERFORMANCE = """
+perf_info = trainer.trainer_core.get_training_performance_info()
+print(f"Environment type: {perf_info['environment_type']}")
+print(f"Workers: {perf_info['num_workers']}")
+print(f"Expected speedup: {perf_info['expected_speedup']}")
+"""
+SNIPPET = """
+training:
+  vectorized_training:
+    enabled: true
+    n_envs: null  # Auto-detect
+    use_shared_memory: false  # Use SubprocVecEnv
+    symbols:
+      - "EURUSD"
+      - "GBPUSD"
+      - "USDJPY"
+      - "USDCHF"
+    data_dir: "data/forex"
+"""
+SCHEMA = """
+training:
+  algorithm: LEARNER
+  vectorized_training:
+    enabled: true
+    n_envs: 12
+    max_envs: 16
+    monitor: {enabled: true, log_path: logs/vec_monitor, info_keywords: [drawdown, turnover]}
+  total_timesteps: 500000
+  log_interval: 1000
+  algo_params:
+    {learning_rate: 0.0001, buffer_size: 100000, learning_starts: 10000, batch_size: 32, tau: 1.0, gamma: 0.98,
+     train_freq: 4, gradient_steps: 1, target_update_interval: 1000, exploration_fraction: 0.1,
+     exploration_initial_eps: 1.0, exploration_final_eps: 0.05, max_grad_norm: 10, tensorboard_log: logs/tensorboard}
+environment:
+  {observation_feature_cols: [rsi_14, ema_10, vwap_20, hour_sin, day_of_week_cos], include_market_impact_features: true,
+   initial_balance: 100000, transaction_cost: 0.001, lookback_window: 3, max_steps: 1000, reward_type: pnl,
+   action_type: discrete, reward_scaling: 1.0, risk_penalty: 0.1, transaction_penalty: 0.001}
+feature_engineering: {features: [RSI], rsi: {window: 14}}
+risk: {enabled: true, calculators: {drawdown: {max_drawdown: 0.05}}, callbacks: {early_stopping: {patience: 10000}}}
+data: {enhance_with_order_book: true, order_book_simulation: {num_levels: 5}}
+logging: {level: INFO}
+monitoring: {metrics: [{name: throughput, type: gauge}]}
+hardware: {cpu: {affinity: null, torch_threads: 2}, memory: {shm_size: 2g}}
+requirements: {min_cpu_cores: 4}
+benchmarks: {single_threaded: {steps_per_second: 45000}}
+"""
+with_dqn = pytest.mark.skipif(not DQNConfig.model_fields, reason="this version has no DQN")
+PRICES = {"EURUSD": (1.3, 5), "GBPUSD": (1.6, 5), "USDJPY": (105.0, 3), "USDCHF": (0.92, 5)}
+
+
+def write_hours(folder: Path, symbol: str, weeks: int = 5) -> None:
+    """A random walk of hourly bars, Sunday 22:00 to Friday 21:00 UTC, from 2014-06-01 on."""
+    price, digits = PRICES[symbol]
+    first = np.datetime64("2014-06-01T22:00", "s")
+    hours = first + np.arange(weeks * 168) * np.timedelta64(3600, "s")
+    hours = hours[(np.arange(len(hours)) % 168) < 119]
+    rng = np.random.default_rng(len(symbol) + int(price * 100))
+    close = price * np.exp(np.cumsum(rng.normal(0, 4e-4, len(hours))))
+    lines = ["time,open,high,low,close,volume"]
+    before = price
+    for hour, now in zip(hours, close, strict=True):
+        high, low = max(before, now) * 1.0003, min(before, now) * 0.9997
+        lines.append(f"{hour}Z,{before:.{digits}f},{high:.{digits}f},{low:.{digits}f},{now:.{digits}f},100")
+        before = now
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{symbol}_H1.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with `data/forex`; no key has been explained yet."""
+    for symbol in PRICES:
+        write_hours(tmp_path / "data" / "forex", symbol)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jules, "_TOLD", set())
+    return tmp_path
+
+
+SMALL = ("train.total_timesteps=512", "train.chunk_updates=1", "rollout.num_steps=32", "network.hidden=[8]",
+         "split.test_sessions=3", "rollout.num_envs=8", "train.tensorboard=false", "evaluation.policy_samples=1")
+
+
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make what the quick start trains small: `TrainerAgent` has no other way in."""
+    real = jules.build_vec_env
+
+    def build(*given: Any, set: Any = (), **more: Any) -> jules.VectorizedEnv:
+        return real(*given, **more, set=[*set, *SMALL])
+
+    monkeypatch.setattr(jules, "build_vec_env", build)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["PPO", "PQN", pytest.param("DQN", marks=with_dqn)])
+def test_the_quick_start_runs_as_it_is_written(algorithm: str, here: Path, monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    small(monkeypatch)
+    names: dict[str, Any] = {}
+    with pytest.warns(UserWarning, match="use_shared_memory: has no meaning here") as told:
+        exec(QUICK_START.replace("ALGORITHM", algorithm) + PERFORMANCE, names)
+    assert len(told) == 1
+    assert names["model_path"].is_dir()
+    run = names["trainer"].trainer.run
+    assert run.config.data.markets == tuple(PRICES)
+    assert run.config.algorithm == algorithm.lower()
+    assert "Workers: 8\nExpected speedup: None" in capsys.readouterr().out, "what was not measured is not claimed"
+    again = TrainerAgent(names["config"], names["vec_env"], path=here / "again")
+    assert again.train(names["model_path"]).parent == here / "again"
+
+
+def test_the_number_of_environments_is_auto_and_keys_are_explained_once(here: Path) -> None:
+    config = {"algorithm": "PPO", "training": {"log_interval": 1000}}
+    with pytest.warns(UserWarning, match="has no meaning here") as told:
+        env = build_vec_env(["EURUSD", "USDJPY"], Path("data/forex"), config, use_shared_memory=True,
+                            monitor_path="logs/vec_monitor")
+    [said] = [str(each.message) for each in told]
+    for key in ("training.log_interval", "use_shared_memory", "monitor_path"):
+        assert f"  {key}: has no meaning here: " in said
+    assert (env.num_envs, env.symbols, env.config.rollout.auto) == (None, ("EURUSD", "USDJPY"), True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert build_vec_env(["EURUSD"], "data/forex", config, 8, use_shared_memory=True).num_envs == 8
+
+
+def test_the_recommended_number_is_measured(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jules, "_measured", lambda env: len(env.symbols) * 64)
+    assert get_optimal_n_envs(["EURUSD", "GBPUSD"]) == 128
+    agent = TrainerAgent({"algorithm": "PPO"})
+    assert agent.get_recommended_n_envs(list(PRICES), Path("data/forex")) == 256
+    info = agent.trainer_core.get_training_performance_info()
+    assert (info["num_workers"], info["expected_speedup"]) == (None, None)
+
+
+def test_the_run_of_a_policy_is_found(tmp_path: Path) -> None:
+    for name in ("run/config.yaml", "run/manifest.json", "run/policy/manifest.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert jules._run_of(tmp_path / "run" / "policy") == jules._run_of(tmp_path / "run") == tmp_path / "run"
+
+
+def test_an_environment_is_needed_and_must_be_ours() -> None:
+    agent = TrainerAgent({"algorithm": "PPO"})
+    with pytest.raises(ConfigError, match=r"call create_vectorized_env"):
+        agent.train()
+    with pytest.raises(ConfigError, match="got <object>"):
+        agent.set_env(object())  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DataError, match="neither a run nor in one"):
+        jules._run_of(Path("nowhere"))
+
+
+# --- its YAML
+
+@pytest.mark.parametrize("learner", ["PPO", "PQN", "RecurrentPPO", pytest.param("DQN", marks=with_dqn)])
+def test_every_key_of_the_schema_has_a_fate(learner: str) -> None:
+    values = parse_yaml(SCHEMA.replace("LEARNER", learner), "schema")
+    found = imported(values)
+    assert [fate.key for fate in found.fates] == [key for key, _ in flat(values)]
+    config = found.config()
+    assert (config.rollout.num_envs, config.rollout.num_shards) == (12, 4)
+    assert (config.env.window, config.episode.max_steps, config.compute.threads) == (3, 1000, 2)
+    assert config.env.features == ("rsi_14", "ema_10", "vwap")
+    assert config.learner is not None
+    assert config.learner.model_dump()["gamma"] == 0.98
+    kinds = {fate.key: fate.kind for fate in found.fates}
+    assert kinds["environment.transaction_cost"] == kinds["risk.calculators.drawdown.max_drawdown"] == "not supported:"
+    assert kinds["benchmarks.single_threaded.steps_per_second"] == "has no meaning here:"
+    assert config.account.drawdown == "off"
+    assert config.network.kind == ("gru" if learner == "RecurrentPPO" else "mlp")
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found = list[tuple[str, Any]]()
+    for name, value in values.items():
+        found += flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(prefix + name, value)]
+    return found
+
+
+def test_the_replay_ratio_of_sb3_is_samples_per_environment_step() -> None:
+    values = {"algorithm": "DQN", "training": {"algo_params": {"train_freq": 4, "gradient_steps": 2, "batch_size": 64}}}
+    assert imported(values).values["dqn.replay_ratio"] == 32.0, "2 steps of 64 samples every 4 steps"
+    values["training"] = {"algo_params": {"train_freq": 0}}
+    with pytest.raises(ConfigError, match="train_freq = 0: expected a whole number of at least 1"):
+        imported(values)
+
+
+def test_each_key_of_the_tables_has_one_fate_and_a_plain_one_is_ours() -> None:
+    tables = [set(jules_keys.PLAIN), set(jules_keys.MADE), set(jules_keys.NO_MEANING), set(jules_keys.UNSUPPORTED)]
+    assert sum(map(len, tables)) == len(set().union(*tables))
+    ours = [*jules_keys.PLAIN.values()] + [f"{learner}.{name}" for learner, names in jules_keys.PARAMETERS.items()
+                                           for name in names.values() if learner != "dqn" or DQNConfig.model_fields]
+    from jaxtrade.config.keys import all_keys
+
+    assert set(ours) <= set(all_keys())
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"algorithm": "SAC"}, r"algorithm = SAC: not supported; expected one of DQN"),
+    ({"algorithm": "DQM"}, r"did you mean 'DQN'\?"),
+    ({"algorithm": "DQN", "training": {"algorithm": "PPO"}}, "give one of the two"),
+    ({"environment": {"action_type": "continuous"}}, "expected discrete"),
+    ({"environment": {"initial_balance": 12345}}, r"accounts begin with 25,000"),
+    ({"environment": {"observation_feature_cols": ["rsi_14", "rsj"]}}, "unknown feature 'rsj'"),
+    ({"training": {"vectorized_training": {"n_envs": 0}}}, "n_envs = 0: expected a whole number"),
+    ({"training": {"vectorized_training": {"symbols": "EURUSD"}}}, "expected a list of symbols"),
+]
+
+
+@pytest.mark.parametrize(("values", "said"), WRONG)
+def test_a_value_that_cannot_be_used_fails(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        imported(values)
+
+
+def test_the_command_writes_ours_and_says_what_became_of_each_key(tmp_path: Path,
+                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "jules.yaml", tmp_path / "ours.yaml"
+    file.write_text("algorithm: PPO\n" + SNIPPET)
+    assert main(["config", "import", str(file)]) == 0
+    printed = capsys.readouterr()
+    assert make_config(parse_yaml(printed.out, "ours")).data.folder == "data/forex"
+    assert re.search(r"^training.vectorized_training.n_envs +taken as +rollout.num_envs=auto$", printed.err,
+                     re.MULTILINE)
+    assert main(["config", "import", str(file), "-o", str(out)]) == 0
+    assert load_config(out).data.markets == tuple(PRICES)
+    capsys.readouterr()
+    for arguments, said in (([str(file), "-o", str(out)], "exists"), ([str(tmp_path / "none.yaml")], "no such file")):
+        assert main(["config", "import", *arguments]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_nested_sections_by_hand() -> None:
+    assert nested({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}

@@ -1,0 +1,247 @@
+"""`rollout.num_envs: auto`: the search with made-up machines, and one real run that measures itself."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jaxtrade.config import RunConfig, dump_config, load_config, read_values
+from jaxtrade.errors import ConfigError, OutOfMemoryError
+from jaxtrade.progress.screen import Screen
+from jaxtrade.runs import auto_envs, rundir, sizing
+from jaxtrade.runs import train as training
+from jaxtrade.runs.auto_envs import Sized, prepared, shrinking
+from jaxtrade.runs.limits import available_memory
+from jaxtrade.runs.setup import Setup, prepare
+from jaxtrade.runs.sizing import Choice, Measured, search, sized, sizes
+from jaxtrade.storage.sizes import tree_bytes
+
+TINY = ("data.source=synthetic", "data.synthetic_sessions=4", "network.hidden=[8]", "rollout.num_steps=16",
+        "train.total_timesteps=51200", "train.chunk_updates=2", "train.tensorboard=false", "ppo.num_epochs=1")
+
+
+def config(*overrides: str) -> RunConfig:
+    return load_config("quickstart", [*TINY, "rollout.num_envs=auto", *overrides])
+
+
+class Told(Screen):
+    """Remembers messages and phases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = list[str]()
+
+    def message(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def machine(speeds: dict[int, float], bytes_per_env: int = 1, limit: int | None = None,
+            dies_at: int | None = None) -> Callable[[int], Measured]:
+    """A measurement by table, which runs out of memory from `dies_at` on."""
+    def measure(number: int) -> Measured:
+        if dies_at is not None and number >= dies_at:
+            raise MemoryError("no room")
+        needed = number * bytes_per_env
+        return Measured(number, None if limit is not None and needed > limit else speeds[number], needed, 1.0)
+    return measure
+
+
+# --- the search
+
+def test_doublings_end_where_they_gain_less_than_a_tenth() -> None:
+    choice = search([8, 16, 32, 64, 128], machine({8: 100, 16: 190, 32: 300, 64: 310, 128: 900}), None)
+    assert choice.num_envs == 32, "64 is 3 % faster, and the smallest that is about as fast is chosen"
+    assert [each.num_envs for each in choice.measured] == [8, 16, 32, 64]
+    assert choice.reason == "64 gain +3% over 32"
+    assert search([8, 16, 32], machine({8: 100, 16: 190, 32: 206}), None).num_envs == 32, "8 % faster is faster"
+
+
+@pytest.mark.parametrize(("limit", "dies_at", "chosen", "said"), [
+    (500, None, 32, "64 need 0.00064 MB, and a run may take 0.0005 MB"),
+    (None, 64, 32, "memory ran out with 64 (no room)"),
+    (None, None, 128, "more would leave the run fewer than 50 updates"),
+])
+def test_the_end_of_memory_or_of_the_run_ends_the_search(limit: int | None, dies_at: int | None, chosen: int,
+                                                         said: str) -> None:
+    speeds = {number: float(number) for number in (16, 32, 64, 128)}
+    choice = search(speeds, machine(speeds, 10, limit, dies_at), limit)
+    assert choice.num_envs == chosen
+    assert said in choice.reason
+
+
+def test_a_first_size_that_does_not_fit_is_an_error_and_no_silent_number() -> None:
+    for kind in (machine({16: 1.0}, 10, 50), machine({16: 1.0}, dies_at=1)):
+        with pytest.raises(OutOfMemoryError, match=r"rollout.num_envs=auto: .*lower rollout.num_steps"):
+            search([16], kind, 50)
+
+
+def test_an_error_that_is_not_of_memory_is_not_swallowed() -> None:
+    def broken(number: int) -> Measured:
+        raise RuntimeError(f"a bug with {number}")
+    with pytest.raises(RuntimeError, match="a bug with 16"):
+        search([16, 32], broken, None)
+
+
+@given(st.lists(st.floats(1.0, 4.0), min_size=1, max_size=12))
+def test_the_choice_is_near_the_fastest_that_was_measured(gains: list[float]) -> None:
+    """Every choice has at least `NEAR` of the fastest measured speed, and no smaller size has."""
+    numbers = [8 << i for i in range(len(gains))]
+    speeds = dict(zip(numbers, itertools.accumulate(gains, lambda speed, gain: speed * gain), strict=True))
+    choice = search(numbers, machine(speeds), None)
+    fastest = max(speeds[each.num_envs] for each in choice.measured)
+    good = [each.num_envs for each in choice.measured if speeds[each.num_envs] >= sizing.NEAR * fastest]
+    assert choice.num_envs == min(good)
+
+
+# --- which sizes
+
+def test_minibatches_keep_their_rows() -> None:
+    counts = {number: sized(config(), number).ppo.num_minibatches for number in (32, 64, 1024, 4096)}
+    assert counts == {32: 1, 64: 2, 1024: 32, 4096: 128}, "512 rows each, with no limit of 32 minibatches"
+    assert sized(config("ppo.num_minibatches=4"), 64).ppo.num_minibatches == 4, "a number that was given stays"
+
+
+def test_the_first_size_fits_groups_and_minibatches_and_the_last_leaves_updates() -> None:
+    assert list(sizes(config())) == [32, 64], "51,200 steps / 50 updates / 16 steps = 64"
+    assert next(iter(sizes(config("ppo.num_minibatches=24", "rollout.num_shards=5")))) == 45, (
+        "5 groups, 512 rows or more, and 16 x 9 rows of each group are 24 x 6")
+    assert next(iter(sizes(config("train.total_timesteps=1")))) == 32, "a short run still has a size"
+
+
+def test_a_memory_keeps_whole_rollouts_in_a_minibatch() -> None:
+    found = sized(config("network.kind=gru"), 64)
+    assert found.ppo.num_minibatches == 2
+    assert 64 // 8 % 2 == 0
+
+
+def test_what_fits_nothing_is_refused_with_its_reason() -> None:
+    with pytest.raises(ConfigError, match=r"rollout.num_envs=auto: no number .* fits .*num_minibatches"):
+        list(sizes(config("ppo.num_minibatches=1000003")))
+
+
+# --- memory that is free
+
+@pytest.mark.parametrize(("files", "expected"), [
+    ({"/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n"}, 60 * 1024),
+    ({"/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 60 kB\n", "/proc/self/cgroup": "0::/\n",
+      "/sys/fs/cgroup/memory.max": "50000\n", "/sys/fs/cgroup/memory.current": "30000\n",
+      "/sys/fs/cgroup/memory.stat": "anon 1\ninactive_file 1000\n"}, 21_000),
+    ({"/proc/meminfo": "MemTotal: 100 kB\n"}, 100 * 1024),
+])
+def test_free_memory_is_the_least_of_what_kernel_and_control_group_leave(files: dict[str, str], expected: int) -> None:
+    assert available_memory("Linux", files.get) == expected
+
+
+# --- a run that measures itself
+
+def at_once(setup: Setup, limit: int | None) -> Measured:
+    """Measures nothing: twice the environments are twice as fast, up to 64."""
+    del limit
+    number = setup.config.rollout.num_envs
+    return Measured(number, float(min(number, 64)), 10 * number, 0.0)
+
+
+def test_an_update_is_measured_and_one_that_needs_too_much_is_not_run() -> None:
+    setup = prepare(sized(config(), 32))
+    found = auto_envs.measure_update(setup, None)
+    assert found.steps_per_second is not None
+    assert found.steps_per_second > 0
+    state = jax.eval_shape(setup.algorithm.init, jax.random.key(0), setup.params)
+    assert found.bytes > tree_bytes(setup.params) + 2 * tree_bytes(state), (
+        "the market and the state are arguments of the program, and the loop keeps a second state")
+    refused = auto_envs.measure_update(setup, found.bytes - 1)
+    assert refused.steps_per_second is None
+    assert refused.bytes == found.bytes
+
+
+def test_bytes_of_a_tree_by_hand() -> None:
+    tree = {"a": jnp.zeros((2, 3)), "b": jnp.zeros(5, jnp.int8), "key": jax.random.key(0)}
+    assert tree_bytes(tree) == 24 + 5 + 8
+
+
+def test_the_choice_is_kept_and_a_kept_one_that_no_longer_fits_is_not_used(tmp_path: Path) -> None:
+    path, choice = tmp_path / "sizes" / "key.json", Choice(64, (Measured(32, 1.0, 10, 0.1), Measured(64, 2.0, 20, 0.1)),
+                                                           "why")
+    auto_envs._write(path, choice, Told())
+    assert auto_envs.read_choice(path, [32, 64], None) == choice == auto_envs.read_choice(path, [32, 64], 20)
+    assert auto_envs.read_choice(path, [32, 64], 19) is None
+    assert auto_envs.read_choice(path, [32], None) is None
+    for damaged in ('{"num_envs": 64', "{}", '{"num_envs": "64", "measured": [], "reason": ""}', "[]"):
+        path.write_text(damaged)
+        assert auto_envs.read_choice(path, [32, 64], None) is None
+
+
+def test_what_was_chosen_is_said_in_one_line() -> None:
+    told = Told()
+    found = prepared(config(), None, told, at_once, lambda: None)
+    assert found.setup.config.rollout.num_envs == 64
+    assert found.setup.plan.steps_per_update == 64 * 16
+    [said] = told.lines
+    assert said.startswith("rollout.num_envs: auto is 64 (1,024 steps per update; measured on ")
+    assert "32: 32, 64: 64; more would leave the run fewer than 50 updates" in said
+    assert [phase.about for phase in told.phases] == ["64 environments"]
+    left = prepared(config(), None, Told(), lambda setup, limit: at_once(setup, limit)._replace(
+        steps_per_second=None if 10 * setup.config.rollout.num_envs > (limit or 0) else 1.0), lambda: 500)
+    assert left.setup.config.rollout.num_envs == 32, "64 need 640 bytes, and 80 % of 500 are 400"
+
+
+@pytest.mark.parametrize("overrides", [("advisor.kind=rules", "advisor.fusion=trust")])
+def test_an_advisor_is_refused(overrides: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"auto with advisor.kind=rules.*give a number"):
+        prepared(config(*overrides), None, Told(), at_once, lambda: None)
+    with pytest.raises(ConfigError, match="measured by `jaxtrade train`"):
+        prepare(config())
+
+
+def test_a_run_writes_the_number_and_shrinks_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch,
+                                                                  tmp_path: Path) -> None:
+    begun, told, real = list[int](), Told(), training._run
+
+    def dies_with_64(found: Sized, path: Path, *rest: Any) -> object:
+        number = found.setup.config.rollout.num_envs
+        begun.append(number)
+        if number == 64:
+            rundir.create_run(path, found.setup.config, rundir.provenance(found.setup.config, "0"))
+            raise MemoryError("RESOURCE_EXHAUSTED: out of memory while compiling")
+        return real(found, path, *rest)
+
+    monkeypatch.setattr(training, "prepared", lambda config, store, screen: prepared(config, store, screen, at_once,
+                                                                                     lambda: None))
+    monkeypatch.setattr(training, "_run", dies_with_64)
+    path = training.run(config(), tmp_path / "shrunk", screen=told).path
+    assert begun == [64, 32]
+    assert json.loads((path / "manifest.json").read_text())["auto_envs"]["num_envs"] == 32
+    assert next(line for line in told.lines if line.startswith("warning: memory ran out")).endswith(
+        "Trying again with 32 environments instead of 64 (rollout.num_envs: auto)")
+    written = read_values(path / "config.yaml")
+    assert (written["rollout"]["num_envs"], written["ppo"]["num_minibatches"]) == (32, 1), "a resume sees ints"
+    assert rundir.read_run(path)[0].rollout.num_envs == 32
+
+
+def test_a_number_that_the_user_gave_is_never_changed(tmp_path: Path) -> None:
+    given_by_user = Sized(prepare(sized(config(), 64)), config())
+
+    def dies(found: Sized) -> None:
+        del found
+        raise OutOfMemoryError("memory ran out")
+    with pytest.raises(OutOfMemoryError):
+        shrinking(given_by_user, tmp_path / "run", dies, Told().message)
+    smallest = Sized(prepare(sized(config(), 32)), config(), Choice(32, (Measured(32, 1.0, 1, 0.0),), ""))
+    with pytest.raises(OutOfMemoryError):
+        shrinking(smallest, tmp_path / "run", dies, Told().message)
+
+
+def test_auto_in_files_and_flags() -> None:
+    assert "num_envs: auto" in dump_config(config())
+    for text, said in (("0", "expected at least 1, or auto"), ("atuo", "expected a whole number, or auto")):
+        with pytest.raises(ConfigError, match=said):
+            load_config("quickstart", [f"rollout.num_envs={text}"])

@@ -1,0 +1,33 @@
+"""`jaxtrade.Trainer`: a run in steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import jaxtrade as jt
+
+TINY = {"source": "synthetic", "synthetic_sessions": 4, "hidden": [8], "num_envs": 8, "num_steps": 16,
+        "total_timesteps": 256, "chunk_updates": 2, "tensorboard": False, "policy_samples": 1}
+
+
+def test_faults_are_told_at_once_and_nothing_is_there_before_training() -> None:
+    with pytest.raises(jt.ConfigError, match="did you mean 'total_timesteps'"):
+        jt.Trainer("quickstart", total_timestep=5)
+    trainer = jt.Trainer("quickstart", **TINY)
+    assert (trainer.config.rollout.num_envs, trainer.config.data.source) == (8, "synthetic")
+    for use in (trainer.evaluate, trainer.performance_info, lambda: trainer.policy, lambda: trainer.run):
+        with pytest.raises(jt.ConfigError, match=r"call train\(\) first"):
+            use()
+
+
+def test_a_run_in_steps_is_the_run(tmp_path: Path) -> None:
+    trainer = jt.Trainer("quickstart", tmp_path / "run", **TINY)
+    result = trainer.train()
+    assert result.path == trainer.path == tmp_path / "run"
+    assert trainer.evaluate().table == result.table
+    assert trainer.evaluate("train").path.name == "train", "it is evaluated when it is asked for"
+    assert trainer.performance_info()["num_envs"] == 8
+    assert trainer.policy.action_names == jt.open_run(result.path).policy.action_names
+    assert trainer.train().training.updates == 2, "a finished run has nothing left to train"
