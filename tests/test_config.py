@@ -329,7 +329,7 @@ def test_a_folder_does_not_hide_a_shipped_configuration(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("name", [None, *(path.stem for path in CONFIGS)])
 def test_dump_and_load_give_the_same_configuration(name: str | None, tmp_path: Path) -> None:
-    overrides = ["account.drawdown=off", "data.start=2013-10-07", "ppo.learning_rate=1e-5", "network.hidden=[8]",
+    overrides = ["account.drawdown=off", "data.start=2013-10-07", "learner.learning_rate=1e-5", "network.hidden=[8]",
                  "data.columns={time: 'on', open: '1e3'}", "data.expiry='201312'", "account.daily_loss=250.5"]
     config = load_config(name, overrides)
     text = dump_config(config)

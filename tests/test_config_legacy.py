@@ -20,7 +20,8 @@ OLD = {"seed": 3, "ppo": {"network": "gru", "rnn_width": 8, "hidden": [8, 16], "
 def test_every_moved_key_finds_its_place() -> None:
     config = make_config(migrated(OLD))
     assert config.network.model_dump() == {"kind": "gru", "hidden": (8, 16), "activation": "relu", "rnn_width": 8,
-                                           "adapter": 0, "normalise_observations": False}
+                                           "adapter": 0, "normalise_observations": False,
+                                           "normalise_per_symbol": True}
     assert config.rollout.model_dump() == {"num_envs": 16, "num_steps": 4, "num_shards": 2}
     assert (config.ppo.num_minibatches, config.ppo.learning_rate, config.seed) == (4, 1e-5, 3)
     assert {f"ppo.{key}" for key in OLD["ppo"]} - set(MOVED) == {"ppo.num_minibatches", "ppo.learning_rate"}
@@ -39,10 +40,10 @@ def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
 def test_what_a_run_holds_about_other_learners_is_left_out() -> None:
     """Its values were the defaults of its time; a default that has changed since must not look like a changed key."""
     old = {"algorithm": "pqn", "ppo": {"gamma": 0.5}, "pqn": {"gamma": 0.9}, "seed": 1}
-    assert migrated(old) == {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1}
+    assert migrated(old) == {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1, "monitor": {"on": False}}
     assert migrated({"ppo": {"gamma": 0.5}, "dqn": {"gamma": 0.4}})["ppo"]["gamma"] == 0.5
     own = {"algorithm": "my_learner", "ppo": {"gamma": 0.5}, "dqn": {}}
-    assert migrated(own).keys() == own.keys()
+    assert migrated(own).keys() == {*own, "monitor"}
 
 
 @pytest.mark.parametrize(("old", "new"), [(1500, 1.5), (1, 0.001), (3, 0.003), (1_000_000, 1000.0), (300_000, 300.0)])
