@@ -20,13 +20,13 @@ from jaxtrade.env.params import make_params
 from jaxtrade.env.stages import make_stages
 from jaxtrade.env.state import EndReason, EnvParams
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation.members import members_of
 from jaxtrade.rl.algorithms import make_algorithm
 from jaxtrade.rl.listening.fusion import Fusion, make_fusion
 from jaxtrade.rl.state import Policy
 from jaxtrade.runs.advice import view_of
 from jaxtrade.runs.advice_evaluation import Shown, shown
 from jaxtrade.runs.monitoring import summary_of, with_warning
-from jaxtrade.runs.symbols import setups_of
 from jaxtrade.storage.sinks import Names
 from jaxtrade.training.loop import Plan, plan_run
 from jaxtrade.training.population import Stack
@@ -70,8 +70,14 @@ class Setup:
 
     @cached_property
     def symbols(self) -> dict[str, Setup]:
-        """symbol -> the setup of that symbol alone, on which policies are evaluated (`runs.symbols`)."""
-        return setups_of(self)
+        """symbol -> the setup of that symbol alone, on which policies are evaluated.
+
+        The markets of a set have one shape there, and their arrays are on the host. For one symbol: this setup itself.
+        """
+        if isinstance(self.market, Market):
+            return {self.market.contract.symbol: self}
+        return {symbol: replace(self, market=own.market, splits=own.sessions, params=own.params, config=own.config)
+                for symbol, own in members_of(self.market, self.splits, self.config).items()}
 
     @cached_property
     def policy_of(self) -> Callable[[LoopState], Policy]:

@@ -6,24 +6,11 @@ program is compiled once for all symbols.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 from jaxtrade.data.market import Market
 from jaxtrade.errors import ConfigError
-from jaxtrade.evaluation.members import bars_of, for_member, members_of
+from jaxtrade.evaluation.members import bars_of, for_member
+from jaxtrade.runs.setup import Setup
 from jaxtrade.types import PyTree
-
-if TYPE_CHECKING:
-    from jaxtrade.runs.setup import Setup
-
-
-def setups_of(setup: Setup) -> dict[str, Setup]:
-    """symbol -> the setup of that symbol alone. For a run on one symbol: the setup itself."""
-    if isinstance(setup.market, Market):
-        return {setup.market.contract.symbol: setup}
-    return {symbol: replace(setup, market=own.market, splits=own.sessions, params=own.params, config=own.config)
-            for symbol, own in members_of(setup.market, setup.splits, setup.config).items()}
 
 
 def steps_of(setup: Setup, split: str) -> int | None:

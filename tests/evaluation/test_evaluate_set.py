@@ -15,9 +15,10 @@ from jaxtrade.data.market import load_market
 from jaxtrade.data.splits import session_set
 from jaxtrade.env.params import make_params
 from jaxtrade.errors import ConfigError
+from jaxtrade.evaluation import backtest as backtests
 from jaxtrade.evaluation import metrics
 from jaxtrade.evaluation.evaluate import evaluate, standard_agents, write_set
-from jaxtrade.evaluation.members import for_member, member_sessions, members_of
+from jaxtrade.evaluation.members import bars_of, for_member, member_sessions, members_of
 from jaxtrade.runs.setup import prepare
 from jaxtrade.runs.stored import StoredSet
 
@@ -197,3 +198,24 @@ def test_what_works_on_one_symbol_says_so(setup):
         _ = setup.single
     with pytest.raises(ConfigError, match=r"data\.markets names 4 symbols"):
         load_market(setup.config)
+
+
+@pytest.mark.slow
+def test_nothing_is_traced_after_the_first_symbol(setup, policy, monkeypatch):
+    """On other sessions than those of `result`, so that the first symbol does trace."""
+    traces, advance = [], backtests._advance
+
+    def counted(*given: Any) -> Any:
+        traces.append(1)
+        return advance(*given)
+
+    monkeypatch.setattr(backtests, "_advance", counted)
+    members = members_of(setup.market, {"chosen": setup.splits["validation"]}, setup.config)
+    steps = max(bars_of(each.market, each.sessions["chosen"]) for each in members.values())
+    counts = []
+    for number, each in enumerate(members.values()):
+        evaluate(setup.env, jax.device_put(each.params), each.market, each.sessions["chosen"], each.config,
+                 algorithm=setup.algorithm, policy=for_member(policy, number), steps=steps)
+        counts.append(len(traces))
+    assert counts[0] >= 3  # greedy, sampled, and all rules together
+    assert counts == [counts[0]] * 4
