@@ -8,7 +8,8 @@ the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes i
     rollout       S x N x T x (PER_STEP + 8 R)                  stored words, advantages and targets, a GRU's memory
     gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
-    bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
+    bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known;
+                                                                of a set of symbols, twice the sum over its symbols
     process       PROCESS                                       Python, JAX, compiling (not on a device)
 
 B is a minibatch, N T / ppo.num_minibatches, but for an MLP at most ppo.gradient_rows. A test compares the estimate with
@@ -80,10 +81,19 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
         Part("acting", seeds * envs * 4 * (2 * slots + 4 * units), ("rollout.num_envs", *widths, *several)),
     ]
     if config.data.source == "synthetic" and not device:
-        found.append(Part("bars", config.data.synthetic_sessions * PER_SESSION, ("data.synthetic_sessions",)))
+        found.append(Part("bars", _synthetic_sessions(config) * PER_SESSION, ("data.synthetic_sessions",)))
     if not device:
         found.append(Part("process", PROCESS, ()))
     return sorted(found, key=lambda part: -part.bytes)
+
+
+def _synthetic_sessions(config: RunConfig) -> int:
+    """The generated sessions of all symbols. A set holds them twice: its members', and those of the whole."""
+    data = config.data
+    if len(data.markets) < 2:
+        return data.synthetic_sessions
+    own = [data.per_market.get(symbol, {}).get("synthetic_sessions") for symbol in data.markets]
+    return 2 * sum(data.synthetic_sessions if type(count) is not int else count for count in own)
 
 
 def need(config: RunConfig, device: bool = False) -> int:

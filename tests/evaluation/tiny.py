@@ -56,6 +56,10 @@ class TinyMarket:
     def num_sessions(self) -> int:
         return len(self.data.sessions.first)
 
+    @property
+    def members(self) -> tuple[TinyMarket]:
+        return (self,)
+
     def sessions(self, *ids: int) -> SessionSet:
         padded = list(ids) + [ids[0] if ids else 0] * (self.num_sessions - len(ids))
         return SessionSet(ids=jnp.asarray(padded, jnp.int32), count=jnp.int32(len(ids)))
