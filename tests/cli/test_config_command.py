@@ -85,7 +85,7 @@ def test_changed_keys_alone(capsys: pytest.CaptureFixture[str]) -> None:
     (["show", "nowhere"], "no such file"),
     (["show", "--set", "ppo.gama=1"], "did you mean 'ppo.gamma'"),
     (["explain", "ppo.gama"], "did you mean ppo.gamma"),
-    (["explain", "kind"], "did you mean network.kind or advisor.kind?"),
+    (["explain", "kind"], "did you mean sampler.kind or network.kind or advisor.kind?"),
     (["explain", "ppo.num_envs"], "is rollout.num_envs now"),
     (["explain", "xyzzy"], "no key is called 'xyzzy' (all keys: jaxtrade config keys)"),
     (["keys", "rolout"], "did you mean rollout?"),
