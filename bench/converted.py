@@ -35,6 +35,7 @@ ONE = "USDJPY"
 MARKETS = ("dollars", "converted", "four symbols")
 MODES = (WRITTEN, UNSEEN)
 SESSIONS = 80  # of all symbols together
+ONE_THREAD = {"NPROC": "1"}  # of XLA, which reads it before Python code could set it
 NUM_ENVS, STEPS = 2_048, 1 << 19
 
 
@@ -77,7 +78,7 @@ def run(options: Options) -> dict[str, Any]:
     with ExitStack() as stack:
         sides = {name: worker_side(stack, "converted", "one_core", {
             "market": market, "sessions": sessions, "num_envs": num_envs, "num_steps": steps // num_envs,
-            "observations": mode}, steps) for name, (market, mode) in names.items()}
+            "observations": mode}, steps, ONE_THREAD) for name, (market, mode) in names.items()}
         measured = harness.compare(sides, options.repeats)
     for side in measured.values():
         side["ns_per_step"] = harness.rounded(1e9 / side["steps_per_cpu_second"])

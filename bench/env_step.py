@@ -152,9 +152,9 @@ def sb3(world: setting.World, scale: Scale, folder: Path, stack: ExitStack) -> t
     return found, left_out
 
 
-def worker_side(stack: ExitStack, module: str, function: str, arguments: Mapping[str, Any], steps: int
-                ) -> harness.Side:
-    worker = stack.enter_context(Worker(module, function, arguments, threads=1))
+def worker_side(stack: ExitStack, module: str, function: str, arguments: Mapping[str, Any], steps: int,
+                variables: Mapping[str, str] | None = None) -> harness.Side:
+    worker = stack.enter_context(Worker(module, function, arguments, threads=1, variables=variables))
     return harness.Side(lambda: worker.run().sample, steps)
 
 

@@ -48,7 +48,7 @@ def test_names_of_presets_and_files(tmp_path: Path) -> None:
 
 FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"total_timestep": 5}, ["unknown key 'total_timestep'", "did you mean 'total_timesteps' (train.total_timesteps)"]),
-    ({"kind": "gru"}, ["several sections have the key 'kind': network and advisor", "network={'kind': ...}"]),
+    ({"kind": "gru"}, ["several sections have the key 'kind': sampler, network and advisor", "sampler={'kind': ...}"]),
     ({"preset": "x", "gama": 1}, ["account and reward", "did you mean 'gamma' (ppo.gamma)"]),
     ({"ppo": 3}, ["ppo=3", "a section of the configuration", "num_minibatches"]),
     ({"ppo.gama": 0.9}, ["unknown key 'ppo.gama'; did you mean 'ppo.gamma'"]),

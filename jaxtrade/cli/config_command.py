@@ -28,7 +28,9 @@ _PATHS = {"data": ("data.file",), "seconds": ("data.seconds",), "quotes": ("data
           "contract": ("data.contract", "data.market")}
 PAGES = {  # the longest beginning of a key counts
     "seed": "docs/training.md", "imports": "docs/architecture.md", "algorithm": "docs/training.md",
-    "data": "docs/data.md", "data.synthetic": "docs/synthetic.md", "session": "docs/semantics.md",
+    "data": "docs/data.md", "data.synthetic": "docs/synthetic.md", "sampler": "docs/symbols.md",
+    "data.markets": "docs/symbols.md", "data.folder": "docs/symbols.md", "data.per_market": "docs/symbols.md",
+    "session": "docs/semantics.md",
     "split": "docs/training.md", "env": "docs/semantics.md", "env.features": "docs/features.md",
     "account": "docs/accounts.md", "costs": "docs/semantics.md", "brackets": "docs/semantics.md",
     "episode": "docs/semantics.md", "reward": "docs/rewards.md", "network": "docs/training.md",

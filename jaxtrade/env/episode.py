@@ -98,7 +98,7 @@ def _end_of_symbol(state: EnvState, params: EnvParams) -> Array:
     sessions, symbol = params.sessions, params.market.symbol
     if sessions.offsets is None or symbol is None:
         return sessions.count
-    return sessions.offsets[symbol[state.row].astype(jnp.int32) + 1]
+    return rules.entry_of(sessions.offsets[1:], symbol[state.row].astype(jnp.int32))
 
 
 def is_truncation(reason: Array) -> Array:

@@ -23,6 +23,7 @@ from jaxtrade.env.state import (
 from jaxtrade.types import Array
 
 NO_FLOOR = -OFF
+COMPARED = 8  # symbols up to which a figure is found by comparisons
 
 
 def drawdown_floor(account: Account, rules: AccountParams) -> Array:
@@ -63,7 +64,20 @@ def of_symbol(params: EnvParams, row: Array) -> EnvParams:
     if symbol is None or contract.commission.ndim == 0:
         return params
     own = symbol[row].astype(jnp.int32)
-    return params.replace(contract=jax.tree.map(lambda leaf: leaf[own], contract))
+    return params.replace(contract=jax.tree.map(lambda leaf: entry_of(leaf, own), contract))
+
+
+def entry_of(table: Array, number: Array) -> Array:
+    """`table[number]` for a table of one entry per symbol and int32[].
+
+    A few symbols are compared instead of looked up: a compiler computes that for many environments at once.
+    """
+    if table.shape[0] > COMPARED:
+        return table[number]
+    found = table[0]
+    for i in range(1, table.shape[0]):
+        found = jnp.where(number == i, table[i], found)
+    return found
 
 
 def contract_at(params: EnvParams, row: Array) -> ContractParams:

@@ -9,7 +9,8 @@ the width of a GRU's memory (0 for an MLP) and P parameters, the need in bytes i
     gradient      S x B x 4 (4 D + 2 H + 9 R)                   activations of the B rows of one gradient
     acting        S x N x 4 (2 D + 4 H)                         observations and activations of one step
     replay        S x 2 x dqn.buffer_size x bytes               only of DQN (`replay_memory`): exact, and in two copies
-    bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known
+    bars          data.synthetic_sessions x PER_SESSION         only of synthetic bars: a file's length is not known;
+                                                                of a set of symbols, twice the sum over its symbols
     process       PROCESS                                       Python, JAX, compiling (not on a device)
 
 B is a minibatch, N T / num_minibatches, but for PPO with an MLP at most ppo.gradient_rows. H counts once for a
@@ -93,10 +94,19 @@ def parts(config: RunConfig, device: bool = False) -> list[Part]:
     if replay := replay_bytes(config):
         found.append(Part("replay", replay, ("dqn.buffer_size", *several)))
     if config.data.source == "synthetic" and not device:
-        found.append(Part("bars", config.data.synthetic_sessions * PER_SESSION, ("data.synthetic_sessions",)))
+        found.append(Part("bars", _synthetic_sessions(config) * PER_SESSION, ("data.synthetic_sessions",)))
     if not device:
         found.append(Part("process", PROCESS, ()))
     return sorted(found, key=lambda part: -part.bytes)
+
+
+def _synthetic_sessions(config: RunConfig) -> int:
+    """The generated sessions of all symbols. A set holds them twice: its members', and those of the whole."""
+    data = config.data
+    if len(data.markets) < 2:
+        return data.synthetic_sessions
+    own = [data.per_market.get(symbol, {}).get("synthetic_sessions") for symbol in data.markets]
+    return 2 * sum(data.synthetic_sessions if type(count) is not int else count for count in own)
 
 
 def need(config: RunConfig, device: bool = False) -> int:
