@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.rl.algorithms import make_algorithm
     from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.rl.pqn import make_pqn
     from jaxtrade.runs.python import run
     from jaxtrade.runs.setup import make_env
     from jaxtrade.runs.stored import StoredEvaluation, StoredRun, open_run
@@ -74,6 +75,7 @@ _HOME = {
     "make_env": "runs.setup",
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
+    "make_pqn": "rl.pqn",
     "open_run": "runs.stored",
     "plan_run": "training.loop",
     "register_envs": "interop.registration",
@@ -119,6 +121,7 @@ __all__ = [
     "make_env",
     "make_params",
     "make_ppo",
+    "make_pqn",
     "open_run",
     "plan_run",
     "register_envs",
