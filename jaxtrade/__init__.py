@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from jaxtrade.interop.gymnax_env import to_gymnax
     from jaxtrade.interop.registration import register_envs, to_sb3
     from jaxtrade.rl.algorithms import make_algorithm
+    from jaxtrade.rl.dqn import make_dqn
     from jaxtrade.rl.ppo import make_ppo
+    from jaxtrade.rl.pqn import make_pqn
     from jaxtrade.runs.performance import performance_info
     from jaxtrade.runs.python import run
     from jaxtrade.runs.setup import make_env
@@ -77,9 +79,11 @@ _HOME = {
     "load_markets": "data.market_set",
     "load_policy": "evaluation.policy",
     "make_algorithm": "rl.algorithms",
+    "make_dqn": "rl.dqn",
     "make_env": "runs.setup",
     "make_params": "env.params",
     "make_ppo": "rl.ppo",
+    "make_pqn": "rl.pqn",
     "open_run": "runs.stored",
     "performance_info": "runs.performance",
     "plan_run": "training.loop",
@@ -126,9 +130,11 @@ __all__ = [
     "load_markets",
     "load_policy",
     "make_algorithm",
+    "make_dqn",
     "make_env",
     "make_params",
     "make_ppo",
+    "make_pqn",
     "open_run",
     "performance_info",
     "plan_run",

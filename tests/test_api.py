@@ -18,8 +18,8 @@ PUBLIC = {
     "StoredRun", "TradingEnv", "TrainResult", "Trainer", "build_market", "evaluate", "from_frame",
     "from_gymnax", "get_contract",
     "load_bars", "load_config", "load_market", "load_markets", "load_policy", "make_algorithm",
-    "make_env", "make_params", "make_ppo", "open_run", "performance_info", "plan_run", "register_envs",
-    "run", "split_sessions",
+    "make_env", "make_params", "make_dqn", "make_ppo", "make_pqn", "open_run", "performance_info", "plan_run",
+    "register_envs", "run", "split_sessions",
     "standard_agents", "synthetic_bars", "to_gymnasium", "to_gymnasium_vec", "to_gymnax", "to_sb3", "train",
 }
 

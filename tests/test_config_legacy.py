@@ -40,10 +40,13 @@ def test_migration_is_pure_and_leaves_todays_keys_alone() -> None:
 def test_what_a_run_holds_about_other_learners_is_left_out() -> None:
     """Its values were the defaults of its time; a default that has changed since must not look like a changed key."""
     old = {"algorithm": "pqn", "ppo": {"gamma": 0.5}, "pqn": {"gamma": 0.9}, "seed": 1}
-    assert migrated(old) == {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1, "monitor": {"on": False}}
-    assert migrated({"ppo": {"gamma": 0.5}, "dqn": {"gamma": 0.4}})["ppo"]["gamma"] == 0.5
+    assert migrated(old).items() >= {"algorithm": "pqn", "pqn": {"gamma": 0.9}, "seed": 1}.items()
+    assert not migrated(old).keys() & {"ppo", "dqn"}
+    kept = migrated({"ppo": {"gamma": 0.5}, "dqn": {"gamma": 0.4}})
+    assert kept["ppo"]["gamma"] == 0.5
+    assert "dqn" not in kept
     own = {"algorithm": "my_learner", "ppo": {"gamma": 0.5}, "dqn": {}}
-    assert migrated(own).keys() == {*own, "monitor"}
+    assert migrated(own).keys() >= own.keys()
 
 
 @pytest.mark.parametrize(("old", "new"), [(1500, 1.5), (1, 0.001), (3, 0.003), (1_000_000, 1000.0), (300_000, 300.0)])

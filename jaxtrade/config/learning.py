@@ -288,8 +288,10 @@ class ControlConfig(Section, frozen=True):
                                   "and entropy bonus are adjusted; 0: never")
     plateau_lr_factor: float = Field(default=0.5, gt=0, lt=1, description="learning rate (and its end) times this")
     plateau_lr_min: float = Field(default=1.0e-5, gt=0, description="adjustments lower no learning rate below this")
-    plateau_ent_factor: float = Field(default=2.0, ge=1, description="entropy bonus (and its end) times this")
-    plateau_ent_max: float = Field(default=0.1, ge=0, description="adjustments raise no entropy bonus above this")
+    plateau_ent_factor: float = Field(default=2.0, ge=1, description="entropy bonus, or a Q-learner's epsilon (and "
+                                      "its end), times this")
+    plateau_ent_max: float = Field(default=0.1, ge=0, description="adjustments raise no entropy bonus and no epsilon "
+                                   "above this")
     plateau_cooldown: int = Field(default=0, ge=0, description="evaluations after an adjustment that do not count "
                                   "towards the next")
     wall_clock: Seconds = Field(default=None, description="ends the run after the first chunk that passes this time, "
