@@ -19,6 +19,7 @@ BENCHES = {  # module -> what it measures
     "ppo_update": "one update: where its time goes, and its share of the matrix-product rate",
     "ppo_train": "whole PPO training against SB3 and every JAX peer, same network, batch, epochs and minibatches",
     "time_to_reward": "environment steps and seconds until a target reward, against SB3",
+    "learners": "PQN, DQN, PPO and SB3's DQN: time and steps to the same reward, and how well ours end, 5 seeds each",
     "curriculum": "steps to a target reward in the last task of a curriculum, against training it from scratch",
     "population": "many seeds in one program against one after the other",
     "memory": "bytes of state, storage and compiled temporaries; peak resident memory",

@@ -13,6 +13,7 @@ from jaxtrade.cli.tables import columns, table
 from jaxtrade.config import RunConfig, config_path, overridden, read_values, shown
 from jaxtrade.config.faults import NO_KEYS, alike
 from jaxtrade.config.keys import Key, all_keys, lookup, sections, written
+from jaxtrade.config.learners import SECTIONS
 from jaxtrade.config.legacy import MOVED
 from jaxtrade.config.load import shipped
 from jaxtrade.errors import ConfigError
@@ -28,7 +29,8 @@ PAGES = {  # the longest beginning of a key counts
     "split": "docs/training.md", "env": "docs/semantics.md", "env.features": "docs/features.md",
     "account": "docs/accounts.md", "costs": "docs/semantics.md", "brackets": "docs/semantics.md",
     "episode": "docs/semantics.md", "reward": "docs/rewards.md", "network": "docs/training.md",
-    "rollout": "docs/training.md", "ppo": "docs/training.md", "compute": "docs/training.md",
+    "rollout": "docs/training.md", "ppo": "docs/training.md", "pqn": "docs/learners.md", "dqn": "docs/learners.md",
+    "compute": "docs/training.md",
     "stages": "docs/stages.md", "train": "docs/training.md", "advisor": "docs/advisor.md",
     "transfer": "docs/transfer.md", "control": "docs/training.md", "evaluation": "docs/training.md"}
 # Keys whose values are names of parts -> what `jaxtrade list` calls them.
@@ -157,7 +159,8 @@ def explain(name: str) -> list[str]:
 
 
 def find_key(name: str) -> Key:
-    """A key by its dotted name, or by its last part if no other key has it.
+    """A key by its dotted name, or by its last part if no other key has it. A key that several learners have is that
+    of the first one.
 
     Raises ConfigError for an unknown or ambiguous name, with the keys that it may mean.
     """
@@ -167,7 +170,8 @@ def find_key(name: str) -> Key:
     if name in MOVED:
         raise ConfigError(f"key '{name}' is {MOVED[name]} now: jaxtrade config explain {MOVED[name]}")
     same = [key for key in known if key.rpartition(".")[2] == name.rpartition(".")[2]]
-    if len(same) == 1 and "." not in name:
+    of_learners = all(known[key].section in SECTIONS for key in same)  # the first of them is the default learner's
+    if same and "." not in name and (len(same) == 1 or of_learners):
         return known[same[0]]
     begun = [key for key in known if key.rpartition(".")[2].startswith(f"{name}_")]
     if name in NO_KEYS:

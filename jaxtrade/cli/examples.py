@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from jaxtrade.config.keys import Key, written
+from jaxtrade.config.keys import Key, all_keys, written
+from jaxtrade.config.learners import SECTIONS
+from jaxtrade.config.load import ALGORITHM
 
 # Overrides of keys for which the default, or another of the key's own values, is no example. The first one sets the
 # key; more follow where the key asks for another one.
@@ -74,7 +76,14 @@ def overrides_of(key: Key) -> tuple[str, ...]:
     if key.name in _GIVEN:
         return _GIVEN[key.name]
     others = [choice for choice in key.choices if choice not in (key.default, None)]
-    return (f"{key.name}={written(others[0] if others else key.default)}",)
+    own = f"{key.name}={written(others[0] if others else key.default)}"
+    chosen = key.section in SECTIONS and key.section != key_default(ALGORITHM)  # a key of a learner needs this learner
+    return (own, f"{ALGORITHM}={key.section}") if chosen else (own,)
+
+
+def key_default(name: str) -> object:
+    """The default of a key."""
+    return all_keys()[name].default
 
 
 def of(key: Key) -> list[str]:

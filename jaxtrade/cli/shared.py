@@ -35,6 +35,8 @@ TEST_OVERRIDES = (
     "data.synthetic_sessions=10",
     "rollout.num_envs=64",
     "rollout.num_steps=32",
+    "ppo.num_minibatches=auto",
+    "pqn.num_minibatches=auto",
     "train.total_timesteps=200_000",
     "train.chunk_updates=5",
 )

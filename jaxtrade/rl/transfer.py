@@ -39,10 +39,10 @@ SAME = tuple(name for name in NetworkConfig.model_fields if name not in (ADAPTER
 
 
 class Layout(NamedTuple):
-    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, and its network.
+    """Labels of a policy's arrays: names of its slots and actions in order, their scaling, its network, and the layer
+    that has one output for each action.
 
-    head: the layer that has one output for each action. groups: names of the groups of the observation statistics: the
-    symbols of a set (`data.members.groups_of`).
+    groups: names of the groups of the observation statistics: the symbols of a set (`data.members.groups_of`).
     """
 
     slots: tuple[str, ...]
@@ -244,7 +244,6 @@ def transfer(params: PyTree, normaliser: RunningStats, opt_state: Any, source: L
     carried, parts = _carry(params, fresh.params, source, target, fill)
     if target.head.held:
         carried = held_actions(carried, params, source, target)
-    axes = ((source.slots,), (target.slots,))
     axes = ((source.groups, source.slots), (target.groups, target.slots))
     stats = RunningStats(**{name: widen(getattr(normaliser, name), getattr(fresh.normaliser, name), *axes)
                             for name in ("count", "mean", "variance")})

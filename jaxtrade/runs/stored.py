@@ -259,6 +259,8 @@ def episodes_frame(path: Path) -> pd.DataFrame:
         raise ConfigError(f"{file}: no such file: the run has not begun to train, or it was told to write none "
                           "(monitor.on, monitor.csv)")
     return frames.read_episodes(file)
+
+
 def _zone(config: RunConfig) -> str:
     """The zone of the exchange, for the times of frames; of a set that of its first symbol."""
     return contract_of(config.data if not config.data.markets else config.data.model_copy(

@@ -67,6 +67,7 @@ def test_every_value_says_where_it_is_from(tmp_path: Path, capsys: pytest.Captur
     assert list(origins) == list(all_keys())
     assert {name: origin for name, origin in origins.items() if origin != "default"} == {
         "seed": "file", "rollout.num_envs": "--envs", "rollout.num_steps": "--test", "ppo.num_minibatches": "--test",
+        "pqn.num_minibatches": "--test",
         "train.total_timesteps": "--test", "train.chunk_updates": "--test", "data.synthetic_sessions": "--test",
         "data.source": "--data", "data.file": "--data", "ppo.gamma": "--set", "reward.weights": "--set",
         "network.hidden": "--set"}  # the whole section was replaced: network.kind has its default again
@@ -85,7 +86,7 @@ def test_changed_keys_alone(capsys: pytest.CaptureFixture[str]) -> None:
     (["show", "nowhere"], "no such file"),
     (["show", "--set", "ppo.gama=1"], "did you mean 'ppo.gamma'"),
     (["explain", "ppo.gama"], "did you mean ppo.gamma"),
-    (["explain", "kind"], "did you mean network.kind or advisor.kind?"),
+    (["explain", "kind"], "did you mean sampler.kind or network.kind or advisor.kind?"),
     (["explain", "ppo.num_envs"], "is rollout.num_envs now"),
     (["explain", "xyzzy"], "no key is called 'xyzzy' (all keys: jaxtrade config keys)"),
     (["keys", "rolout"], "did you mean rollout?"),
