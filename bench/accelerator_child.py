@@ -82,15 +82,14 @@ def update(world: Any, platform: str, steps: int) -> Work:
 
 
 def q_world(shape: str, quick: bool) -> tuple[Any, dict[str, int]]:
-    """The world of a Q-learner's shape, and its rollout with the number of gradient steps in a row."""
+    """The world of a Q-learner's shape, and its rollout."""
     setting, rollout = benches("setting"), Q_ROLLOUT | ({"num_steps": 4} if quick else {})
     algorithm = shape.partition("_")[0]
     sections = {name: dict(values) for name, values in Q_SHAPES[shape].items()}
     if quick and algorithm == "dqn":
         sections["dqn"] |= {"batch_size": 128, "buffer_size": 65_536}
     config = setting.learner_config(algorithm, SESSIONS, rollout=rollout, **sections)
-    count = config.dqn.gradient_steps(config.rollout) if algorithm == "dqn" else config.minibatches
-    return setting.world_of(config, SESSIONS), rollout | {"gradient_steps": count}
+    return setting.world_of(config, SESSIONS), rollout
 
 
 def q_update(world: Any, platform: str) -> Work:
@@ -195,13 +194,15 @@ def q_phases(module: Any, chosen: dict[str, int], state: Any, where: Any) -> dic
     """Launches of a rollout step and of a gradient step, loops inside it included, and bytes of replay and priorities
     on the device.
 
-    The rollout is the outer loop of its length with the most launches. The gradient steps are the loop of their number
-    with the most launches.
+    The rollout is the outer loop of its length with the most launches. The gradient steps are the outer loop that has
+    the most of all others, or the loop inside it that has nearly all of those (the minibatches of an epoch).
     """
     loops = module.loops()
-    rollout = max((loop for loop in loops if not loop.path and loop.trips == chosen["num_steps"]),
-                  key=lambda loop: loop.own)
-    steps = max((loop for loop in loops if loop.trips == chosen["gradient_steps"]), key=lambda loop: loop.own)
+    outer = [loop for loop in loops if not loop.path]
+    rollout = max((loop for loop in outer if loop.trips == chosen["num_steps"]), key=lambda loop: loop.own)
+    steps = max((loop for loop in outer if loop.name != rollout.name), key=lambda loop: loop.own * (loop.trips or 1))
+    inside = (loop for loop in loops if loop.path == (steps.name,))
+    steps = next((loop for loop in inside if loop.own * (loop.trips or 1) >= 0.8 * steps.own), steps)
     replay = 0 if state.own is None else device_bytes((state.own.replay, state.own.priorities), where)
     return {"rollout_step": rollout.own, "gradient_step": steps.own, "replay_bytes": replay}
 

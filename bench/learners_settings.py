@@ -56,8 +56,7 @@ ROWS: dict[tuple[str, str], tuple[str, ...]] = {
                        "network.activation=relu", "train.total_timesteps=800_000"),
     ("cartpole", "dqn"): _DQN_CONTROL,
     ("acrobot", "dqn"): _DQN_CONTROL,
-    ("chain", "dqn"): ("train.total_timesteps=800_000", "train.chunk_updates=1", "dqn.replay_ratio=4",
-                       "dqn.gamma=0.95"),
+    ("chain", "dqn"): ("dqn.replay_ratio=4", "dqn.gamma=0.95", "train.total_timesteps=800_000"),
     ("cartpole", "ppo"): ("rollout.num_envs=16", "rollout.num_steps=64", "ppo.num_minibatches=4", "ppo.num_epochs=4",
                           "ppo.learning_rate=0.001", "ppo.learning_rate_end=0.0001", "ppo.gamma=0.99",
                           "ppo.ent_coef=0.0", "train.total_timesteps=400_000"),
@@ -76,8 +75,9 @@ SB3: dict[str, tuple[dict[str, Any], int]] = {
                   "gamma": 0.99, "target_update_interval": 10, "train_freq": 256, "gradient_steps": 128,
                   "exploration_fraction": 0.16 * 50_000 / 200_000, "exploration_final_eps": 0.04,
                   "policy_kwargs": {"net_arch": [256, 256]}}, 200_000),
+    # One gradient step of 256 samples in 64 environment steps: the replay ratio 4 of our row.
     "chain": ({"learning_rate": 1e-3, "batch_size": 256, "buffer_size": 200_000, "learning_starts": 10_000,
-               "gamma": 0.95, "target_update_interval": 2_000, "train_freq": 64, "gradient_steps": 1, "n_steps": 3,
+               "gamma": 0.95, "n_steps": 3, "target_update_interval": 2_000, "train_freq": 64, "gradient_steps": 1,
                "exploration_fraction": 0.5, "exploration_final_eps": 0.05, "policy_kwargs": {"net_arch": [64, 64]}},
               800_000),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.catalogue import BENCHES
-from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, MonitorConfig, PQNConfig, RunConfig
+from jaxtrade.config import ComputeConfig, ControlConfig, DataConfig, DQNConfig, MonitorConfig, PQNConfig, RunConfig
 from jaxtrade.config.accounts import PRESETS, AccountPreset
 from jaxtrade.env.reward_presets import REWARDS
 from jaxtrade.parts import REWARD_TERMS
@@ -67,6 +67,11 @@ def test_learner_keys() -> None:
 def test_pqn_keys() -> None:
     written = {name: cells[0] for name, cells in rows("learners.md", "pqn key").items()}
     assert written == {f"pqn.{name}": str(value).lower() for name, value in PQNConfig().model_dump().items()}
+
+
+def test_dqn_keys() -> None:
+    written = {name: cells[0] for name, cells in rows("learners.md", "dqn key").items()}
+    assert written == {f"dqn.{name}": str(value).lower() for name, value in DQNConfig().model_dump().items()}
 
 
 def test_monitor_keys() -> None:

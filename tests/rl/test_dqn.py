@@ -212,6 +212,13 @@ def test_the_ratio_is_measured_and_nothing_is_learnt_before_learning_starts(whol
     assert all(passed for passed, _ in whole[0].health.values()), whole[0].health
 
 
+def test_no_warning_says_that_nothing_is_learnt_while_the_replay_is_filled():
+    frozen = next(warn for warn in DQN.warnings if warn.kind == "frozen")
+    still = {"q_change": 0.0, "applied": 1.0}
+    assert frozen.look([still] * 3).startswith("Q has changed by at most 0.0e+00 for 3 updates")
+    assert frozen.look([still | {"applied": 0.0}, still, still]) == ""
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 def like():

@@ -68,6 +68,8 @@ def warnings(section: str) -> tuple[Warn, ...]:
                 f"low or something set it to 0; raise {section}.learning_rate and {section}.learning_rate_end")
 
     def frozen(rows: Sequence[Row]) -> str:
+        if any(row.get("applied") == 0.0 for row in rows):
+            return ""  # a replay that is still being filled (dqn.learning_starts)
         most = max(row["q_change"] for row in rows)
         if most > LEAST_CHANGE:
             return ""
