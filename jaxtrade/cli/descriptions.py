@@ -51,6 +51,7 @@ NETWORKS = {
 }
 LEARNERS = {
     "ppo": "proximal policy optimisation with action masks",
+    "dqn": "DQN: a replay on the device, double, dueling, n steps; action masks in choice and targets",
     "pqn": "Q(lambda) without a replay: the fast learner of action values",
 }
 ADVISORS = {
