@@ -164,3 +164,10 @@ def test_the_estimate_is_near_the_peak_of_a_real_run(name: str, tmp_path: Path) 
     assert code in ("0", "1"), done.stderr  # 1: two updates may fail a health check
     ratio = memory.need(config) / (1024 * int(peak))
     assert 1 / memory.FACTOR < ratio < memory.FACTOR, f"{name}: estimate over peak is {ratio:.2f}"
+
+
+def test_generated_bars_of_a_set_count_for_each_symbol_and_once_more_for_the_whole() -> None:
+    data = {"source": "synthetic", "synthetic_sessions": 10, "markets": ["NQ", "ES"],
+            "per_market": {"ES": {"synthetic_sessions": 4}}}
+    bars = {part.name: part.bytes for part in memory.parts(make_config({"data": data}))}["bars"]
+    assert bars == 2 * (10 + 4) * memory.PER_SESSION

@@ -145,3 +145,10 @@ def test_each_symbol_has_its_own_cap_on_contracts() -> None:
     assert params.contract.cap is not None
     assert params.contract.cap.tolist() == [10, 100]
     assert int(params.account.max_contracts) == 100
+
+
+@pytest.mark.parametrize("count", [1, 2, rules.COMPARED, rules.COMPARED + 1, 127])
+def test_an_entry_is_found_by_comparison_or_look_up(count: int) -> None:
+    table = jnp.arange(count, dtype=jnp.int32) * 7 - 3
+    found = jax.vmap(lambda number: rules.entry_of(table, number))(jnp.arange(count, dtype=jnp.int32))
+    np.testing.assert_array_equal(found, table)
