@@ -16,7 +16,8 @@ PUBLIC = {
     "Bars", "CheckpointError", "ConfigError", "Contract", "DataError", "EnvParams", "EvaluationResult",
     "JaxtradeError", "LoadedPolicy", "Market", "RunConfig", "RunResult", "StoredEvaluation", "StoredRun", "TradingEnv",
     "TrainResult", "build_market", "evaluate", "from_frame", "from_gymnax", "get_contract",
-    "load_bars", "load_config", "load_market", "load_policy", "make_algorithm", "make_env", "make_params", "make_ppo", "make_pqn",
+    "load_bars", "load_config", "load_market", "load_policy", "make_algorithm", "make_env", "make_params", "make_ppo",
+    "make_pqn",
     "open_run", "plan_run", "register_envs", "run", "split_sessions", "standard_agents", "synthetic_bars",
     "to_gymnasium", "to_gymnasium_vec", "to_gymnax", "to_sb3", "train",
 }
