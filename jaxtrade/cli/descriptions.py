@@ -39,10 +39,21 @@ TERMS = {
     "return_level": "equity against the start balance as a share, in every bar",
     "illegal": "1 for an action outside the mask",
     "illegal_management": "1 for an action outside the mask that manages a position",
+    "realised_return": "booked profit less costs as a share of the start balance (env.task=allocate)",
+    "cost_share": "costs of the bar as a share of the start balance (env.task=allocate)",
+    "turnover": "notional traded as a share of the start balance (env.task=allocate)",
+    "turnover_squared": "its square (env.task=allocate)",
+    "return_squared": "the square of net_return: realised variance (env.task=allocate)",
+    "loss_squared": "the same of losses alone (env.task=allocate)",
+    "drawdown": "equity below its peak as a share of the start balance, in every bar (env.task=allocate)",
+    "drawdown_squared": "its square (env.task=allocate)",
+    "trades_ordered": "number of symbols that an order traded (env.task=allocate)",
+    "position_changed": "1 if an order traded any symbol (env.task=allocate)",
 }
 TASKS = {
     "entry": "HOLD, BUY and SELL; each position has a fixed stop and target",
     "manage": "also moves the stop to break-even, trails it, and closes the position",
+    "allocate": "target positions of several symbols in one account (data.markets, allocate.actions)",
     "advised": "the actions of manage; also shows the bar's context, the trade record and, if wanted, advice",
 }
 NETWORKS = {

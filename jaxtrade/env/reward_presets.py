@@ -26,6 +26,11 @@ REWARDS: dict[str, dict[str, float]] = {
     "seed_phase3": _PHASE2,
     "seed_phase3_fork": _PHASE2_FORK,
     "jules_net": {"net_return": 1.0},
+    "jules_realised": {"realised_return": 1.0},
+    "jules_turnover": {"net_return": 1.0, "turnover": -1e-4},
+    "jules_v2": {"net_return": 1.0, "turnover_squared": -1e-4, "return_squared": -1.0},
+    "jules_drawdown": {"net_return": 1.0, "drawdown_squared": -0.1},
+    "jules_downside": {"net_return": 1.0, "loss_squared": -1.0, "position_changed": -1e-5},
 }
 
 

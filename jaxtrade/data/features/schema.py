@@ -19,6 +19,7 @@ TRUE_RANGES = 14  # true ranges in the sum S that brackets use
 VOLUME_BARS = 20  # look-back of the mean volume, in bars
 NO_VOLUME = "no volume: volume slots are constant"  # the note in runs and reports
 GROWTH_BARS = 10  # look-back of `momentum` and `roc`
+RETURN_BARS = (1, 5, 15)  # look-backs of `return_N`
 RSI_BARS = {"rsi": 14, "rsi_15min": 15, "rsi_60min": 60}  # RL-Trainer's names: the numbers count bars, not minutes
 RANK_BARS, RANK_LEAST = 252 * 390, 100  # `vol_percentile`: a year of cash-session minutes
 # Exchange minutes [from, to) of the session flags; `closed` is the rest of the day.
@@ -188,6 +189,11 @@ _SEED = {
         FeatureSpec("double_bottom", "fraction", 40, "0.7 if A > 1.01 B and D/M < 0.02, else 0; A = lowest low of the "
                     "last 20 bars, B = of the 20 before them, D and M as in double_top. This is a rise from a lower "
                     "bottom, not a double bottom; it is RL-Trainer's formula"),
+        *(FeatureSpec(f"return_{n}", "share", n + 1, f"close / close {n} bars ago - 1", source="textbook")
+          for n in RETURN_BARS),
+        FeatureSpec("bollinger_position", "fraction", 20, "(close - mean) / (2 standard deviations (n-1)) of the last "
+                    "20 closes; 0 if these are equal"),
+        FeatureSpec("time_of_day", "fraction", 1, "minute of the exchange day of the open stamp / 1440"),
         FeatureSpec("breakout_signal", "fraction", 21, "1 if close > 1.002 H, else 0; H = highest high of the 20 bars "
                     "before"),
         FeatureSpec("breakdown_signal", "fraction", 21, "1 if close < 0.998 L, else 0; L = lowest low of the 20 bars "
